@@ -194,7 +194,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	s.standing = r.contenders.standingOf(&vs)
 	s.classify(r.run(ctx, s))
 	r.countPods(s)
-	if s.outcome == conflicted {
+	if s.outcome == conflicted || s.outcome == unread {
 		return r.result(s)
 	}
 	if err := r.noteRefused(ctx, s); err != nil {
@@ -336,6 +336,9 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		s.plan = s.plan.Unclaimed(s.observation.situation)
 		return true, nil // The claim triggers the next reconcile once it is in the cache.
 	}
+	if s.plan.Decided && s.plan.Decision.Reason == plan.DecidedAdopted && s.observation.problems.Unread {
+		return false, errUsageUnread
+	}
 	s.deferUnsaved()
 	if s.policy.Suspended {
 		s.keepsNewPods = true
@@ -369,6 +372,7 @@ const (
 	settled    outcome = iota // the plan says what is next
 	failed                    // a request failed; the queue retries
 	conflicted                // the cache was old; nothing is known
+	unread                    // usage was not read since the process started; nothing is decided
 	gone                      // the object of a write was deleted; its event triggers a reconcile
 )
 
@@ -381,6 +385,8 @@ func (s *scope) classify(err error) {
 	case err == nil:
 	case isConflict(err):
 		s.outcome = conflicted
+	case errors.Is(err, errUsageUnread):
+		s.outcome = unread
 	case apierrors.IsNotFound(err):
 		s.outcome = gone
 	case why != nil && s.isPlanned():
@@ -400,6 +406,8 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	switch s.outcome {
 	case conflicted:
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
+	case unread:
+		return reconcile.Result{RequeueAfter: unreadRetry, Priority: queue.Routine.Priority()}, nil
 	case gone:
 		return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 	case failed:
@@ -447,6 +455,13 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 
 // errStaleCache says that the cache does not show our own last write yet.
 var errStaleCache = errors.New("the cache is older than our own last write")
+
+// errUsageUnread says that a decision was lost, and that usage was not read since the process started. Without usage, the
+// pods that were lowered before a crash would be raised again, and lowered a second time after the first round of usage.
+var errUsageUnread = errors.New("no usage was read since the operator started")
+
+// unreadRetry is when to look again whether usage was read.
+const unreadRetry = 15 * time.Second
 
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, checkpoint.ErrOvertaken)

@@ -618,7 +618,7 @@ func TestStolenTokenPoliciesAcceptEveryTemplate(t *testing.T) {
 		t.Errorf("Stalled is %s", now)
 	}
 	for _, write := range w.Writes() {
-		if write.Code() == http.StatusForbidden {
+		if write.Code == http.StatusForbidden {
 			t.Errorf("refused: %s", write)
 		}
 	}

@@ -308,7 +308,7 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 	w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
 	w.hasSizesOf("api")
 	for _, write := range w.Writes() {
-		if write.Code() == http.StatusForbidden {
+		if write.Code == http.StatusForbidden {
 			t.Errorf("forbidden: %s", write)
 		}
 	}

@@ -95,7 +95,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	asked := 0
 	for _, write := range w.writes(mark) {
 		// The operator retries a rejected request, and it is rejected again.
-		if write.Name == "refused" && write.Resource == "deployments" && write.Code() == http.StatusUnprocessableEntity {
+		if write.Name == "refused" && write.Resource == "deployments" && write.Code == http.StatusUnprocessableEntity {
 			asked++
 			continue
 		}

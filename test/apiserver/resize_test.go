@@ -90,7 +90,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		}
 	}
 	for _, write := range writes {
-		if write.Code() >= 400 && write.Code() != 409 {
+		if write.Code >= 400 && write.Code != 409 {
 			t.Errorf("refused: %s", write)
 		}
 	}

@@ -3,8 +3,8 @@
 
 //go:build faults
 
-// Package faults runs the unmodified manager against a real control plane, with a fault at every
-// write, and compares how each run ends with a run without faults. docs/faults.md describes it.
+// Package faults runs the unmodified manager against a real control plane, kills it, and disturbs what it sees. It compares
+// how each run ends with a run without faults. docs/faults.md describes it.
 package faults
 
 import (
@@ -26,8 +26,6 @@ var (
 	// manager is the path of the operator's binary.
 	manager string
 	results = &table{}
-	// full runs everything. Without it, a fixed subset runs (isInSubset).
-	full = os.Getenv("FULL") != ""
 )
 
 func TestMain(m *testing.M) {

@@ -18,12 +18,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/cluster"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/operator"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/world"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // patience is how long a run may take until it has converged and is quiet. It allows a write that
@@ -38,7 +37,7 @@ type run struct {
 	fault    string // the family of faults: a row of the table
 	name     string
 	ctx      context.Context //nolint:containedctx // it ends with the run
-	world    *world.World
+	world    *cluster.World
 	proxy    *proxy.Proxy
 	operator *operator.Operator
 	began    time.Time
@@ -81,7 +80,7 @@ func upstream() *rest.Config {
 }
 
 // newRun creates a world with its workloads, and the proxy. The operator is not started yet. The run ends within that time.
-func newRun(t *testing.T, cluster *world.Cluster, scenario world.Scenario, fault string, within time.Duration) *run {
+func newRun(t *testing.T, opened *cluster.Cluster, scenario world.Scenario, fault string, within time.Duration) *run {
 	t.Helper()
 	_, name, _ := strings.Cut(t.Name(), "/")
 	r := &run{T: t, scenario: scenario, fault: fault, name: name, began: time.Now(), folder: t.TempDir()}
@@ -90,7 +89,7 @@ func newRun(t *testing.T, cluster *world.Cluster, scenario world.Scenario, fault
 	r.onClose(cancel)
 	r.ctx = ctx
 	var err error
-	if r.world, err = cluster.NewWorld(ctx, scenario); err != nil {
+	if r.world, err = opened.NewWorld(ctx, t, scenario); err != nil {
 		t.Fatal(err)
 	}
 	r.onClose(func() {
@@ -98,7 +97,7 @@ func newRun(t *testing.T, cluster *world.Cluster, scenario world.Scenario, fault
 			t.Log(err)
 		}
 	})
-	if err := scenario.Setup(r.world); err != nil {
+	if err := r.world.SetUp(); err != nil {
 		t.Fatal(err)
 	}
 	r.proxy = r.newProxy()
@@ -176,7 +175,7 @@ func (r *run) keepLog(name string, o *operator.Operator) {
 
 // act does what the scenario's user does.
 func (r *run) act() {
-	if err := r.scenario.Act(r.world); err != nil {
+	if err := r.world.Act(); err != nil {
 		r.violated("acting: %v", err)
 	}
 }
@@ -227,7 +226,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 	if reference != nil {
 		r.compare(got, *reference)
 	}
-	seen := world.Operator{End: got.metrics, Injected: r.proxy.Injected()}
+	seen := cluster.Operator{End: got.metrics, Injected: r.proxy.Injected()}
 	var err error
 	if seen.Log, err = r.operator.Log(); err != nil {
 		r.violated("%v", err)
@@ -253,8 +252,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 
 // compare compares how the run ended, and its disruptive writes, with the reference.
 func (r *run) compare(got, reference outcome) {
-	tolerate(got.state.Scalers, reference.state.Scalers)
-	if diff := reference.state.Diff(got.state); diff != "" {
+	if diff := reference.state.DiffAfterFaults(got.state); diff != "" {
 		r.violated("the end differs from the reference (-) (+):\n%s", diff)
 	}
 	want, have := disruptions(reference.writes), disruptions(got.writes)
@@ -263,63 +261,9 @@ func (r *run) compare(got, reference outcome) {
 			r.violated("%d times %q, and %d in the reference", n, kind, want[kind])
 		}
 	}
-	// A resize whose answer was lost is sent again. That changes nothing.
-	if n, most := repeats(got.writes), repeats(reference.writes)+r.proxy.Injected(); n > most {
-		r.violated("%d resizes of a pod to the same size, more than %d: those of the reference and one for each fault", n, most)
-	}
-}
-
-// repeats counts the accepted resizes that ask for what an earlier one of the same pod has asked
-// for.
-func repeats(writes []proxy.Write) (n int) {
-	type resize struct{ pod, digest string }
-	seen := map[resize]bool{}
-	for _, write := range writes {
-		if write.Kind() != "patch pods/resize" || !isAccepted(write) {
-			continue
-		}
-		key := resize{write.Name, write.Digest}
-		if seen[key] {
-			n++
-		}
-		seen[key] = true
-	}
-	return n
 }
 
 func isAccepted(write proxy.Write) bool { return write.Code >= 200 && write.Code < 300 }
-
-// tolerate hides three differences that faults may leave. A decision that was lost after it was
-// applied is adopted from the pods, if they disagree, or not needed, if they agree; and the silent
-// pod may have no usage just now.
-func tolerate(got, reference []world.ScalerState) {
-	for i := range min(len(got), len(reference)) {
-		g, want := &got[i], reference[i]
-		if g.DecidedFor == plan.DecidedAdopted {
-			g.DecidedFor = want.DecidedFor
-		}
-		if g.Decision == nil {
-			g.DecidedFor = want.DecidedFor
-			for j, line := range g.Conditions {
-				g.Conditions[j] = strings.Replace(line, "=True "+v1beta1.ReasonWithinTolerance, "=True "+v1beta1.ReasonApplied, 1)
-			}
-		}
-		if g.Decision == nil || slices.EqualFunc(g.Decision, want.Decision, isPartOf) {
-			g.Decision = want.Decision
-		}
-		for j, line := range g.Conditions {
-			g.Conditions[j] = strings.Replace(line, "=True "+v1beta1.ReasonMetricsIncomplete, "=True "+v1beta1.ReasonEnoughHistory, 1)
-		}
-	}
-}
-
-// isPartOf tells whether a line of decided requests is the other without some of them.
-func isPartOf(line, whole string) bool {
-	requests := func(r rune) bool { return r == ' ' || r == '/' }
-	return slices.EqualFunc(strings.FieldsFunc(line, requests), strings.FieldsFunc(whole, requests), func(a, b string) bool {
-		return a == b || a == "<nil>"
-	})
-}
 
 // accepted counts the writes that the API server has accepted by kind.
 func accepted(writes []proxy.Write) map[string]int {

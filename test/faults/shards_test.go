@@ -26,9 +26,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/cluster"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/operator"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/world"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 const (
@@ -50,14 +51,14 @@ var shared = []string{"up", "silent", "replaced", "rollout", "recreate", "initia
 // all of them change something. Each scenario must end as it does with one replica, without more
 // disruptions.
 func TestShards(t *testing.T) {
-	cluster := world.Open(t, env)
+	opened := cluster.Open(t, env)
 	references := map[string]outcome{}
 	t.Run("references", func(t *testing.T) {
 		var mu sync.Mutex
 		for _, scenario := range sharedScenarios() {
 			t.Run(scenario.Name, func(t *testing.T) {
 				t.Parallel()
-				reference := referenceOf(t, cluster, scenario)
+				reference := referenceOf(t, opened, scenario)
 				mu.Lock()
 				defer mu.Unlock()
 				references[scenario.Name] = reference
@@ -102,7 +103,7 @@ func TestShards(t *testing.T) {
 		}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			s := newShards(t, cluster)
+			s := newShards(t, opened)
 			s.start()
 			s.wait("all namespaces to be served by three replicas", func() string { return s.unserved(sharing) })
 			s.act()
@@ -148,11 +149,11 @@ type shards struct {
 	asked map[string]map[string]time.Time // namespace → replica → when it last asked for usage
 }
 
-func newShards(t *testing.T, cluster *world.Cluster) *shards {
+func newShards(t *testing.T, opened *cluster.Cluster) *shards {
 	t.Helper()
 	s := &shards{T: t, asked: map[string]map[string]time.Time{}}
 	for _, scenario := range sharedScenarios() {
-		s.worlds = append(s.worlds, newRun(t, cluster, scenario, "shards", 2*patience))
+		s.worlds = append(s.worlds, newRun(t, opened, scenario, "shards", 2*patience))
 	}
 	s.ctx = s.worlds[0].ctx
 	return s
@@ -343,7 +344,7 @@ func (s *shards) expectService(atMost time.Duration) {
 
 func (s *shards) wait(what string, lacks func() string) {
 	s.Helper()
-	if err := s.worlds[0].world.Wait(s.ctx, what, func(*world.World) string { return lacks() }); err != nil {
+	if err := s.worlds[0].world.Wait(s.ctx, what, func(*cluster.World) string { return lacks() }); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -23,14 +23,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/cluster"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/operator"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/world"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 const (
-	// storm is the number of writes that a storm refuses.
-	storm = 15
+	// dense is the last write that a connection fails at.
+	dense = 20
 	// disturbed is how many rounds of usage a disturbance lasts, and mostDisturbed how long at most:
 	// an operator that does not see its scalers asks for no usage.
 	disturbed, mostDisturbed = 6, 30 * time.Second
@@ -46,21 +47,11 @@ type special struct {
 	begin func(r *run)
 }
 
-// specials are the special runs of a scenario. Without FULL=1, each storm runs in every second
-// scenario, and each other in one.
+// specials are the special runs of a scenario. Each runs in one scenario.
 func specials(scenario int) (out []special) {
-	for i, code := range []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusForbidden} {
-		if !full && (scenario+i)%2 != 0 {
-			continue
-		}
-		out = append(out, special{fmt.Sprintf("storm-%d", code), "storm", func(r *run) {
-			r.start(proxy.Fault{Last: storm, Action: proxy.RefuseBefore(code)})
-			r.act()
-		}})
-	}
 	scenarios := len(world.Scenarios())
 	for i, s := range rotated() {
-		if full || i%scenarios == scenario {
+		if i%scenarios == scenario {
 			out = append(out, s)
 		}
 	}
@@ -76,6 +67,12 @@ func rotated() (out []special) {
 		r.start(proxy.Fault{N: 2, Action: proxy.Hang()})
 		r.act()
 	}})
+	for _, action := range []proxy.Action{proxy.Cut(), proxy.Delay(3 * time.Second)} {
+		out = append(out, special{fmt.Sprintf("%s-every-2nd", action), action.String() + ", every 2nd", func(r *run) {
+			r.start(proxy.Fault{Every: 2, Last: dense, Action: action})
+			r.act()
+		}})
+	}
 	for _, resource := range []string{"pods", "deployments", "verticalscalers", ""} {
 		for _, fault := range []proxy.WatchFault{proxy.Hold(), proxy.Drop(), proxy.Reorder(), proxy.Lag(2)} {
 			name := fmt.Sprintf("watch-%s-%s", fault, orAll(resource))
@@ -85,7 +82,7 @@ func rotated() (out []special) {
 	for _, fault := range []proxy.WatchFault{proxy.Gone(), proxy.End()} {
 		out = append(out, special{"watch-" + fault.String(), "watches " + fault.String(), func(r *run) { r.endWatches(fault) }})
 	}
-	for _, d := range world.Distortions() {
+	for _, d := range cluster.Distortions() {
 		out = append(out, special{"metrics-" + string(d), "metrics", func(r *run) { r.distort(d) }})
 	}
 	return out
@@ -111,7 +108,7 @@ func (r *run) after(rounds int, do func()) {
 
 // wait waits until something is so.
 func (r *run) wait(what string, is func() bool) error {
-	return r.world.Wait(r.ctx, what, func(*world.World) string {
+	return r.world.Wait(r.ctx, what, func(*cluster.World) string {
 		if !is() {
 			return "not yet"
 		}
@@ -139,10 +136,10 @@ func (r *run) endWatches(fault proxy.WatchFault) {
 	r.act()
 }
 
-func (r *run) distort(d world.Distortion) {
+func (r *run) distort(d cluster.Distortion) {
 	r.world.Distort(d)
 	r.start()
-	r.after(disturbed, func() { r.world.Distort(world.Undistorted) })
+	r.after(disturbed, func() { r.world.Distort(cluster.Undistorted) })
 	r.distorted = disturbed
 	r.act()
 }

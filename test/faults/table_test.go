@@ -71,6 +71,6 @@ func (t *table) print(out io.Writer) {
 	_ = w.Flush() // nothing can be done
 	slices.Sort(t.failed)
 	for _, name := range t.failed {
-		fmt.Fprintf(out, "violated: make test-faults FULL=1 ARGS='-run ^TestFaults/%s$$'\n", name)
+		fmt.Fprintf(out, "violated: make test-faults ARGS='-run ^TestFaults/%s$$'\n", name)
 	}
 }

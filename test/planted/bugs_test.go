@@ -7,9 +7,9 @@ package planted
 
 const verticalscaler = "./controllers/verticalscaler"
 
-// faultRuns are runs of one scenario without faults: oracles must find the bug.
+// faultRuns are the one-step runs of a scenario: oracles must find the bug.
 func faultRuns(scenario string) tests {
-	return tests{tags: "faults", pkg: "./test/faults", run: "^TestFaults$/^" + scenario + "$/^none$"}
+	return tests{pkg: "./test/onestep", run: "^TestFaults$/^" + scenario + "$"}
 }
 
 // bugs are mistakes that operators of this kind have made.

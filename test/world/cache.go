@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -97,7 +98,11 @@ func (c *cache) List(ctx context.Context, list client.ObjectList, options ...cli
 	}
 	var found []runtime.Object
 	for _, o := range objects {
-		if (how.LabelSelector == nil || how.LabelSelector.Matches(labels.Set(o.GetLabels()))) && hasFields(o, how) {
+		switch {
+		case how.LabelSelector != nil && !how.LabelSelector.Matches(labels.Set(o.GetLabels())) || !hasFields(o, how):
+		case ptr.Deref(how.UnsafeDisableDeepCopy, false):
+			found = append(found, o)
+		default:
 			found = append(found, o.DeepCopyObject())
 		}
 	}

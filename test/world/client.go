@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,31 +31,37 @@ type Write struct {
 	Verb     string // create, update, patch, apply or delete
 	Resource string // with subresource: "pods/resize"
 	Name     string
+	// Code is the API server's answer; 0 if the write has not reached it.
+	Code int
+	// At is when the API server got it.
+	At time.Time
 	// Err is what the operator was told; nil if the write was accepted.
 	Err error
-}
-
-// Code is the HTTP status of the answer: 200 if the write was accepted, 0 if there was no answer.
-func (w Write) Code() int {
-	var status apierrors.APIStatus
-	switch {
-	case w.Err == nil:
-		return http.StatusOK
-	case errors.As(w.Err, &status):
-		return int(status.Status().Code)
-	}
-	return 0
 }
 
 // Kind is the verb and the resource.
 func (w Write) Kind() string { return w.Verb + " " + w.Resource }
 
+// IsAccepted reports whether the API server has accepted the write.
+func (w Write) IsAccepted() bool { return w.Code >= 200 && w.Code < 300 }
+
 // String describes the write in one line.
 func (w Write) String() string {
 	if w.Err != nil {
-		return fmt.Sprintf("%s %s: %v", w.Kind(), w.Name, w.Err)
+		return fmt.Sprintf("%s %s (%d): %v", w.Kind(), w.Name, w.Code, w.Err)
 	}
-	return w.Kind() + " " + w.Name
+	return fmt.Sprintf("%s %s (%d)", w.Kind(), w.Name, w.Code)
+}
+
+// codeOf is the status code of an answer.
+func codeOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return http.StatusInternalServerError
 }
 
 // A Fault decides what happens to a write. n counts the writes of its kind from 1. send sends the write to the API
@@ -97,24 +106,98 @@ func Refuse(code int) func(Write, func() error) error {
 	}
 }
 
-// operatorClient is how the operator reaches the API server. Its writes are recorded and may fail.
+// operatorClient is how the operator reaches the API server. It has the indexes of the operator's cache, and its writes
+// are recorded and may fail.
 type operatorClient struct {
-	// WithWatch has the operator's rights.
 	client.WithWatch
-	// cached stands for the operator's cache, which is never late here and has its indexes. It needs other rights than
-	// reading live does.
-	cached client.Reader
-	world  *World
+	world *World
 	// owner is the process that uses the client.
 	owner *Operator
+	// isLive says that it reads from the API server. Others read from a cache, which has no managed fields, if the API server
+	// is in memory.
+	isLive bool
 }
 
-// List implements client.Reader.
+// reader is where the operator reads.
+func (c *operatorClient) reader() client.Reader {
+	switch {
+	case c.isLive:
+		return c.WithWatch
+	case c.owner.cache == nil:
+		return c.world.cache
+	}
+	return c.owner.cache
+}
+
+// List reads by the indexes that a cache would have.
 func (c *operatorClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if c.owner.killed {
 		return errKilled
 	}
-	return c.cached.List(ctx, list, options...)
+	if !c.isLive && c.owner.cache == nil {
+		return c.world.cache.List(ctx, list, options...)
+	}
+	how := (&client.ListOptions{}).ApplyOptions(options)
+	if _, isPods := list.(*corev1.PodList); isPods { // The operator's own store of pods shares them.
+		how.UnsafeDisableDeepCopy = ptr.To(true)
+	}
+	keep, err := takeIndexed(how, list)
+	if err != nil {
+		return err
+	}
+	if err := c.reader().List(ctx, list, how); err != nil || keep == nil {
+		return err
+	}
+	all, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, object := range all {
+		if o, ok := object.(client.Object); ok && keep(o) {
+			kept = append(kept, object)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+// takeIndexed removes a requirement from the options that only an index of the cache can meet, and returns it.
+func takeIndexed(how *client.ListOptions, list client.ObjectList) (keep func(client.Object) bool, err error) {
+	if how.FieldSelector == nil {
+		return nil, nil
+	}
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, err
+	}
+	kind := reflect.TypeOf(items).Elem().Elem()
+	for _, r := range how.FieldSelector.Requirements() {
+		values, ok := indexes[fieldIndex{reflect.PointerTo(kind), r.Field}]
+		if !ok {
+			continue
+		}
+		how.FieldSelector, err = how.FieldSelector.Transform(func(field, value string) (string, string, error) {
+			if field == r.Field {
+				return "", "", nil
+			}
+			return field, value, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if how.FieldSelector.Empty() {
+			how.FieldSelector = nil
+		}
+		return func(o client.Object) bool {
+			for _, value := range values(o) {
+				if value == r.Value {
+					return true
+				}
+			}
+			return false
+		}, nil
+	}
+	return nil, nil
 }
 
 // Get implements client.Reader.
@@ -122,10 +205,10 @@ func (c *operatorClient) Get(ctx context.Context, key client.ObjectKey, o client
 	if c.owner.killed {
 		return errKilled
 	}
-	if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok {
-		return c.WithWatch.Get(ctx, key, o, options...) // The operator does not cache them.
+	if _, isCheckpoint := o.(*v1beta1.VerticalScalerCheckpoint); isCheckpoint { // They are not cached.
+		return c.WithWatch.Get(ctx, key, o, options...)
 	}
-	return c.cached.Get(ctx, key, o, options...)
+	return c.reader().Get(ctx, key, o, options...)
 }
 
 // send records a write, and lets the world's fault decide about it.
@@ -136,15 +219,20 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 	if len(dryRun) > 0 {
 		return send()
 	}
-	w := Write{Verb: verb, Resource: resourceOf(c.Scheme(), o), Name: name}
+	w := Write{Verb: verb, Resource: resourceOf(c.Scheme(), o), Name: name, At: c.world.Clock.Now()}
 	if subresource != "" {
 		w.Resource += "/" + subresource
 	}
 	c.world.numbers[w.Kind()]++
+	sent := func() error {
+		err := send()
+		w.Code = codeOf(err)
+		return err
+	}
 	if fault := c.world.Fault; fault != nil {
-		w.Err = fault(w, c.world.numbers[w.Kind()], send)
+		w.Err = fault(w, c.world.numbers[w.Kind()], sent)
 	} else {
-		w.Err = send()
+		w.Err = sent()
 	}
 	c.world.writes = append(c.world.writes, w)
 	c.world.cache.forget()
@@ -153,9 +241,7 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 		return w.Err
 	}
 	if object, ok := o.(client.Object); ok && w.Err == nil && verb != "delete" && object.GetUID() != "" {
-		if copied, ok := object.DeepCopyObject().(client.Object); ok {
-			c.world.see(copied)
-		}
+		c.world.see(copyOf(object))
 	}
 	return w.Err
 }
@@ -170,10 +256,10 @@ func resourceOf(scheme *runtime.Scheme, o any) string {
 	} else if document, ok := o.(interface{ GetKind() string }); ok {
 		kind = document.GetKind()
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	if kind == "NewPodSizes" {
-		return "newpodsizes" // a plural already
+		return "newpodsizes" // the plural of a plural
 	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	return plural.Resource
 }
 
@@ -241,7 +327,7 @@ func (s *subresource) Update(ctx context.Context, o client.Object, options ...cl
 func (s *subresource) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 	how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
 	return s.client.send("patch", o, s.name, o.GetName(), how.DryRun, func() error {
-		if err := s.SubResourceClient.Patch(ctx, o, patch, options...); err != nil || s.name != "resize" {
+		if err := s.SubResourceClient.Patch(ctx, o, patch, options...); err != nil || s.name != "resize" || s.client.world.api != nil {
 			return err
 		}
 		return s.client.world.stamp(ctx, o)

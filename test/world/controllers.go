@@ -40,7 +40,7 @@ type Controllers struct {
 func (c *Controllers) work(ctx context.Context) error {
 	here := client.InNamespace(c.world.Namespace)
 	var deployments appsv1.DeploymentList
-	if err := c.world.cache.List(ctx, &deployments, here); err != nil {
+	if err := c.world.cache.List(ctx, &deployments, here, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("playing the Deployment controller: %w", err)
 	}
 	for i := range deployments.Items {
@@ -83,7 +83,7 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	if !d.Spec.Paused && (latest < 0 || revisionOf(newestOf(sets)) > revisionOf(&sets[latest])) {
 		return c.beginRollout(ctx, d, sets, latest, hash)
 	}
-	r := rollout{want: int(ptr.Deref(d.Spec.Replicas, 1)), isPaused: d.Spec.Paused}
+	r := progress{want: int(ptr.Deref(d.Spec.Replicas, 1)), isPaused: d.Spec.Paused}
 	if latest >= 0 {
 		r.set = &sets[latest]
 	} else if len(sets) > 0 {
@@ -115,11 +115,11 @@ func (c *Controllers) beginRollout(ctx context.Context, d *appsv1.Deployment, se
 		return c.createSet(ctx, d, hash, revision)
 	}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, revisionAnnotation, revision))
-	return c.world.wrote(c.world.Client.Patch(ctx, &sets[latest], patch))
+	return c.world.wrote(c.world.Client.Patch(ctx, sets[latest].DeepCopy(), patch))
 }
 
-// rollout is how far a Deployment is.
-type rollout struct {
+// progress is how far a Deployment is.
+type progress struct {
 	want     int
 	isPaused bool
 	set      *appsv1.ReplicaSet // of the latest template; nil if there is none
@@ -128,7 +128,7 @@ type rollout struct {
 	ready        int
 }
 
-func (r *rollout) count(pod corev1.Pod) {
+func (r *progress) count(pod corev1.Pod) {
 	if isReady(&pod) {
 		r.ready++
 	}
@@ -140,7 +140,7 @@ func (r *rollout) count(pod corev1.Pod) {
 }
 
 // step creates a pod or deletes one.
-func (c *Controllers) step(ctx context.Context, r rollout) error {
+func (c *Controllers) step(ctx context.Context, r progress) error {
 	alive, surge := len(r.current)+len(r.old), 0
 	if len(r.old) > 0 && !r.isPaused {
 		surge = 1
@@ -187,10 +187,10 @@ func revisionOf(set *appsv1.ReplicaSet) int {
 	return n
 }
 
-// ofDeployment lists the ReplicaSets of a Deployment and their pods, oldest first.
+// ofDeployment lists the ReplicaSets of a Deployment and their pods, by name. They must not be modified.
 func (c *Controllers) ofDeployment(ctx context.Context, d *appsv1.Deployment) (sets []appsv1.ReplicaSet, pods []corev1.Pod, err error) {
 	var list appsv1.ReplicaSetList
-	if err := c.world.cache.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+	if err := c.world.cache.List(ctx, &list, client.InNamespace(d.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, err
 	}
 	own := map[types.UID]bool{}
@@ -201,7 +201,7 @@ func (c *Controllers) ofDeployment(ctx context.Context, d *appsv1.Deployment) (s
 	}
 	all, err := c.world.allPods(ctx)
 	for _, pod := range all {
-		if owner := metav1.GetControllerOf(&pod); owner != nil && own[owner.UID] {
+		if owner := metav1.GetControllerOfNoCopy(&pod); owner != nil && own[owner.UID] {
 			pods = append(pods, pod)
 		}
 	}
@@ -272,19 +272,20 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused 
 		}
 	}
 	s.UnavailableReplicas = max(0, want-s.AvailableReplicas)
-	progress := "ReplicaSetUpdated"
+	why := "ReplicaSetUpdated"
 	if s.UpdatedReplicas == want && s.AvailableReplicas == want && s.Replicas == want {
-		progress = "NewReplicaSetAvailable"
+		why = "NewReplicaSetAvailable"
 	}
 	s.Conditions = append(s.Conditions,
 		c.condition(d, appsv1.DeploymentAvailable, s.AvailableReplicas >= want, "MinimumReplicasAvailable", ""),
-		c.condition(d, appsv1.DeploymentProgressing, true, progress, ""))
+		c.condition(d, appsv1.DeploymentProgressing, true, why, ""))
 	if refused != "" {
 		s.Conditions = append(s.Conditions, c.condition(d, appsv1.DeploymentReplicaFailure, true, "FailedCreate", refused))
 	}
 	if apiequality.Semantic.DeepEqual(s, d.Status) {
 		return nil
 	}
+	d = d.DeepCopy()
 	d.Status = s
 	return c.world.wrote(c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
 }
@@ -305,8 +306,10 @@ func (c *Controllers) setStatus(ctx context.Context, set *appsv1.ReplicaSet, pod
 	if apiequality.Semantic.DeepEqual(s, set.Status) {
 		return nil
 	}
+	after := set.DeepCopy()
+	after.Status = s
 	set.Status = s
-	return c.world.wrote(c.world.Client.Status().Update(ctx, set))
+	return c.world.wrote(c.world.Client.Status().Update(ctx, after))
 }
 
 // condition is a condition of a Deployment. It keeps its times while it says the same.

@@ -22,101 +22,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Key is the key of an object in the namespace.
-func (w *World) Key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: w.Namespace, Name: name}
-}
-
-// Create creates objects as a user.
-func (w *World) Create(objects ...client.Object) {
-	w.Helper()
-	for _, object := range objects {
-		if err := w.Client.Create(w.ctx, object, client.FieldOwner("user")); err != nil {
-			w.Fatalf("creating %T %s: %v", object, object.GetName(), err)
-		}
-	}
-}
-
-// Remove deletes an object as kubectl does.
-func (w *World) Remove(object client.Object) {
-	w.Helper()
-	if err := w.Client.Delete(w.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// Patch sends a merge patch, as kubectl patch does.
-func (w *World) Patch(object client.Object, format string, args ...any) {
-	w.Helper()
-	if err := w.Client.Patch(w.ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...)), client.FieldOwner("user")); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// Annotate sets an annotation, or removes it if the value is "".
-func (w *World) Annotate(object client.Object, key, value string) {
-	w.Helper()
-	encoded := "null"
-	if value != "" {
-		encoded = fmt.Sprintf("%q", value)
-	}
-	w.Patch(object, `{"metadata":{"annotations":{%q:%s}}}`, key, encoded)
-}
-
 // Deploy creates a Deployment and lets its pods start.
 func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
 	w.Helper()
 	w.Create(d)
 	w.Settle()
 	return w.Deployment(d.Name)
-}
-
-// Deployment reads a Deployment.
-func (w *World) Deployment(name string) *appsv1.Deployment {
-	w.Helper()
-	var d appsv1.Deployment
-	if err := w.Client.Get(w.ctx, w.Key(name), &d); err != nil {
-		w.Fatal(err)
-	}
-	return &d
-}
-
-// Change updates a Deployment as a user who replaces it as a whole.
-func (w *World) Change(name, manager string, change func(*appsv1.Deployment)) {
-	w.Helper()
-	d := w.Deployment(name)
-	change(d)
-	if err := w.Client.Update(w.ctx, d, client.FieldOwner(manager)); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// Pods are the pods of an app that are not being deleted, by name.
-func (w *World) Pods(app string) []corev1.Pod {
-	w.Helper()
-	all, err := w.allPods(w.ctx)
-	if err != nil {
-		w.Fatal(err)
-	}
-	pods := slices.DeleteFunc(all, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || p.Labels[AppLabel] != app })
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return pods
-}
-
-// Scaler reads a scaler.
-func (w *World) Scaler(name string) *v1beta1.VerticalScaler {
-	w.Helper()
-	var s v1beta1.VerticalScaler
-	if err := w.Client.Get(w.ctx, w.Key(name), &s); err != nil {
-		w.Fatal(err)
-	}
-	return &s
-}
-
-// Condition reads a condition of a scaler; the zero value if there is none.
-func (w *World) Condition(name, kind string) metav1.Condition {
-	w.Helper()
-	return ptr.Deref(meta.FindStatusCondition(w.Scaler(name).Status.Conditions, kind), metav1.Condition{})
 }
 
 // Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.

@@ -52,10 +52,10 @@ const (
 type Kubelet struct {
 	// Unschedulable reports why a pod finds no node; empty for a pod that finds one. nil for none.
 	Unschedulable func(pod *corev1.Pod) string
-	// NotReady reports whether a pod's containers run and are not ready; nil for none.
-	NotReady func(pod *corev1.Pod) bool
 	// Place chooses the node of a pod; nil for one of Nodes, in turn.
 	Place func(pod *corev1.Pod) string
+	// NotReady reports whether a pod's containers run and are not ready; nil for none.
+	NotReady func(pod *corev1.Pod) bool
 
 	world    *World
 	scripts  map[string]map[int][]Answer // by app and ordinal
@@ -64,12 +64,16 @@ type Kubelet struct {
 	answered map[types.UID]int64         // the generation that was last answered
 	answers  map[types.UID]int           // the number of answered resizes
 	late     map[types.UID]int64         // the generation that is applied next
+	served   map[types.UID]string        // the version that was last looked at
+	// restarted says that the containers of every third pod have restarted before.
+	restarted bool
 }
 
-func newKubelet(w *World) *Kubelet {
+// NewKubelet returns kubelets for scenarios that do not play in a World. Answer and Kill are called for their pods.
+func NewKubelet() *Kubelet {
 	return &Kubelet{
-		world: w, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
-		answered: map[types.UID]int64{}, answers: map[types.UID]int{}, late: map[types.UID]int64{},
+		restarted: true, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
+		answered: map[types.UID]int64{}, answers: map[types.UID]int{}, late: map[types.UID]int64{}, served: map[types.UID]string{},
 	}
 }
 
@@ -84,6 +88,9 @@ func (k *Kubelet) Script(app string, ordinal int, answers ...Answer) {
 	clear(k.answered)
 }
 
+// lookAgain makes the kubelets look at all pods, and not only at those that have changed.
+func (k *Kubelet) lookAgain() { clear(k.served) }
+
 // Ordinal is the pod's place among the pods of its app.
 func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
 	if i, ok := k.ordinals[pod.UID]; ok {
@@ -97,7 +104,7 @@ func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
 
 // Kill lets a container run out of memory. It restarts at once.
 func (k *Kubelet) Kill(pod *corev1.Pod, container string) error {
-	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { kill(pod, container, now) })
+	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { OOMKill(pod, container, now) })
 }
 
 // change changes a pod's status at the time of its node.
@@ -127,9 +134,13 @@ func (k *Kubelet) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range pods {
-		if err := k.serve(ctx, &pods[i]); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if k.served[pods[i].UID] == pods[i].ResourceVersion {
+			continue
+		}
+		k.served[pods[i].UID] = pods[i].ResourceVersion
+		if err := k.serve(ctx, pods[i].DeepCopy()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("playing the kubelet of pod %s: %w", pods[i].Name, err)
 		}
 	}
@@ -147,24 +158,38 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	if pod.Spec.NodeName == "" {
-		return k.schedule(ctx, pod)
+		if err := k.schedule(ctx, pod); err != nil || pod.Spec.NodeName == "" {
+			return err
+		}
 	}
-	now, before := k.now(pod), pod.Status.DeepCopy()
+	before := pod.Status.DeepCopy()
+	k.Answer(pod, k.now(pod))
+	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
+		return nil
+	}
+	return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
+}
+
+// Answer does with a pod's status what its kubelet does.
+func (k *Kubelet) Answer(pod *corev1.Pod, now metav1.Time) {
 	if pod.Status.Phase != corev1.PodRunning {
 		begin(pod, now)
+		if k.restarted && k.Ordinal(pod)%replicas == 1 {
+			for i := range pod.Status.ContainerStatuses {
+				s := &pod.Status.ContainerStatuses[i]
+				s.RestartCount = 1
+				s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: now, FinishedAt: now}
+			}
+		}
 	}
 	setReady(pod, k.NotReady == nil || !k.NotReady(pod), now)
-	if isResized(pod) {
+	if IsResized(pod) {
 		k.resize(pod, now)
 	} else if k.scripted(pod) != Never {
 		pod.Status.ObservedGeneration = pod.Generation
 		setPodCondition(pod, corev1.PodResizePending, "", "", now)
 		setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
 	}
-	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
-		return nil
-	}
-	return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
 }
 
 // schedule binds a pod to a node, or says why there is none.
@@ -194,7 +219,10 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	return k.world.wrote(k.world.Client.SubResource("binding").Create(ctx, pod, binding))
+	if err := k.world.wrote(k.world.Client.SubResource("binding").Create(ctx, pod, binding)); err != nil {
+		return err
+	}
+	return k.world.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 }
 
 // scripted is the answer to the pod's current resize.
@@ -234,7 +262,7 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 	case Actuates, Kills:
 		actuate(pod, now)
 		if answer == Kills {
-			kill(pod, pod.Spec.Containers[0].Name, now)
+			OOMKill(pod, pod.Spec.Containers[0].Name, now)
 		}
 	}
 }
@@ -300,8 +328,8 @@ func statusesOf(pod *corev1.Pod) (pairs []struct {
 	return pairs
 }
 
-// isResized reports whether the pod asks for other resources than it has.
-func isResized(pod *corev1.Pod) bool {
+// IsResized reports whether the pod asks for other resources than it has.
+func IsResized(pod *corev1.Pod) bool {
 	for _, c := range statusesOf(pod) {
 		if !apiequality.Semantic.DeepEqual(c.spec.Resources, *c.status.Resources) {
 			return true
@@ -359,8 +387,8 @@ func restart(s *corev1.ContainerStatus, now metav1.Time) {
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 }
 
-// kill records an OOM kill of a container that has restarted since.
-func kill(pod *corev1.Pod, container string, now metav1.Time) {
+// OOMKill records an OOM kill of a container that has restarted since.
+func OOMKill(pod *corev1.Pod, container string, now metav1.Time) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			s := &statuses[i]

@@ -20,7 +20,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -34,7 +33,9 @@ type Operator struct {
 	// Errors are the errors that reconciles have returned, in order.
 	Errors []error
 
-	world  *World
+	world *World
+	// cache is what the operator knows of the API server; nil if it reads live.
+	cache  *view
 	wakes  chan event.GenericEvent
 	known  map[types.NamespacedName]bool
 	again  time.Duration // the shortest delay that the last round of reconciles has asked for; 0 for none
@@ -46,17 +47,13 @@ const manyWakes = 10000
 
 func newOperator(w *World) *Operator {
 	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), known: map[types.NamespacedName]bool{}}
-	c := &operatorClient{WithWatch: w.actsAs, cached: w.cache, world: w, owner: o}
-	live := &operatorClient{WithWatch: w.actsAs, cached: w.actsAs, world: w, owner: o}
+	c, live := &operatorClient{WithWatch: w.actsAs, world: w, owner: o}, &operatorClient{WithWatch: w.actsAs, world: w, owner: o, isLive: true}
+	o.fill()
 	params := w.config.Params()
-	var source collect.Source = w.Usage
-	if w.Monitor != nil {
-		source = monitor.Source{Source: source, Monitor: w.Monitor}
-	}
 	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History, MaxAhead: w.config.Recommendation.MaxAhead}
 	pods := inventory.NewPods(c, w.Namespace)
 	o.Collector = &collect.Collector{
-		Cached: c, Pods: pods, Source: source, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,
+		Cached: c, Pods: pods, Source: w.Usage, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,
 	}
 	o.Sizes = &newpods.Reconciler{Client: c, Clock: w.Clock}
 	o.Scalers = &verticalscaler.Reconciler{
@@ -75,8 +72,24 @@ func (o *Operator) kill() error {
 	return errKilled
 }
 
+// fill fills the cache with what there was some rounds ago, if the API server is in memory. A new process reads what
+// there is.
+func (o *Operator) fill() {
+	w := o.world
+	if w.api == nil {
+		return
+	}
+	w.views = append(w.views, w.cacheable(w.api.snapshot()))
+	if o.cache == nil {
+		w.views = w.views[len(w.views)-1:]
+	}
+	w.views = w.views[max(0, len(w.views)-1-w.lag):]
+	o.cache = w.views[0]
+}
+
 // collect makes one round of usage.
 func (o *Operator) collect(ctx context.Context) {
+	o.fill()
 	o.Collector.Collect(ctx)
 	for len(o.wakes) > 0 {
 		<-o.wakes // every scaler is reconciled anyway
@@ -86,12 +99,13 @@ func (o *Operator) collect(ctx context.Context) {
 // reconcile reconciles all objects of the namespace once.
 func (o *Operator) reconcile(ctx context.Context) {
 	o.again = 0
+	o.fill()
 	w := o.world
 	var owners v1beta1.ScaledDeploymentList
 	var scalers v1beta1.VerticalScalerList
 	here := client.InNamespace(w.Namespace)
 	for _, list := range []client.ObjectList{&owners, &scalers} {
-		if err := w.cache.List(ctx, list, here); err != nil {
+		if err := o.Scalers.Client.List(ctx, list, here); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -37,9 +37,11 @@ type Usage struct {
 	// Rounds is the number of rounds so far.
 	Rounds int
 
-	world *World
-	uses  []use
-	pods  map[string]use // of single pods, by pod and container
+	// steady says that no pod is silent now and then.
+	steady bool
+	world  *World
+	uses   []use
+	pods   map[string]use // of single pods, by pod and container
 }
 
 // use is the usage of a container in each pod of an app.
@@ -66,6 +68,7 @@ func (w *World) PodUses(pod, container string, cpuMillis, memoryMebi int64) {
 func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
 	u.Rounds++
 	if u.Err != nil || namespace != u.world.Namespace {
+		u.world.monitor.Answered(namespace, nil, now)
 		return nil, nil, u.Err
 	}
 	pods, err := u.world.allPods(ctx)
@@ -88,12 +91,13 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 	if u.Change != nil {
 		samples = u.Change(samples)
 	}
+	u.world.monitor.Answered(namespace, samples, now)
 	return samples, u.Refused, nil
 }
 
 // samplesOf are the samples of a pod, the rank-th of so many.
 func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples []usage.Sample) {
-	if !u.Even && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
+	if !u.Even && !u.steady && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
 		return nil
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

@@ -45,11 +45,8 @@ const soon = 10 * time.Second
 
 // World is one namespace.
 type World struct {
-	testing.TB
-	// Namespace is where everything happens.
-	Namespace string
-	// Client is an administrator's.
-	Client client.WithWatch
+	*User
+
 	// Clock is the time of operator, kubelets and usage. It moves only in Settle, Minutes and Pass.
 	Clock *clocktesting.FakeClock
 	// Usage is what the pods use.
@@ -62,19 +59,28 @@ type World struct {
 	Others []func()
 	// Operator is the running process; nil while there is none.
 	Operator *Operator
-	// Monitor checks the operator's writes; nil for none. It needs an API server whose resource versions order all writes.
-	Monitor *monitor.Monitor
 	// Fault decides what happens to each write of the operator; nil for nothing special.
 	Fault func(w Write, n int, send func() error) error
 
 	config  operatorconfig.Operator
 	actsAs  client.WithWatch
-	ctx     context.Context //nolint:containedctx // it ends with the test
 	cache   *cache
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
-	seen    map[types.UID]client.Object // by Monitor
+	monitor *monitor.Monitor
+	seen    map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
+
+	// api is the API server, if it is in memory.
+	api *API
+	// views are what it had at the beginning of the last rounds, the newest last, and lag is how many rounds the operator's
+	// cache is behind.
+	views []*view
+	lag   int
+	// trimmed are objects as they are in the cache.
+	trimmed map[client.Object]client.Object
+	changes []Change
+	quiet   time.Time
 }
 
 // Option changes a world before its operator starts.
@@ -88,15 +94,26 @@ func WithConfig(change func(*operatorconfig.Operator)) Option {
 // ActingAs is the client of the operator, if it is not an administrator.
 func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c } }
 
+// StartingAt sets the clock.
+func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
+
 // Monitored lets a monitor check all writes of the operator.
-func Monitored(w *World) { w.Monitor, w.seen = monitor.New(), map[types.UID]client.Object{} }
+func Monitored(w *World) { w.seen = map[types.UID]client.Object{} }
+
+// Lagging makes the operator's cache older than the API server by a number of rounds of work. It needs an API server in
+// memory.
+func Lagging(rounds int) Option { return func(w *World) { w.lag = rounds } }
 
 // New returns a world with an operator in an existing namespace.
 func New(t testing.TB, api client.WithWatch, namespace string, options ...Option) *World {
 	t.Helper()
 	w := &World{
-		TB: t, Namespace: namespace, Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api,
-		ctx: t.Context(), numbers: map[string]int{}, Client: api,
+		Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api, numbers: map[string]int{},
+		trimmed: map[client.Object]client.Object{}, monitor: monitor.New(),
+	}
+	w.User = NewUser(t.Context(), t, api, namespace, w)
+	if w.api, _ = api.(*API); w.api != nil {
+		w.record()
 	}
 	// Only tests of the budget wait for it.
 	w.config.Budget.ChangesPerMinute, w.config.Budget.ChangesPerMinutePerNamespace = 100000, 100000
@@ -106,14 +123,15 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	w.cache = &cache{api: api, namespace: namespace}
 	w.cache.forget()
 	w.Usage = newUsage(w)
-	w.Kubelet = newKubelet(w)
+	w.Kubelet = NewKubelet()
+	w.Kubelet.world, w.Kubelet.restarted = w, false
 	w.Controllers = &Controllers{world: w}
 	w.Start()
 	t.Cleanup(func() {
-		if w.Monitor == nil {
+		if w.seen == nil {
 			return
 		}
-		for _, violation := range w.Monitor.Violations() {
+		for _, violation := range w.monitor.Violations() {
 			t.Errorf("the monitor: %s", violation)
 		}
 	})
@@ -142,34 +160,47 @@ func (w *World) Restart() {
 func (w *World) Settle() {
 	w.Helper()
 	w.cache.forget() // the test may have written
+	w.Kubelet.lookAgain()
 	w.settle()
 }
 
 func (w *World) settle() {
 	w.Helper()
+	w.settleUntil(func() bool { return false })
+}
+
+// settleUntil settles, or stops after a round when something is so. It reports whether it is.
+func (w *World) settleUntil(is func() bool) bool {
+	w.Helper()
 	before, was := w.versions(), map[types.UID]string{}
-	for round := range restless {
+	quiet := 0
+	for range restless {
+		if is() {
+			return true
+		}
 		process := w.Operator
 		w.work()
 		was = before
 		if before = w.versions(); !maps.Equal(was, before) || w.Operator != process {
+			quiet = 0
 			continue // something has changed, or the process was killed
 		}
-		var again time.Duration
+		if quiet++; quiet <= w.lag {
+			continue // The operator has not seen yet what has changed.
+		}
+		again := time.Duration(0)
 		if w.Operator != nil {
 			again = w.Operator.again
 		}
 		if again == 0 || again > soon {
-			return
-		}
-		if round == restless-1 {
-			break
+			return is()
 		}
 		w.Clock.Step(again)
 	}
 	maps.DeleteFunc(before, func(uid types.UID, version string) bool { return was[uid] == version })
 	w.Fatalf("nobody comes to rest; these change all the time: %v; the last writes of the operator are %v, and its last errors %v",
 		slices.Collect(maps.Values(before)), last(w.writes), last(w.Operator.Errors))
+	return false
 }
 
 // work is one round of everybody's work.
@@ -190,7 +221,7 @@ func (w *World) work() {
 	if w.Operator == nil {
 		return
 	}
-	if w.Monitor != nil {
+	if w.seen != nil {
 		w.versions() // so that the monitor tells the operator's writes from those of others
 	}
 	w.Operator.reconcile(w.ctx)
@@ -207,11 +238,19 @@ func (w *World) Minutes(n int) {
 	w.Helper()
 	w.Settle()
 	for range n {
-		w.Clock.Step(time.Minute)
-		if w.Operator != nil {
-			w.Operator.collect(w.ctx)
-		}
+		w.beginMinute()
 		w.settle()
+	}
+}
+
+// beginMinute lets a minute pass, and collects usage.
+func (w *World) beginMinute() {
+	w.Clock.Step(time.Minute)
+	if w.Kubelet.NotReady != nil || w.Kubelet.Unschedulable != nil {
+		w.Kubelet.lookAgain() // They may depend on the time.
+	}
+	if w.Operator != nil {
+		w.Operator.collect(w.ctx)
 	}
 }
 
@@ -241,6 +280,51 @@ func (w *World) Within(n int, f func() string) {
 	}
 }
 
+// Await lets everybody work, and minutes pass, only until f describes nothing that lacks: others may be in the middle of
+// something then.
+func (w *World) Await(what string, f func() string) {
+	w.Helper()
+	w.cache.forget()
+	w.Kubelet.lookAgain()
+	wrong := ""
+	is := func() bool { wrong = f(); return wrong == "" }
+	for range patience {
+		if w.settleUntil(is) {
+			return
+		}
+		w.beginMinute()
+	}
+	w.Fatalf("after %d minutes, awaiting %s: %s", patience, what, wrong)
+}
+
+// AwaitUsage implements Surroundings.
+func (w *World) AwaitUsage(rounds int) {
+	w.Helper()
+	w.Minutes(rounds)
+}
+
+// Script implements Surroundings.
+func (w *World) Script(app string, ordinal int, answers ...Answer) {
+	w.Kubelet.Script(app, ordinal, answers...)
+}
+
+// Ordinal implements Surroundings.
+func (w *World) Ordinal(pod *corev1.Pod) int { return w.Kubelet.Ordinal(pod) }
+
+// Kill implements Surroundings.
+func (w *World) Kill(pod *corev1.Pod, container string) {
+	w.Helper()
+	if err := w.Kubelet.Kill(pod, container); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Silence implements Surroundings.
+func (w *World) Silence(of Silence) {
+	w.Usage.steady = true
+	w.Usage.Silent = func(pod *corev1.Pod, _ string) bool { return of.Covers(w.Ordinal(pod), w.Usage.Rounds-1) }
+}
+
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
 func (w *World) Writes() []Write { return w.writes }
 
@@ -248,6 +332,11 @@ func (w *World) Writes() []Write { return w.writes }
 func (w *World) Quiet() {
 	w.Helper()
 	w.Settle()
+	w.staysQuiet()
+}
+
+func (w *World) staysQuiet() {
+	w.Helper()
 	before := len(w.writes)
 	w.Operator.reconcile(w.ctx)
 	if writes := w.writes[before:]; len(writes) > 0 {
@@ -258,6 +347,9 @@ func (w *World) Quiet() {
 // versions are the versions of the objects of the namespace, by UID. The monitor sees what has changed.
 func (w *World) versions() map[types.UID]string {
 	w.Helper()
+	if w.api != nil {
+		return map[types.UID]string{"": fmt.Sprint(w.api.revision)}
+	}
 	versions := map[types.UID]string{}
 	for _, list := range []client.ObjectList{
 		&v1beta1.VerticalScalerList{}, &v1beta1.ScaledDeploymentList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.NewPodSizesList{},
@@ -274,7 +366,7 @@ func (w *World) versions() map[types.UID]string {
 	for uid, o := range w.seen {
 		if versions[uid] == "" {
 			delete(w.seen, uid)
-			w.Monitor.Saw(watch.Event{Type: watch.Deleted, Object: o})
+			w.monitor.Saw(watch.Event{Type: watch.Deleted, Object: o})
 		}
 	}
 	return versions
@@ -283,7 +375,7 @@ func (w *World) versions() map[types.UID]string {
 // see shows the monitor a version of an object, if it is another one than before.
 func (w *World) see(o client.Object) {
 	before, known := w.seen[o.GetUID()]
-	if w.Monitor == nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
+	if w.seen == nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
 		return
 	}
 	w.seen[o.GetUID()] = o
@@ -291,7 +383,7 @@ func (w *World) see(o client.Object) {
 	if known {
 		kind = watch.Modified
 	}
-	w.Monitor.Saw(watch.Event{Type: kind, Object: o})
+	w.monitor.Saw(watch.Event{Type: kind, Object: o})
 }
 
 // wrote notes a write of a controller or a kubelet, and returns its error.
@@ -300,10 +392,10 @@ func (w *World) wrote(err error) error {
 	return err
 }
 
-// allPods lists the pods in the namespace.
+// allPods lists the pods in the namespace. They must not be modified.
 func (w *World) allPods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := w.cache.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+	if err := w.cache.List(ctx, &list, client.InNamespace(w.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	return list.Items, nil

@@ -53,6 +53,8 @@ type Problems struct {
 	// Silent says that running pods have no usage, or had none a few rounds ago, or that no
 	// round was made yet: nothing may be lowered.
 	Silent bool
+	// Unread says that no round was made yet.
+	Unread bool
 	// Incomplete names the silent containers that are worth a word; empty if there are none.
 	Incomplete string
 	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
@@ -128,7 +130,7 @@ func (c *Collector) ProblemsOf(scaler types.NamespacedName) Problems {
 	defer c.mu.Unlock()
 	k, ok := c.known[scaler]
 	if !ok {
-		k.Silent = true
+		k.Silent, k.Unread = true, true
 	}
 	if k.Silent && !k.wasReadSilent {
 		k.wasReadSilent = true
@@ -414,7 +416,7 @@ func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[key]
-	k.Silent = true
+	k.Silent, k.Unread = true, false
 	if outage != "" {
 		k.Outage, k.Incomplete = outage, ""
 	}

@@ -5,7 +5,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -16,7 +15,6 @@ type Write struct {
 	Resource  string // with subresource: "pods/resize"
 	Namespace string
 	Name      string // empty for a create without a name
-	Digest    string // of the body without metadata
 	Code      int    // of the answer, also of one that was lost; 0 if there is none
 	Fault     string // the action that was applied; empty for none
 }
@@ -63,9 +61,7 @@ func (f Fault) applies(n int) bool {
 type moment int
 
 const (
-	refuseBefore moment = iota
-	loseReply
-	delay
+	delay moment = iota
 	hang
 	killBefore
 	killAfter
@@ -75,16 +71,8 @@ const (
 // Action is what happens to a write.
 type Action struct {
 	moment moment
-	code   int           // refuseBefore
 	time   time.Duration // delay
 }
-
-// RefuseBefore answers with a status code instead of passing the write on. The answer to 429
-// has a Retry-After of one second.
-func RefuseBefore(code int) Action { return Action{moment: refuseBefore, code: code} }
-
-// LoseReply passes the write on and resets the request instead of answering it.
-func LoseReply() Action { return Action{moment: loseReply} }
 
 // Delay passes the write on that much later, or after Release; 0 stands for no limit.
 func Delay(d time.Duration) Action { return Action{moment: delay, time: d} }
@@ -103,13 +91,9 @@ func KillAfter() Action { return Action{moment: killAfter} }
 // too.
 func Cut() Action { return Action{moment: cut} }
 
-// String is the action's part in the name of a fault: "refused-409", "kill-after".
+// String is the action's part in the name of a fault: "cut", "kill-after".
 func (a Action) String() string {
 	switch a.moment {
-	case refuseBefore:
-		return fmt.Sprintf("refused-%d", a.code)
-	case loseReply:
-		return "reply-lost"
 	case delay:
 		return "delayed"
 	case hang:
@@ -122,24 +106,4 @@ func (a Action) String() string {
 		return "cut"
 	}
 	return "unknown"
-}
-
-// Kills tells whether the action kills the operator.
-func (a Action) Kills() bool { return a.moment == killBefore || a.moment == killAfter }
-
-// reason is the reason in the status of a refused request.
-func reason(code int) string {
-	switch code {
-	case http.StatusConflict:
-		return "Conflict"
-	case http.StatusTooManyRequests:
-		return "TooManyRequests"
-	case http.StatusForbidden:
-		return "Forbidden"
-	case http.StatusServiceUnavailable:
-		return "ServiceUnavailable"
-	case http.StatusInternalServerError:
-		return "InternalError"
-	}
-	return ""
 }

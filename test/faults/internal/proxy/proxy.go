@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -29,9 +28,7 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -288,13 +285,8 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, info *apirequest.R
 		panic(http.ErrAbortHandler) // the operator has gone
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	write := p.arrived(info, body)
+	write := p.arrived(info)
 	r = r.WithContext(withPending(r.Context(), write))
-	if write.action != nil && write.action.moment == refuseBefore {
-		p.set(write, write.action.code)
-		refuse(w, write.action.code)
-		return
-	}
 	if write.action != nil {
 		p.interrupt(r, *write.action)
 	}
@@ -317,7 +309,7 @@ func (p *Proxy) interrupt(r *http.Request, action Action) {
 		go p.server.CloseClientConnections()
 		p.wait(r, 0) // for the end of this connection, so that the next one is not cut
 		panic(http.ErrAbortHandler)
-	case refuseBefore, loseReply, killAfter:
+	case killAfter:
 	}
 }
 
@@ -348,15 +340,12 @@ func (p *Proxy) killer() func() {
 }
 
 // arrived numbers a write and finds its fault.
-func (p *Proxy) arrived(info *apirequest.RequestInfo, body []byte) *pending {
+func (p *Proxy) arrived(info *apirequest.RequestInfo) *pending {
 	resource := info.Resource
 	if info.Subresource != "" {
 		resource += "/" + info.Subresource
 	}
-	write := &pending{Write: &Write{
-		Verb: info.Verb, Resource: resource, Namespace: info.Namespace, Name: info.Name,
-		Digest: digest(body),
-	}}
+	write := &pending{Write: &Write{Verb: info.Verb, Resource: resource, Namespace: info.Namespace, Name: info.Name}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kind := write.Kind()
@@ -376,18 +365,6 @@ func (p *Proxy) arrived(info *apirequest.RequestInfo, body []byte) *pending {
 		}
 	}
 	return write
-}
-
-// digest identifies what a write asks for, without the metadata, in which preconditions are.
-func digest(body []byte) string {
-	var object map[string]any
-	if err := json.Unmarshal(body, &object); err == nil {
-		delete(object, "metadata")
-		if short, err := json.Marshal(object); err == nil {
-			body = short
-		}
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(body))[:12]
 }
 
 func (p *Proxy) set(write *pending, code int) {
@@ -412,29 +389,10 @@ func (p *Proxy) answered(response *http.Response) error {
 		return nil
 	}
 	p.set(write, response.StatusCode)
-	if write.action != nil && (write.action.moment == loseReply || write.action.moment == killAfter) {
+	if write.action != nil && write.action.moment == killAfter {
 		_, _ = io.Copy(io.Discard, response.Body) // the write is done, whatever the rest says
-		if write.action.moment == killAfter {
-			p.killer()()
-		}
+		p.killer()()
 		return errLost
 	}
 	return nil
-}
-
-// refuse answers as the API server does.
-func refuse(w http.ResponseWriter, code int) {
-	status := metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)),
-		Message: fmt.Sprintf("refused by the fault proxy with %d", code),
-	}
-	if code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	w.WriteHeader(code)
-	if content, err := json.Marshal(status); err == nil {
-		_, _ = w.Write(content)
-	}
 }

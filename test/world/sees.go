@@ -11,8 +11,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -35,22 +37,22 @@ func firstOf(texts ...string) string {
 // isApplied expects a scaler to say that the pods have the size and that their usage is
 // known, and the pods to have the size. The operator takes ten rounds to trust usage again. If its
 // decision was lost and all pods agree, it says that they have about what is recommended.
-func (w *World) isApplied(scaler, deployment string, s size) string {
-	applied := w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
-	if applied != "" && w.hasDecision(scaler) != "" && w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonWithinTolerance) == "" {
+func (u *User) isApplied(scaler, deployment string, s size) string {
+	applied := u.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
+	if applied != "" && u.hasDecision(scaler) != "" && u.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonWithinTolerance) == "" {
 		applied = ""
 	}
 	return firstOf(
 		applied,
-		w.podsHave(deployment, s),
-		w.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+		u.podsHave(deployment, s),
+		u.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 	)
 }
 
 // says expects a condition of a scaler, about its latest generation.
-func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
+func (u *User) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
 	var s v1beta1.VerticalScaler
-	if err := w.client.Get(w.ctx, w.key(scaler), &s); err != nil {
+	if err := u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy); err != nil {
 		return err.Error()
 	}
 	c := meta.FindStatusCondition(s.Status.Conditions, kind)
@@ -65,10 +67,10 @@ func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason 
 
 // hasSeen expects the status of a scaler to be about the latest generation of a Deployment. It can be older: a
 // connection that is cut takes the watches with it, and they are opened again less and less often.
-func (w *World) hasSeen(scaler, deployment string) string {
+func (u *User) hasSeen(scaler, deployment string) string {
 	var s v1beta1.VerticalScaler
 	var d appsv1.Deployment
-	if err := errors.Join(w.client.Get(w.ctx, w.key(scaler), &s), w.client.Get(w.ctx, w.key(deployment), &d)); err != nil {
+	if err := errors.Join(u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy), u.Client.Get(u.ctx, u.Key(deployment), &d, client.UnsafeDisableDeepCopy)); err != nil {
 		return err.Error()
 	}
 	if s.Status.Target == nil || s.Status.Target.Generation != d.Generation {
@@ -78,9 +80,9 @@ func (w *World) hasSeen(scaler, deployment string) string {
 }
 
 // ownerSays expects a condition of a ScaledDeployment, about its latest generation.
-func (w *World) ownerSays(owner, kind string, status metav1.ConditionStatus) string {
+func (u *User) ownerSays(owner, kind string, status metav1.ConditionStatus) string {
 	var o v1beta1.ScaledDeployment
-	if err := w.client.Get(w.ctx, w.key(owner), &o); err != nil {
+	if err := u.Client.Get(u.ctx, u.Key(owner), &o, client.UnsafeDisableDeepCopy); err != nil {
 		return err.Error()
 	}
 	c := meta.FindStatusCondition(o.Status.Conditions, kind)
@@ -91,9 +93,9 @@ func (w *World) ownerSays(owner, kind string, status metav1.ConditionStatus) str
 }
 
 // hasDecision expects a scaler to have decided something.
-func (w *World) hasDecision(scaler string) string {
+func (u *User) hasDecision(scaler string) string {
 	var s v1beta1.VerticalScaler
-	if err := w.client.Get(w.ctx, w.key(scaler), &s); err != nil {
+	if err := u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy); err != nil {
 		return err.Error()
 	}
 	if s.Status.Decision == nil {
@@ -103,11 +105,11 @@ func (w *World) hasDecision(scaler string) string {
 }
 
 // isTold expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
-func (w *World) isTold() string {
+func (u *User) isTold() string {
 	var scalers v1beta1.VerticalScalerList
 	var told v1beta1.NewPodSizesList
-	here := client.InNamespace(w.namespace)
-	if err := errors.Join(w.client.List(w.ctx, &scalers, here), w.client.List(w.ctx, &told, here)); err != nil {
+	here := client.InNamespace(u.Namespace)
+	if err := errors.Join(u.Client.List(u.ctx, &scalers, here), u.Client.List(u.ctx, &told, here)); err != nil {
 		return err.Error()
 	}
 	var want, got []string
@@ -129,9 +131,9 @@ func (w *World) isTold() string {
 
 // templateIs expects the template of a Deployment to have a size, with its containers in
 // their order.
-func (w *World) templateIs(deployment string, s size) string {
+func (u *User) templateIs(deployment string, s size) string {
 	var d appsv1.Deployment
-	if err := w.client.Get(w.ctx, w.key(deployment), &d); err != nil {
+	if err := u.Client.Get(u.ctx, u.Key(deployment), &d, client.UnsafeDisableDeepCopy); err != nil {
 		return err.Error()
 	}
 	got, want := sizesOf(d.Spec.Template.Spec.Containers, true), sizesOf(template(nil, s).Spec.Containers, true)
@@ -142,19 +144,16 @@ func (w *World) templateIs(deployment string, s size) string {
 }
 
 // podsHave expects a Deployment to be complete, and its pods to have a size applied.
-func (w *World) podsHave(deployment string, s size) string {
-	return firstOf(w.isRunning(deployment), w.podsAre(deployment, func(pod podSizes) string {
+func (u *User) podsHave(deployment string, s size) string {
+	return firstOf(u.isRunning(deployment), u.podsAre(deployment, func(pod podSizes) string {
 		return firstOf(pod.asks(s), pod.isActuated())
 	}))
 }
 
 // podsAre expects something of each pod of a Deployment, and a number of them if it is
 // given.
-func (w *World) podsAre(deployment string, expect func(podSizes) string, number ...int) string {
-	pods, err := w.podsOf(deployment)
-	if err != nil {
-		return err.Error()
-	}
+func (u *User) podsAre(deployment string, expect func(podSizes) string, number ...int) string {
+	pods := u.podsInOrder(deployment)
 	if len(number) > 0 && len(pods) != number[0] {
 		return fmt.Sprintf("there are %d pods of %s", len(pods), deployment)
 	}
@@ -188,7 +187,7 @@ func (p podSizes) compare(want []string, limits bool) string {
 
 // isActuated expects the kubelet to have applied what the spec asks for.
 func (p podSizes) isActuated() string {
-	if isResized(p.pod) {
+	if IsResized(p.pod) {
 		return "waits for its kubelet"
 	}
 	return ""
@@ -204,4 +203,32 @@ func sizesOf(containers []corev1.Container, limits bool) (lines []string) {
 		lines = append(lines, c.Name+" "+resourceLine(r))
 	}
 	return lines
+}
+
+// isRunning describes what a Deployment lacks to be rolled out; "" if it is.
+func (u *User) isRunning(name string) string {
+	var d appsv1.Deployment
+	if err := u.Client.Get(u.ctx, u.Key(name), &d, client.UnsafeDisableDeepCopy); err != nil {
+		return err.Error()
+	}
+	s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
+	if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
+		return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
+	}
+	if pods := u.podsInOrder(name); len(pods) != int(want) {
+		return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
+	}
+	return ""
+}
+
+// isGone describes an object that still exists; "" if it does not.
+func (u *User) isGone(object client.Object) string {
+	err := u.Client.Get(u.ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T %s is still there", object, object.GetName())
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 // State is the state of a world without what differs between two runs: names of pods, UIDs,
@@ -74,8 +75,47 @@ type OwnerState struct {
 // Diff describes how another state differs from this one; "" if it does not.
 func (s State) Diff(other State) string { return cmp.Diff(s, other) }
 
-// EndState reads the state of the world.
-func (w *World) EndState(ctx context.Context) (State, error) {
+// DiffAfterFaults describes how the end of a run with faults differs from this one, which had none. Three differences are
+// tolerated. A decision that was lost after it was applied is adopted from the pods, if they disagree, or not needed, if
+// they agree; and the silent pod may have no usage just now.
+func (s State) DiffAfterFaults(got State) string {
+	got.Scalers = slices.Clone(got.Scalers)
+	for i := range min(len(got.Scalers), len(s.Scalers)) {
+		got.Scalers[i].tolerate(s.Scalers[i])
+	}
+	return s.Diff(got)
+}
+
+func (s *ScalerState) tolerate(want ScalerState) {
+	s.Conditions = slices.Clone(s.Conditions)
+	replace := func(is, by string) {
+		for i, line := range s.Conditions {
+			s.Conditions[i] = strings.Replace(line, "=True "+is, "=True "+by, 1)
+		}
+	}
+	if s.DecidedFor == plan.DecidedAdopted {
+		s.DecidedFor = want.DecidedFor
+	}
+	if s.Decision == nil {
+		s.DecidedFor = want.DecidedFor
+		replace(v1beta1.ReasonWithinTolerance, v1beta1.ReasonApplied)
+	}
+	if s.Decision == nil || slices.EqualFunc(s.Decision, want.Decision, isPartOf) {
+		s.Decision = want.Decision
+	}
+	replace(v1beta1.ReasonMetricsIncomplete, v1beta1.ReasonEnoughHistory)
+}
+
+// isPartOf reports whether a line of decided requests is the other without some of them.
+func isPartOf(line, whole string) bool {
+	requests := func(r rune) bool { return r == ' ' || r == '/' }
+	return slices.EqualFunc(strings.FieldsFunc(line, requests), strings.FieldsFunc(whole, requests), func(a, b string) bool {
+		return a == b || a == "<nil>"
+	})
+}
+
+// EndState reads the state of the namespace.
+func (u *User) EndState(ctx context.Context) (State, error) {
 	var deployments appsv1.DeploymentList
 	var sets appsv1.ReplicaSetList
 	var pods corev1.PodList
@@ -83,8 +123,8 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 	var owners v1beta1.ScaledDeploymentList
 	var checkpoints v1beta1.VerticalScalerCheckpointList
 	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints} {
-		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
-			return State{}, fmt.Errorf("reading the state of %s: %w", w.namespace, err)
+		if err := u.Client.List(ctx, list, client.InNamespace(u.Namespace)); err != nil {
+			return State{}, fmt.Errorf("reading the state of %s: %w", u.Namespace, err)
 		}
 	}
 	state := State{}
@@ -107,36 +147,6 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 	return state, nil
 }
 
-// Describe says in many lines what the world looks like, for a run that failed.
-func (w *World) Describe(ctx context.Context) string {
-	var out strings.Builder
-	var scalers v1beta1.VerticalScalerList
-	if err := w.client.List(ctx, &scalers, client.InNamespace(w.namespace)); err != nil {
-		return err.Error()
-	}
-	for _, s := range scalers.Items {
-		for _, c := range s.Status.Conditions {
-			fmt.Fprintf(&out, "scaler %s: %s is %s, %s: %s\n", s.Name, c.Type, c.Status, c.Reason, c.Message)
-		}
-	}
-	state, err := w.EndState(ctx)
-	if err != nil {
-		return err.Error()
-	}
-	for _, d := range state.Deployments {
-		fmt.Fprintf(&out, "Deployment %s: %q, pods:\n  %s\n", d.Name, d.Containers, strings.Join(d.Pods, "\n  "))
-	}
-	writes, err := w.writes()
-	if err != nil {
-		return err.Error()
-	}
-	fmt.Fprintf(&out, "%d rounds of usage, %d writes", w.source.rounds(), len(writes))
-	for _, write := range writes[max(0, len(writes)-25):] {
-		fmt.Fprintf(&out, "\n  %s %s", write.Received.Format("05.000"), write)
-	}
-	return out.String()
-}
-
 func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []corev1.Pod) (DeploymentState, error) {
 	out := DeploymentState{Name: d.Name}
 	for _, c := range d.Spec.Template.Spec.Containers {
@@ -152,7 +162,7 @@ func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []core
 		}
 	}
 	for i := range pods {
-		if pods[i].Labels[appLabel] == d.Spec.Selector.MatchLabels[appLabel] && pods[i].DeletionTimestamp == nil {
+		if pods[i].Labels[AppLabel] == d.Spec.Selector.MatchLabels[AppLabel] && pods[i].DeletionTimestamp == nil {
 			out.Pods = append(out.Pods, podLine(&pods[i]))
 		}
 	}

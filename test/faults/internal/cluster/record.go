@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package cluster
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,54 +32,20 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // operatorUser is the user of all requests of the operator.
 const operatorUser = "system:serviceaccount:" + testkit.System + ":" + testkit.ServiceAccount
-
-// Event is a change of an object, as the API server's watch delivers it to an administrator.
-type Event struct {
-	Type   watch.EventType
-	Object client.Object
-	// Seen is when the event arrived.
-	Seen time.Time
-}
-
-// revision is the object's resource version, which orders all changes of a cluster.
-func (e Event) revision() int64 {
-	at, err := strconv.ParseInt(e.Object.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return at
-}
-
-// Write is a write of the operator that the API server has answered.
-type Write struct {
-	Verb string
-	// Resource includes the subresource: "pods/resize".
-	Resource        string
-	Namespace, Name string
-	Code            int32
-	DryRun          bool
-	Received        time.Time // by the API server
-}
-
-// String describes the write in one line.
-func (w Write) String() string {
-	return fmt.Sprintf("%s %s %s (%d)", w.Verb, w.Resource, w.Name, w.Code)
-}
-
-func (w Write) isAccepted() bool { return w.Code < 300 && !w.DryRun }
 
 // recorder keeps every event of the world.
 type recorder struct {
 	node    *node
 	monitor *monitor.Monitor
 
-	mu     sync.Mutex
-	events []Event
-	pods   map[types.UID]*corev1.Pod // those that are there now
+	mu      sync.Mutex
+	changes []world.Change
+	pods    map[types.UID]*corev1.Pod // those that are there now
 }
 
 func newRecorder(n *node, m *monitor.Monitor) *recorder {
@@ -133,7 +98,7 @@ func (r *recorder) saw(kind watch.EventType, object any) {
 	}
 	r.monitor.Saw(watch.Event{Type: kind, Object: o})
 	r.mu.Lock()
-	r.events = append(r.events, Event{Type: kind, Object: o, Seen: time.Now()})
+	r.changes = append(r.changes, world.Change{Type: kind, Object: o, Seen: time.Now()})
 	pod, isPod := o.(*corev1.Pod)
 	if isPod && kind == watch.Deleted {
 		delete(r.pods, pod.UID)
@@ -159,25 +124,25 @@ func (r *recorder) runningPods() (pods []*corev1.Pod) {
 	return pods
 }
 
-// history are all events so far, in the order of the changes.
-func (r *recorder) history() []Event {
+// history are all changes so far, in their order.
+func (r *recorder) history() []world.Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	events := slices.Clone(r.events)
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.revision(), b.revision()) })
-	return events
+	changes := slices.Clone(r.changes)
+	slices.SortStableFunc(changes, func(a, b world.Change) int { return cmp.Compare(a.Revision(), b.Revision()) })
+	return changes
 }
 
 // auditTail reads the audit log bit by bit.
 type auditTail struct {
 	mu     sync.Mutex
 	offset int64
-	writes []Write
+	writes []world.Write
 }
 
 // writes are the operator's writes in the world's namespace since its creation, without
-// events and leases, in the order of the answers.
-func (w *World) writes() ([]Write, error) {
+// events, leases and dry runs, in the order of the answers.
+func (w *World) writes() ([]world.Write, error) {
 	t := &w.audit
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +163,7 @@ func (w *World) writes() ([]Write, error) {
 // readWrites reads the operator's writes in a namespace, and those of cluster-wide objects
 // whose name contains the namespace's, from an audit log. It returns how many bytes it has
 // read: a line without an end is still being written.
-func readWrites(log io.Reader, namespace string) (writes []Write, read int64, err error) {
+func readWrites(log io.Reader, namespace string) (writes []world.Write, read int64, err error) {
 	lines := bufio.NewReaderSize(log, 64<<10)
 	for {
 		text, err := lines.ReadBytes('\n')
@@ -217,7 +182,7 @@ func readWrites(log io.Reader, namespace string) (writes []Write, read int64, er
 			return writes, read, fmt.Errorf("decoding the audit log: %w", err)
 		}
 		if line.isOperators() && (line.ObjectRef.Namespace == namespace || line.ObjectRef.Namespace == "" && strings.Contains(line.ObjectRef.Name, namespace)) &&
-			line.ObjectRef.Resource != "events" && line.ObjectRef.Resource != "leases" {
+			line.ObjectRef.Resource != "events" && line.ObjectRef.Resource != "leases" && !strings.Contains(line.RequestURI, "dryRun=") {
 			writes = append(writes, line.write())
 		}
 	}
@@ -232,7 +197,7 @@ type auditLine struct {
 	ObjectRef        struct {
 		Resource, Subresource, Namespace, Name string
 	}
-	ResponseStatus           struct{ Code int32 }
+	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp time.Time
 }
 
@@ -240,13 +205,10 @@ func (l auditLine) isOperators() bool {
 	return cmp.Or(l.ImpersonatedUser.Username, l.User.Username) == operatorUser
 }
 
-func (l auditLine) write() Write {
+func (l auditLine) write() world.Write {
 	resource := l.ObjectRef.Resource
 	if l.ObjectRef.Subresource != "" {
 		resource += "/" + l.ObjectRef.Subresource
 	}
-	return Write{
-		Verb: l.Verb, Resource: resource, Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name, Code: l.ResponseStatus.Code,
-		DryRun: strings.Contains(l.RequestURI, "dryRun="), Received: l.RequestReceivedTimestamp,
-	}
+	return world.Write{Verb: l.Verb, Resource: resource, Name: l.ObjectRef.Name, Code: l.ResponseStatus.Code, At: l.RequestReceivedTimestamp}
 }

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package cluster
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // metricsPath is where metrics.k8s.io is served.
@@ -77,18 +78,16 @@ type source struct {
 	mu        sync.Mutex
 	distorted Distortion
 	answers   int // requests for usage so far
-	// gaps says that the last pod of each Deployment is silent now and then, and mute that it
-	// is silent in each answer.
-	gaps, mute bool
+	silence   world.Silence
 }
 
-func newSource(w *World) *source { return &source{world: w, gaps: true} }
+func newSource(w *World) *source { return &source{world: w} }
 
 // isSilent says whether an answer has no usage of a pod.
 func (u *source) isSilent(ordinal, round int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return ordinal%replicas == replicas-1 && (u.mute || u.gaps && (round == 1 || round == 4))
+	return u.silence.Covers(ordinal, round)
 }
 
 // Distort distorts all answers from now on.
@@ -98,20 +97,11 @@ func (w *World) Distort(d Distortion) {
 	w.source.distorted = d
 }
 
-// Mute takes the usage of one pod of each Deployment out of all answers.
-func (w *World) Mute() {
+// Silence implements world.Surroundings.
+func (w *World) Silence(of world.Silence) {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
-	w.source.mute = true
-}
-
-// AlwaysHeard ends the silence of all pods. A scenario in which requests fall needs it: the
-// operator lowers nothing until a silent pod has had usage for ten rounds in a row, unless
-// the pod has just started.
-func (w *World) AlwaysHeard() {
-	w.source.mu.Lock()
-	defer w.source.mu.Unlock()
-	w.source.gaps, w.source.mute = false, false
+	w.source.silence = of
 }
 
 // Metrics serves metrics.k8s.io for the world's pods.
@@ -214,7 +204,7 @@ type containerMetrics struct {
 
 // usageOf is the usage of a pod, with its native sidecars: well below each size, and different for each replica.
 func usageOf(pod *corev1.Pod, ordinal int, now time.Time) podMetrics {
-	percent := []int64{100, 60, 120}[ordinal%replicas]
+	percent := []int64{100, 60, 120}[ordinal%3]
 	m := podMetrics{
 		Metadata:  metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Timestamp: now.UTC().Format(time.RFC3339Nano), Window: "1s",

@@ -1,23 +1,22 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is what the fault runs happen in. A world is one namespace with untidy
+// Package cluster is what the fault runs happen in. A world is one namespace with untidy
 // workloads, nodes that answer by a script, usage that a test distorts, and a recorder that
-// sees everything that happens there. Scenarios say what a user does and when the operator
-// has converged. Oracles check the whole record of a run, not only its end.
+// sees everything that happens there. The scenarios and the oracles are those of package world.
 //
 // A run goes like this:
 //
 //	w, err := cluster.NewWorld(ctx, scenario)   // the namespace, and its recorder
-//	err = scenario.Setup(w)                     // the workloads run, nothing sizes them yet
+//	err = w.SetUp()                             // the workloads run, nothing sizes them yet
 //	                                            // start the operator with w.Config(), usage from w.Metrics()
-//	err = scenario.Act(w)                       // the user acts
-//	err = w.Converge(ctx, scenario.Done)        // waits until Done says ""
+//	err = w.Act()                               // the user acts
+//	err = w.Converge(ctx)                       // waits until the scenario is done
 //	err = w.StayQuiet(ctx)                      // waits for more usage: from here on, writes are violations
 //	state, err := w.EndState(ctx)               // to be compared with the reference run
 //	wrong := w.Violations()
 //	err = w.Close(ctx)
-package world
+package cluster
 
 import (
 	"context"
@@ -25,23 +24,23 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 const (
@@ -57,6 +56,7 @@ const (
 // Cluster is a control plane that worlds are created in.
 type Cluster struct {
 	env   *testkit.Env
+	api   client.WithWatch
 	nodes *nodes
 }
 
@@ -80,7 +80,11 @@ func Open(t testing.TB, env *testkit.Env) *Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(nodes.stop)
-	return &Cluster{env: env, nodes: nodes}
+	api, err := client.NewWithWatch(env.Config, client.Options{Scheme: app.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Cluster{env: env, api: api, nodes: nodes}
 }
 
 // grant applies an object of a component. Its rights go to the operator's service account.
@@ -100,9 +104,9 @@ func grant(ctx context.Context, c client.Client, object *unstructured.Unstructur
 
 // World is one namespace, from its creation to its deletion.
 type World struct {
-	scenario  Scenario
+	scenario  world.Scenario
 	namespace string
-	client    client.Client
+	user      *world.User
 	env       *testkit.Env
 	config    operatorconfig.Operator
 	node      *node
@@ -121,20 +125,21 @@ type World struct {
 }
 
 // NewWorld creates an empty namespace and starts to record what happens there.
-func (c *Cluster) NewWorld(ctx context.Context, scenario Scenario) (*World, error) {
+func (c *Cluster) NewWorld(ctx context.Context, t testing.TB, scenario world.Scenario) (*World, error) {
+	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "world-"}}
 	if err := c.env.Client.Create(ctx, namespace); err != nil {
 		return nil, fmt.Errorf("creating a namespace: %w", err)
 	}
 	w := &World{
-		scenario: scenario, namespace: namespace.Name, client: c.env.Client, env: c.env,
-		config: config(), monitor: monitor.New(),
+		scenario: scenario, namespace: namespace.Name, env: c.env, config: config(), monitor: monitor.New(),
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.user = world.NewUser(w.ctx, stopping{t}, c.api, namespace.Name, w)
 	if scenario.Config != nil {
 		scenario.Config(&w.config)
 	}
-	w.node = newNode(w.client, c.nodes)
+	w.node = newNode(c.api)
 	w.source = newSource(w)
 	w.recorder = newRecorder(w.node, w.monitor)
 	w.audit.offset = int64(c.env.Mark())
@@ -143,7 +148,7 @@ func (c *Cluster) NewWorld(ctx context.Context, scenario Scenario) (*World, erro
 	}
 	go w.node.run(w.ctx)
 	return w, w.Wait(ctx, "the namespace's service account", func(w *World) string {
-		return textOf(w.client.Get(w.ctx, w.key("default"), &corev1.ServiceAccount{}))
+		return textOf(c.api.Get(w.ctx, w.user.Key("default"), &corev1.ServiceAccount{}))
 	})
 }
 
@@ -157,15 +162,9 @@ func config() operatorconfig.Operator {
 	c.Health.BindAddress = "0"
 	c.LeaderElection.Enabled = false
 	c.Provision.Monitoring, c.Provision.NetworkPolicy = false, false
-	c.Collection.Interval.Duration = time.Second
 	// A lost event is repaired by the resync: a run does not wait for it, unless it has to.
 	c.ResyncPeriod.Duration = 5 * time.Second
-	r := &c.Recommendation
-	// The second round of usage is the first with CPU: both resources are decided at once.
-	r.MinEvidence.Duration = 500 * time.Millisecond
-	r.FullEvidence.Duration, r.ConfidenceUnit.Duration = time.Second, time.Second
-	r.CPUHalfLife.Duration, r.RecentHalfLife.Duration = time.Second, time.Second
-	r.MemoryWindow.Duration, r.OOMHalfLife.Duration = 4*time.Second, time.Hour
+	world.Compress(&c, time.Second)
 	c.Budget.ChangesPerMinute, c.Budget.ChangesPerMinutePerNamespace = 100000, 100000
 	return c
 }
@@ -208,8 +207,70 @@ func (w *World) Converge(ctx context.Context) error {
 	return w.Wait(ctx, "scenario "+w.scenario.Name, (*World).isDone)
 }
 
-// isDone expects the scenario to be done, and the API server to be told of it.
-func (w *World) isDone() string { return firstOf(w.scenario.Done(w), w.isTold()) }
+// isDone expects the scenario to be done.
+func (w *World) isDone() (lacks string) {
+	if err := w.try(func() { lacks = w.scenario.IsDone(w.user) }); err != nil {
+		return err.Error()
+	}
+	return lacks
+}
+
+// stopping ends what a user does instead of the test, which may be in another goroutine.
+type stopping struct{ testing.TB }
+
+// stop is what a user ends with.
+type stop struct{ error }
+
+// Fatalf implements testing.TB.
+func (stopping) Fatalf(format string, args ...any) { panic(stop{fmt.Errorf(format, args...)}) }
+
+// Fatal implements testing.TB.
+func (stopping) Fatal(args ...any) { panic(stop{errors.New(fmt.Sprint(args...))}) }
+
+// try lets a user do something.
+func (w *World) try(do func()) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			stopped, ok := reason.(stop)
+			if !ok {
+				panic(reason)
+			}
+			err = stopped.error
+		}
+	}()
+	do()
+	return nil
+}
+
+// SetUp creates the scenario's workloads and waits until they run.
+func (w *World) SetUp() error { return w.try(func() { w.scenario.Setup(w.user) }) }
+
+// Act does what the scenario's users do.
+func (w *World) Act() error { return w.try(func() { w.scenario.Act(w.user) }) }
+
+// EndState reads the state of the world.
+func (w *World) EndState(ctx context.Context) (world.State, error) { return w.user.EndState(ctx) }
+
+// Ordinal implements world.Surroundings.
+func (w *World) Ordinal(pod *corev1.Pod) int { return w.node.ordinal(pod) }
+
+// Await implements world.Surroundings.
+func (w *World) Await(what string, f func() string) {
+	if err := w.Wait(w.ctx, what, func(*World) string { return f() }); err != nil {
+		w.user.Fatal(err)
+	}
+}
+
+// AwaitUsage implements world.Surroundings.
+func (w *World) AwaitUsage(rounds int) {
+	until := w.source.rounds() + rounds
+	w.Await("rounds of usage", func() string {
+		if n := w.source.rounds(); n < until {
+			return fmt.Sprintf("%d rounds of usage, of %d", n, until)
+		}
+		return ""
+	})
+}
 
 // StayQuiet waits until the operator has written nothing for some rounds of usage. From then
 // on, each write is a violation, so call it once the faults are over. It then waits for as
@@ -221,7 +282,7 @@ func (w *World) StayQuiet(ctx context.Context) error {
 		if err != nil {
 			return err.Error()
 		}
-		if n := len(unexplained(w.recorder.history(), writes, time.Time{})); n != written {
+		if n := len(world.Unexplained(w.recorder.history(), writes, time.Time{})); n != written {
 			began, written = w.newRounds(), n
 			return "the operator has just written"
 		}
@@ -259,76 +320,21 @@ func (w *World) Close(ctx context.Context) error {
 	w.cancel()
 	var errs []error
 	var scalers v1beta1.VerticalScalerList
-	errs = append(errs, w.client.List(ctx, &scalers, client.InNamespace(w.namespace)))
+	errs = append(errs, w.user.Client.List(ctx, &scalers, client.InNamespace(w.namespace)))
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for i := range scalers.Items {
-		errs = append(errs, client.IgnoreNotFound(w.client.Patch(ctx, &scalers.Items[i], release)))
+		errs = append(errs, client.IgnoreNotFound(w.user.Client.Patch(ctx, &scalers.Items[i], release)))
 	}
 	for _, kind := range []client.Object{&v1beta1.ScaledDeployment{}, &v1beta1.VerticalScaler{}, &appsv1.Deployment{}} {
-		errs = append(errs, w.client.DeleteAllOf(ctx, kind, client.InNamespace(w.namespace)))
+		errs = append(errs, w.user.Client.DeleteAllOf(ctx, kind, client.InNamespace(w.namespace)))
 	}
-	errs = append(errs, w.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.namespace), client.GracePeriodSeconds(0)))
+	errs = append(errs, w.user.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(w.namespace), client.GracePeriodSeconds(0)))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	errs = append(errs, client.IgnoreNotFound(w.client.Delete(ctx, namespace)))
+	errs = append(errs, client.IgnoreNotFound(w.user.Client.Delete(ctx, namespace)))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("deleting world %s: %w", w.namespace, err)
 	}
 	return nil
-}
-
-func (w *World) key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: w.namespace, Name: name}
-}
-
-// create creates objects, in order.
-func (w *World) create(objects ...client.Object) error {
-	for _, object := range objects {
-		if err := w.client.Create(w.ctx, object, client.FieldOwner("user")); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// remove deletes an object as kubectl does.
-func (w *World) remove(object client.Object) error {
-	if err := w.client.Delete(w.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
-	}
-	return nil
-}
-
-// patch sends a merge patch, as a user of kubectl patch.
-func (w *World) patch(object client.Object, format string, args ...any) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
-	if err := w.client.Patch(w.ctx, object, patch, client.FieldOwner("user")); err != nil {
-		return fmt.Errorf("patching %T %s: %w", object, object.GetName(), err)
-	}
-	return nil
-}
-
-// isGone describes an object that still exists; "" if it does not.
-func (w *World) isGone(object client.Object) string {
-	err := w.client.Get(w.ctx, client.ObjectKeyFromObject(object), object)
-	if apierrors.IsNotFound(err) {
-		return ""
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T %s is still there", object, object.GetName())
-}
-
-// podsOf returns the pods of a Deployment that are not being deleted, oldest first by the
-// node's count.
-func (w *World) podsOf(deployment string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := w.client.List(w.ctx, &list, client.InNamespace(w.namespace), client.MatchingLabels{appLabel: deployment}); err != nil {
-		return nil, fmt.Errorf("listing the pods of %s: %w", deployment, err)
-	}
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return w.node.ordinal(&a) - w.node.ordinal(&b) })
-	return pods, nil
 }
 
 func textOf(err error) string {

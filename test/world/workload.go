@@ -4,8 +4,6 @@
 package world
 
 import (
-	"fmt"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,7 +16,8 @@ import (
 )
 
 const (
-	appLabel = "app"
+	// ScriptedNode is the label and the taint of the nodes whose kubelets are scripts, on a cluster that has others.
+	ScriptedNode = "faults.verticalscaler.io/scripted"
 	// neighbour is a Deployment that no scaler names. Its pods have a label in common with
 	// those that are scaled.
 	neighbour = "neighbour"
@@ -38,11 +37,11 @@ var (
 // deployment is an untidy Deployment: its containers are not in the order of the alphabet,
 // a native sidecar runs beside them, and its pods run on nodes with skewed clocks. The
 // limits are twice the requests.
-func (w *World) deployment(name string, s size) *appsv1.Deployment {
-	labels := map[string]string{appLabel: name}
+func (u *User) deployment(name string, s size) *appsv1.Deployment {
+	labels := map[string]string{AppLabel: name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](replicas),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -59,8 +58,8 @@ func template(labels map[string]string, s size) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: withTeam},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{nodeLabel: "true"},
-			Tolerations:  []corev1.Toleration{{Key: nodeLabel, Operator: corev1.TolerationOpExists}},
+			NodeSelector: map[string]string{ScriptedNode: "true"},
+			Tolerations:  []corev1.Toleration{{Key: ScriptedNode, Operator: corev1.TolerationOpExists}},
 			InitContainers: []corev1.Container{{
 				Name: "mesh", Image: "example.com/mesh:1",
 				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
@@ -87,9 +86,9 @@ func requirements(cpu, memory string) corev1.ResourceRequirements {
 
 // scaler is a scaler whose bounds decide alone, so that the end of a run does not depend on
 // when its samples were taken: minAllowed and maxAllowed are the size.
-func (w *World) scaler(name, deployment string, mode v1beta1.UpdateMode, s size) *v1beta1.VerticalScaler {
+func (u *User) scaler(name, deployment string, mode v1beta1.UpdateMode, s size) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: *scaling(mode, s)},
 	}
 }
@@ -115,54 +114,31 @@ func pinned(container, cpu, memory string) v1beta1.ContainerPolicy {
 }
 
 // disruptionBudget allows one pod of the Deployment to be missing.
-func (w *World) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget {
+func (u *User) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: deployment},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: deployment},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
-			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: deployment}},
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: deployment}},
 		},
 	}
 }
 
-// deploy creates Deployments of a size, and the neighbour, and waits until all their pods
-// run.
-func (w *World) deploy(s size, names ...string) error {
-	all := []*appsv1.Deployment{w.deployment(neighbour, small)}
+// deployAll creates Deployments of a size, and the neighbour, and awaits that all their pods run.
+func (u *User) deployAll(s size, names ...string) {
+	u.Helper()
+	other := u.deployment(neighbour, small)
+	other.Spec.Replicas = ptr.To[int32](1)
+	u.Create(other)
 	for _, name := range names {
-		all = append(all, w.deployment(name, s))
+		u.Create(u.deployment(name, s))
 	}
-	for _, d := range all {
-		if err := w.create(d); err != nil {
-			return err
-		}
-	}
-	return w.Wait(w.ctx, "the Deployments to run", func(w *World) string {
-		for _, d := range all {
-			if wrong := w.isRunning(d.Name); wrong != "" {
+	u.Await("the Deployments to run", func() string {
+		for _, name := range append(names, neighbour) {
+			if wrong := u.isRunning(name); wrong != "" {
 				return wrong
 			}
 		}
 		return ""
 	})
-}
-
-// isRunning describes what a Deployment lacks to be rolled out; "" if it is.
-func (w *World) isRunning(name string) string {
-	var d appsv1.Deployment
-	if err := w.client.Get(w.ctx, w.key(name), &d); err != nil {
-		return err.Error()
-	}
-	s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
-	if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
-		return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
-	}
-	pods, err := w.podsOf(name)
-	if err != nil {
-		return err.Error()
-	}
-	if len(pods) != int(want) {
-		return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
-	}
-	return ""
 }

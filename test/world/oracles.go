@@ -4,11 +4,10 @@
 package world
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,31 +41,37 @@ import (
 //	I11 nothing after the deletion               afterDeletion
 //	I12 no decision reads the clock itself       not here: the linter's import table
 //
-// Beside them: kstatus at every event, panics, and the metrics of the process.
+// Beside them: kstatus at every change.
 
-// Operator is the process of the operator, as far as oracles look at it.
-type Operator struct {
-	// Log is what all processes of the run have logged.
-	Log []byte
-	// Reference and End are gauges of the process by the name of the metric, such as
-	// go_goroutines: at the end of the reference run, and of this one. Empty if unknown.
-	Reference, End map[string]float64
-	// Injected is the number of faults. A write whose answer was lost may be sent again, and
-	// then changes nothing.
+// Change is a change of an object.
+type Change struct {
+	Type   watch.EventType
+	Object client.Object
+	// Seen is when it was seen.
+	Seen time.Time
+}
+
+// Revision is the object's resource version, which orders all changes of a cluster.
+func (c Change) Revision() int64 {
+	at, err := strconv.ParseInt(c.Object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return at
+}
+
+// Record is all that happened in a run.
+type Record struct {
+	Changes []Change // in order
+	Writes  []Write  // of the operator, in the order of the answers
+	// Quiet is since when each write is a violation; zero if it never was.
+	Quiet time.Time
+	// Injected is the number of faults. A write whose answer was lost may be sent again, and then changes nothing.
 	Injected int
 }
 
-// record is all that is known about a run.
-type record struct {
-	events   []Event // in the order of the changes
-	writes   []Write // in the order of the answers
-	operator Operator
-	// quiet is since when each write is a violation; zero if it never was.
-	quiet time.Time
-}
-
 // oracle describes what is wrong with a run.
-type oracle func(record) []string
+type oracle func(Record) []string
 
 // oracles are all oracles by name, except the monitor.
 func oracles() map[string]oracle {
@@ -81,66 +86,11 @@ func oracles() map[string]oracle {
 		"every-write-counts": everyWriteCounts,
 		"after-deletion":     afterDeletion,
 		"kstatus":            kstatus,
-		"panics":             panics,
-		"process":            process,
 	}
 }
 
 // Violations describes what was wrong during the run, each with the name of its oracle.
-func (w *World) Violations() (out []string) {
-	for _, wrong := range w.monitor.Violations() {
-		out = append(out, "monitor: "+wrong)
-	}
-	writes, err := w.writes()
-	if err != nil {
-		return append(out, "audit log: "+err.Error())
-	}
-	if err := w.catchUp(); err != nil {
-		return append(out, err.Error())
-	}
-	w.mu.Lock()
-	r := record{events: w.recorder.history(), writes: writes, operator: w.operator, quiet: w.quiet}
-	w.mu.Unlock()
-	return append(out, judge(r)...)
-}
-
-// catchUp waits until the recorder has seen each scaler and checkpoint as it is: events arrive later than the audit log
-// notes their writes.
-func (w *World) catchUp() error {
-	var scalers v1beta1.VerticalScalerList
-	var checkpoints v1beta1.VerticalScalerCheckpointList
-	for _, list := range []client.ObjectList{&scalers, &checkpoints} {
-		if err := w.client.List(w.ctx, list, client.InNamespace(w.namespace)); err != nil {
-			return fmt.Errorf("reading the scalers and checkpoints: %w", err)
-		}
-	}
-	var current []client.Object
-	for i := range scalers.Items {
-		current = append(current, &scalers.Items[i])
-	}
-	for i := range checkpoints.Items {
-		current = append(current, &checkpoints.Items[i])
-	}
-	ctx, cancel := context.WithTimeout(w.ctx, catchUpTimeout)
-	defer cancel()
-	return w.Wait(ctx, "the recorder", func(w *World) string {
-		seen := map[types.UID]int64{}
-		for _, e := range w.recorder.history() {
-			seen[e.Object.GetUID()] = e.revision()
-		}
-		for _, o := range current {
-			if is := (Event{Object: o}).revision(); seen[o.GetUID()] < is {
-				return fmt.Sprintf("%T %s was seen at revision %d, and is at %d", o, o.GetName(), seen[o.GetUID()], is)
-			}
-		}
-		return ""
-	})
-}
-
-// catchUpTimeout is how late an event may be.
-const catchUpTimeout = 30 * time.Second
-
-func judge(r record) (out []string) {
+func (r Record) Violations() (out []string) {
 	all := oracles()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, wrong := range all[name](r) {
@@ -152,9 +102,9 @@ func judge(r record) (out []string) {
 
 // changed calls f with each version of the objects of a kind and the one before. The one
 // before is the zero object for the first version. Deletions are passed as gone.
-func changed[T client.Object](events []Event, f func(before, after T, gone bool)) {
+func changed[T client.Object](changes []Change, f func(before, after T, gone bool)) {
 	last := map[types.UID]T{}
-	for _, e := range events {
+	for _, e := range changes {
 		if after, ok := e.Object.(T); ok {
 			f(last[after.GetUID()], after, e.Type == watch.Deleted)
 			last[after.GetUID()] = after
@@ -164,15 +114,15 @@ func changed[T client.Object](events []Event, f func(before, after T, gone bool)
 
 // onlyOwnWrites checks that the operator sends writes of no other kind than it must: it
 // deletes no pods, for one. A refused write counts as well.
-func onlyOwnWrites(r record) (out []string) {
+func onlyOwnWrites(r Record) (out []string) {
 	allowed := map[string]bool{
 		"patch pods/resize": true, "create pods/eviction": true, "patch deployments": true, "update deployments": true,
 		"patch verticalscalers": true, "update verticalscalers": true, "update verticalscalers/status": true, "create verticalscalers": true,
 		"delete verticalscalers": true, "delete deployments": true, "create deployments": true,
 		"update scaleddeployments/status": true, "create verticalscalercheckpoints": true, "update verticalscalercheckpoints": true,
-		"create newpodsizes": true, "update newpodsizes": true, "delete newpodsizes": true,
+		"create newpodsizes": true, "update newpodsizes": true, "delete newpodsizes": true, "apply deployments": true, "apply verticalscalers": true,
 	}
-	for _, w := range r.writes {
+	for _, w := range r.Writes {
 		if !allowed[w.Verb+" "+w.Resource] {
 			out = append(out, w.String()+" is no write of the operator's")
 		}
@@ -182,8 +132,8 @@ func onlyOwnWrites(r record) (out []string) {
 
 // neverInvalid checks that the API server finds no write invalid: the operator knows the
 // rules, and a refused write changes nothing but is tried again.
-func neverInvalid(r record) (out []string) {
-	for _, w := range r.writes {
+func neverInvalid(r Record) (out []string) {
+	for _, w := range r.Writes {
 		if w.Code == 422 || w.Code == 400 {
 			out = append(out, w.String()+" is invalid")
 		}
@@ -220,14 +170,14 @@ func memoryOf(containers []corev1.Container) map[string]int64 {
 
 // aboveKills checks that no pod of a Deployment gets less memory than one of its containers
 // was OOM-killed with.
-func aboveKills(r record) (out []string) {
+func aboveKills(r Record) (out []string) {
 	killed := map[string]int64{} // by app and container
 	count := map[types.UID]map[string]int32{}
-	changed(r.events, func(before, after *corev1.Pod, gone bool) {
+	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
 		if gone {
 			return
 		}
-		app := after.Labels[appLabel]
+		app := after.Labels[AppLabel]
 		if before != nil {
 			was, is := memoryOf(before.Spec.Containers), memoryOf(after.Spec.Containers)
 			for name, memory := range is {
@@ -251,10 +201,11 @@ func aboveKills(r record) (out []string) {
 	return out
 }
 
-// noFlapping checks that the spec of a pod, and a template, do not return to a size that
+// noFlapping checks that what a pod has applied, and a template, do not return to a size that
 // the operator has taken away. Restoring original values is no return: the scaler is then
-// gone or names another Deployment, or reverts a change.
-func noFlapping(r record) (out []string) {
+// gone or names another Deployment, or reverts a change. Neither is to withdraw a resize that
+// the kubelet has not granted.
+func noFlapping(r Record) (out []string) {
 	sizes := map[types.UID][]string{}
 	reverts := false
 	note := func(uid types.UID, what string, containers []corev1.Container) {
@@ -269,17 +220,27 @@ func noFlapping(r record) (out []string) {
 		}
 		sizes[uid] = append(had, size)
 	}
-	for _, e := range r.events {
+	for _, e := range r.Changes {
 		switch o := e.Object.(type) {
 		case *v1beta1.VerticalScaler:
 			reverts = reverts || len(o.Status.RevertedChanges) > 0
 		case *corev1.Pod:
-			note(o.UID, "pod "+o.Name, o.Spec.Containers)
+			if applied := appliedTo(o); o.Status.Phase == corev1.PodRunning {
+				note(o.UID, "pod "+o.Name, applied)
+			}
 		case *appsv1.Deployment:
 			note(o.UID, "Deployment "+o.Name, o.Spec.Template.Spec.Containers)
 		}
 	}
 	return out
+}
+
+// appliedTo are the containers of a pod with the resources that they have.
+func appliedTo(p *corev1.Pod) (containers []corev1.Container) {
+	for _, c := range p.Spec.Containers {
+		containers = append(containers, corev1.Container{Name: c.Name, Resources: *Actual(p, c.Name)})
+	}
+	return containers
 }
 
 // isEvicted says whether a pod is being evicted through the API.
@@ -289,17 +250,17 @@ func isEvicted(p *corev1.Pod) bool {
 	})
 }
 
-// evictions checks by the audit log that each pod is evicted at most once, only with a
+// evictions checks that each pod is evicted at most once, only with a
 // scaler that falls back to it, and only pods of that scaler's Deployment. Names of pods are
 // unique: their controllers generate them.
-func evictions(r record) (out []string) {
+func evictions(r Record) (out []string) {
 	apps := map[string]string{} // by pod
 	mayEvict := map[string]bool{}
 	sized := map[string]string{} // each pod as podLine describes it
-	for _, e := range r.events {
+	for _, e := range r.Changes {
 		switch o := e.Object.(type) {
 		case *corev1.Pod:
-			apps[o.Name] = o.Labels[appLabel]
+			apps[o.Name] = o.Labels[AppLabel]
 			if o.DeletionTimestamp == nil {
 				sized[o.Name] = podLine(o)
 			}
@@ -310,8 +271,8 @@ func evictions(r record) (out []string) {
 		}
 	}
 	count := map[string]int{}
-	for _, w := range r.writes {
-		if w.Resource != "pods/eviction" || !w.isAccepted() {
+	for _, w := range r.Writes {
+		if w.Resource != "pods/eviction" || !w.IsAccepted() {
 			continue
 		}
 		count[w.Name]++
@@ -335,20 +296,20 @@ func hasItsSize(line string) bool {
 
 // availability checks that at most one pod of a Deployment is missing because of evictions.
 // A replacement counts once it is ready.
-func availability(r record) (out []string) {
+func availability(r Record) (out []string) {
 	pods := map[types.UID]*corev1.Pod{}
 	want := map[string]int32{}
-	for _, e := range r.events {
+	for _, e := range r.Changes {
 		switch o := e.Object.(type) {
 		case *appsv1.Deployment:
-			want[o.Spec.Selector.MatchLabels[appLabel]] = ptr.Deref(o.Spec.Replicas, 1)
+			want[o.Spec.Selector.MatchLabels[AppLabel]] = ptr.Deref(o.Spec.Replicas, 1)
 		case *corev1.Pod:
 			before := pods[o.UID]
 			pods[o.UID] = o
 			if e.Type == watch.Deleted {
 				delete(pods, o.UID)
 			}
-			app := o.Labels[appLabel]
+			app := o.Labels[AppLabel]
 			if !isEvicted(o) || before == nil || before.DeletionTimestamp != nil {
 				continue
 			}
@@ -366,7 +327,7 @@ func readyPods(pods map[types.UID]*corev1.Pod, app string) (ready int32) {
 		isReady := p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		})
-		if isReady && p.Labels[appLabel] == app {
+		if isReady && p.Labels[AppLabel] == app {
 			ready++
 		}
 	}
@@ -374,29 +335,29 @@ func readyPods(pods map[types.UID]*corev1.Pod, app string) (ready int32) {
 }
 
 // quiet checks that nothing is written after the scenario has converged.
-func quiet(r record) (out []string) {
-	if r.quiet.IsZero() {
+func quiet(r Record) (out []string) {
+	if r.Quiet.IsZero() {
 		return nil
 	}
-	for _, w := range unexplained(r.events, r.writes, r.quiet) {
+	for _, w := range Unexplained(r.Changes, r.Writes, r.Quiet) {
 		out = append(out, w.String()+" after the scenario has converged"+lateChanges(r, w))
 	}
 	return out
 }
 
 // lateChanges is how a scaler has changed since the run is quiet, if the write is of its status.
-func lateChanges(r record, w Write) string {
+func lateChanges(r Record, w Write) string {
 	if w.Resource != "verticalscalers/status" {
 		return ""
 	}
 	last := map[types.UID]*v1beta1.VerticalScaler{}
 	out := ""
-	for _, e := range r.events {
+	for _, e := range r.Changes {
 		s, ok := e.Object.(*v1beta1.VerticalScaler)
 		if !ok || s.Name != w.Name {
 			continue
 		}
-		if before := last[s.UID]; before != nil && !e.Seen.Before(r.quiet) {
+		if before := last[s.UID]; before != nil && !e.Seen.Before(r.Quiet) {
 			out += "; changed (-) (+):\n" + cmp.Diff(before.Status, s.Status)
 		}
 		last[s.UID] = s
@@ -404,13 +365,13 @@ func lateChanges(r record, w Write) string {
 	return out
 }
 
-// unexplained are the writes since a time that do not follow from the time that passes. Each
+// Unexplained are the writes since a time that do not follow from the time that passes. Each
 // time that the evidence has doubled, a checkpoint is saved, and the recommendation in the
 // status may become surer.
-func unexplained(events []Event, writes []Write, since time.Time) (out []Write) {
+func Unexplained(changes []Change, writes []Write, since time.Time) (out []Write) {
 	surer := map[string]int{} // the number of status writes that changed the recommendation only
 	last := map[types.UID]*v1beta1.VerticalScaler{}
-	for _, e := range events {
+	for _, e := range changes {
 		s, ok := e.Object.(*v1beta1.VerticalScaler)
 		if !ok {
 			continue
@@ -422,8 +383,8 @@ func unexplained(events []Event, writes []Write, since time.Time) (out []Write) 
 	}
 	for _, w := range writes {
 		switch {
-		case w.Received.Before(since), w.Resource == "verticalscalercheckpoints":
-		case w.Resource == "verticalscalers/status" && w.isAccepted() && surer[w.Name] > 0:
+		case w.At.Before(since), w.Resource == "verticalscalercheckpoints":
+		case w.Resource == "verticalscalers/status" && w.IsAccepted() && surer[w.Name] > 0:
 			surer[w.Name]--
 		default:
 			out = append(out, w)
@@ -447,12 +408,12 @@ func isSurer(before, after *v1beta1.VerticalScaler) bool {
 // everyWriteCounts checks that each accepted write of an object changes it. The API server
 // accepts a write without a change, and delivers no event. Each injected fault excuses one
 // such write.
-func everyWriteCounts(r record) (out []string) {
+func everyWriteCounts(r Record) (out []string) {
 	key := func(o client.Object, resource string) string { return resource + " " + o.GetName() }
 	changes := map[string]int{}
 	last := map[types.UID]string{}
-	for _, e := range r.events {
-		resource := resourceOf(e.Object)
+	for _, e := range r.Changes {
+		resource := writtenResource(e.Object)
 		if resource == "" || last[e.Object.GetUID()] == e.Object.GetResourceVersion() {
 			continue
 		}
@@ -460,15 +421,15 @@ func everyWriteCounts(r record) (out []string) {
 		changes[key(e.Object, resource)]++
 	}
 	count := map[string]int{}
-	for _, w := range r.writes {
+	for _, w := range r.Writes {
 		resource, _, _ := strings.Cut(w.Resource, "/")
-		if !w.isAccepted() || w.Verb == "delete" || w.Resource == "pods/eviction" {
+		if !w.IsAccepted() || w.Verb == "delete" || w.Resource == "pods/eviction" {
 			continue
 		}
 		count[resource+" "+w.Name]++
 	}
 	for _, object := range slices.Sorted(maps.Keys(count)) {
-		if count[object] > changes[object]+r.operator.Injected {
+		if count[object] > changes[object]+r.Injected {
 			out = append(out, fmt.Sprintf("%s was written %d times, and has changed %d times", object, count[object], changes[object]))
 		}
 	}
@@ -478,35 +439,35 @@ func everyWriteCounts(r record) (out []string) {
 // resizedOnce checks that each resize of a pod changes its spec, and that no accepted one is
 // directly followed by another of the same pod: the operator would have acted on a cache that
 // is older than its own last write.
-func resizedOnce(r record) (out []string) {
+func resizedOnce(r Record) (out []string) {
 	var direct []string
-	for i, w := range r.writes[:max(0, len(r.writes)-1)] {
-		if next := r.writes[i+1]; w.Resource == "pods/resize" && w.isAccepted() && next.Resource == w.Resource && next.Name == w.Name {
+	for i, w := range r.Writes[:max(0, len(r.Writes)-1)] {
+		if next := r.Writes[i+1]; w.Resource == "pods/resize" && w.IsAccepted() && next.Resource == w.Resource && next.Name == w.Name {
 			direct = append(direct, fmt.Sprintf("pod %s was resized again at once (%d)", w.Name, next.Code))
 		}
 	}
-	out = append(out, direct[min(r.operator.Injected, len(direct)):]...)
+	out = append(out, direct[min(r.Injected, len(direct)):]...)
 	changes, count := map[string]int{}, map[string]int{}
-	changed(r.events, func(before, after *corev1.Pod, gone bool) {
+	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
 		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
 			changes[after.Name]++
 		}
 	})
-	for _, w := range r.writes {
-		if w.Resource == "pods/resize" && w.isAccepted() {
+	for _, w := range r.Writes {
+		if w.Resource == "pods/resize" && w.IsAccepted() {
 			count[w.Name]++
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(count)) {
-		if count[pod] > changes[pod]+r.operator.Injected {
+		if count[pod] > changes[pod]+r.Injected {
 			out = append(out, fmt.Sprintf("pod %s was resized %d times, and its spec has changed %d times", pod, count[pod], changes[pod]))
 		}
 	}
 	return out
 }
 
-// resourceOf is the resource of the objects that the operator writes; "" for others.
-func resourceOf(o client.Object) string {
+// writtenResource is the resource of the objects that the operator writes; "" for others.
+func writtenResource(o client.Object) string {
 	switch o.(type) {
 	case *v1beta1.VerticalScaler:
 		return "verticalscalers"
@@ -526,11 +487,11 @@ func resourceOf(o client.Object) string {
 
 // afterDeletion checks that nothing is sized once no scaler is left, and that a Deployment
 // whose scaler is gone is not written.
-func afterDeletion(r record) (out []string) {
+func afterDeletion(r Record) (out []string) {
 	scalers := map[types.UID]string{} // the Deployments they name
 	wasNamed := map[string]bool{}
 	last := map[types.UID]client.Object{}
-	for _, e := range r.events {
+	for _, e := range r.Changes {
 		before := last[e.Object.GetUID()]
 		last[e.Object.GetUID()] = e.Object
 		name, spec := "", false
@@ -543,7 +504,7 @@ func afterDeletion(r record) (out []string) {
 			}
 		case *corev1.Pod:
 			was, ok := before.(*corev1.Pod)
-			name, spec = o.Labels[appLabel], ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
+			name, spec = o.Labels[AppLabel], ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
 		case *appsv1.Deployment:
 			was, ok := before.(*appsv1.Deployment)
 			name, spec = o.Name, ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
@@ -562,8 +523,8 @@ func afterDeletion(r record) (out []string) {
 // observedGeneration is never ahead, never goes back, and each condition is about it;
 // Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
 // False on a scaler that is Ready: it learns, waits, or is suspended.
-func kstatus(r record) (out []string) {
-	changed(r.events, func(before, after *v1beta1.VerticalScaler, gone bool) {
+func kstatus(r Record) (out []string) {
+	changed(r.Changes, func(before, after *v1beta1.VerticalScaler, gone bool) {
 		if gone || len(after.Status.Conditions) == 0 {
 			return
 		}
@@ -577,7 +538,7 @@ func kstatus(r record) (out []string) {
 			out = append(out, what+": Applied, and nothing is decided")
 		}
 	})
-	changed(r.events, func(before, after *v1beta1.ScaledDeployment, gone bool) {
+	changed(r.Changes, func(before, after *v1beta1.ScaledDeployment, gone bool) {
 		if gone || len(after.Status.Conditions) == 0 {
 			return
 		}
@@ -645,39 +606,5 @@ func exclusive(what string, conditions []metav1.Condition) (out []string) {
 			wrong("both Applied and " + kind)
 		}
 	}
-	return out
-}
-
-// panics looks for panics in the log, also for those that the controller has recovered from.
-func panics(r record) (out []string) {
-	for line := range bytes.Lines(r.operator.Log) {
-		for _, sign := range []string{"panic:", "Observed a panic", "goroutine 1 [", "fatal error:", "DATA RACE"} {
-			if bytes.Contains(line, []byte(sign)) {
-				out = append(out, strings.TrimSpace(string(line[:min(len(line), 300)])))
-				break
-			}
-		}
-	}
-	return out
-}
-
-// process compares gauges of the process with those of the reference run. They are flat if
-// there are no more than those, by a tolerance: goroutines of connections come and go, and
-// the heap is as the garbage collector left it.
-func process(r record) (out []string) {
-	for name, tolerance := range map[string]struct{ share, plus float64 }{
-		"go_goroutines":                     {1.25, 30},
-		"go_memstats_heap_inuse_bytes":      {2, 16 << 20},
-		"process_open_fds":                  {1.5, 10},
-		"workqueue_depth":                   {1, 1},
-		"workqueue_unfinished_work_seconds": {1, 5},
-	} {
-		reference, known := r.operator.Reference[name]
-		end, measured := r.operator.End[name]
-		if most := reference*tolerance.share + tolerance.plus; known && measured && end > most {
-			out = append(out, fmt.Sprintf("%s is %g, and %g in the reference run", name, end, reference))
-		}
-	}
-	slices.Sort(out)
 	return out
 }

@@ -1,0 +1,170 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoapplyconfigurations "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// knownTypes has the schemas of the kinds of Kubernetes.
+var knownTypes = sync.OnceValue(func() managedfields.TypeConverter {
+	return clientgoapplyconfigurations.NewTypeConverter(clientgoscheme.Scheme)
+})
+
+// noDefaults implements runtime.ObjectDefaulter.
+type noDefaults struct{}
+
+// Default implements runtime.ObjectDefaulter.
+func (noDefaults) Default(runtime.Object) {}
+
+// fields is the field manager of a write.
+func (w write) fields() (*managedfields.FieldManager, error) {
+	types := managedfields.NewDeducedTypeConverter()
+	if w.kind.Group != v1beta1.GroupVersion.Group {
+		types = knownTypes()
+	}
+	return managedfields.NewDefaultFieldManager(types, scheme(), noDefaults{}, scheme(), w.kind, w.kind.GroupVersion(), w.subresource, nil)
+}
+
+// isTracked reports whether the fields of a write are recorded: those that the operator or an oracle reads.
+func (w write) isTracked(o client.Object) bool {
+	_, isDeployment := o.(*appsv1.Deployment)
+	return w.manager != "" && (isDeployment && w.subresource == "" || w.subresource == "resize")
+}
+
+// track records who has written which fields. before is nil for a new object.
+func (w write) track(before, after client.Object, now metav1.Time) error {
+	if before != nil && after.GetManagedFields() == nil {
+		after.SetManagedFields(before.GetManagedFields())
+	}
+	if _, isPod := after.(*corev1.Pod); isPod && before == nil {
+		// A field manager adds nothing to an object without an entry. The fields of a new pod do not matter.
+		after.SetManagedFields([]metav1.ManagedFieldsEntry{{
+			Manager: w.manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
+		}})
+	}
+	if !w.isTracked(after) {
+		return nil
+	}
+	fields, err := w.fields()
+	if err != nil {
+		return err
+	}
+	live, err := w.live(before)
+	if err != nil {
+		return err
+	}
+	withoutTimes(live)
+	times := withoutTimes(after)
+	after.GetObjectKind().SetGroupVersionKind(w.kind)
+	if _, err := fields.Update(live, after, w.manager); err != nil {
+		return err
+	}
+	times.restore(after, &now)
+	return nil
+}
+
+// merge is the object that an apply leads to. before is nil for a new object.
+func (w write) merge(before client.Object, applied *unstructured.Unstructured, force bool, now metav1.Time) (client.Object, error) {
+	fields, err := w.fields()
+	if err != nil {
+		return nil, err
+	}
+	live, err := w.live(before)
+	if err != nil {
+		return nil, err
+	}
+	times := withoutTimes(live)
+	merged, err := fields.Apply(live, applied, w.manager, force)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(merged)
+	if err != nil {
+		return nil, err
+	}
+	after, err := w.typed(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		return nil, err
+	}
+	times.restore(after, nil)
+	if before == nil || !apiequality.Semantic.DeepEqual(before, after) {
+		times[fieldOwner{w.manager, w.subresource, metav1.ManagedFieldsOperationApply}] = &now
+		times.restore(after, nil)
+	}
+	return after, nil
+}
+
+// live is what a field manager compares with: a copy of the stored object, or an empty one.
+func (w write) live(before client.Object) (client.Object, error) {
+	empty, err := scheme().New(w.kind)
+	if err != nil {
+		return nil, err
+	}
+	out, _ := empty.(client.Object)
+	if before != nil {
+		out = copyOf(before)
+	}
+	out.GetObjectKind().SetGroupVersionKind(w.kind)
+	return out, nil
+}
+
+// fieldOwner identifies an entry of managed fields.
+type fieldOwner struct {
+	manager, subresource string
+	operation            metav1.ManagedFieldsOperationType
+}
+
+func ownerOf(entry metav1.ManagedFieldsEntry) fieldOwner {
+	return fieldOwner{entry.Manager, entry.Subresource, entry.Operation}
+}
+
+// entryTimes are the times of the entries of an object.
+type entryTimes map[fieldOwner]*metav1.Time
+
+// withoutTimes takes the times out of the entries of an object: field managers only know the real time.
+func withoutTimes(o client.Object) entryTimes {
+	times := entryTimes{}
+	entries := slices.Clone(o.GetManagedFields())
+	for i := range entries {
+		times[ownerOf(entries[i])] = entries[i].Time
+		entries[i].Time = nil
+	}
+	o.SetManagedFields(entries)
+	return times
+}
+
+// restore sets the times of the entries. Those that a field manager has set are now, if that is known.
+func (t entryTimes) restore(o client.Object, now *metav1.Time) {
+	entries := o.GetManagedFields()
+	for i := range entries {
+		if entries[i].Time == nil || now == nil {
+			entries[i].Time = t[ownerOf(entries[i])]
+		} else {
+			entries[i].Time = now
+		}
+	}
+	slices.SortFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+		return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource))
+	})
+	o.SetManagedFields(entries)
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+}

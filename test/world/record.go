@@ -1,0 +1,72 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// record keeps what changes on the API server in memory.
+func (w *World) record() {
+	if w.api.now == nil {
+		w.api.now = func() metav1.Time { return metav1.NewTime(w.Clock.Now()) }
+	}
+	w.api.observe = func(kind watch.EventType, o client.Object) {
+		if o.GetNamespace() == w.Namespace {
+			w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
+			w.monitor.Saw(watch.Event{Type: kind, Object: o})
+		}
+	}
+}
+
+// Violations describes what was wrong so far, with the name of an oracle. It needs an API server in memory. injected is
+// the number of faults.
+func (w *World) Violations(injected int) (out []string) {
+	for _, wrong := range w.monitor.Violations() {
+		out = append(out, "monitor: "+wrong)
+	}
+	return append(out, Record{w.changes, w.writes, w.quiet, injected}.Violations()...)
+}
+
+// Rest lets minutes pass until the operator writes nothing in one of them. If it always does, the writes of the last one are
+// violations.
+func (w *World) Rest(minutes int) {
+	w.Helper()
+	w.Settle()
+	for range minutes {
+		w.quiet = w.Clock.Now().Add(time.Nanosecond)
+		w.beginMinute()
+		w.settle()
+		if len(Unexplained(w.changes, w.writes, w.quiet)) == 0 {
+			break
+		}
+	}
+	w.staysQuiet()
+}
+
+// cacheable is a view as the operator caches it. Pods and ReplicaSets are stored whole.
+func (w *World) cacheable(v *view) *view {
+	for kind, objects := range v.objects {
+		if kind.Kind == "Pod" || kind.Kind == "ReplicaSet" {
+			continue
+		}
+		for i, o := range objects {
+			if w.trimmed[o] == nil {
+				trimmed, err := inventory.Trim(copyOf(o))
+				if err != nil {
+					w.Fatal(err)
+				}
+				w.trimmed[o], _ = trimmed.(client.Object)
+			}
+			objects[i] = w.trimmed[o]
+		}
+	}
+	return v
+}
