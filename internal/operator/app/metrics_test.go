@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"os"
@@ -10,24 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
-
-func TestTheReferenceIsUpToDate(t *testing.T) {
-	got, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want strings.Builder
-	write(&want)
-	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
-		t.Errorf("docs/metrics.md: run make generate (-want +got):\n%s", diff)
-	}
-}
 
 // No metric of the operator's own is registered without being listed.
 func TestEachMetricIsListed(t *testing.T) {
@@ -51,7 +38,7 @@ func TestEachMetricIsListed(t *testing.T) {
 // Dashboards and alerts ask only for metrics that exist, and each metric about scalers and policies is on a
 // dashboard.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	files, err := filepath.Glob(filepath.Join(root, "config", "components", "grafana", "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are the dashboards %q, %v", files, err)
