@@ -6,7 +6,6 @@ package bundle
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -167,6 +166,3 @@ func compressedSize(b *Bundle) []string {
 	}
 	return nil
 }
-
-// capability is the level that the bundle claims.
-func capability(b *Bundle) string { return strings.TrimSpace(b.CSV.Annotations["capabilities"]) }
