@@ -148,9 +148,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := d.env.Install(ctx); err != nil {
 		return err
 	}
-	// The suites' world is more untidy (testkit.Untidy). Here, a tenant who storms, silent pods and wrong
-	// clocks would only blur what the demo prints.
-	if err := d.env.Disarrange(ctx, testkit.World{Sidecar: true}); err != nil {
+	if err := d.env.InjectSidecars(ctx); err != nil {
 		return err
 	}
 	for _, script := range append([]string{fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)}, d.setup...) {

@@ -6,7 +6,7 @@ for role in $1; do
 	kubectl delete clusterrole "verticalscaler-$role"
 done
 kubectl create namespace demo
-# A policy injects a native sidecar into its pods, as a service mesh does: internal/testkit/testdata/untidy.yaml.
+# A policy injects a native sidecar into its pods, as a service mesh does: internal/testkit/testdata/sidecar.yaml.
 kubectl label namespace demo testkit.verticalscaler.io/sidecar=true
 kubectl config set-context --current --namespace=demo
 

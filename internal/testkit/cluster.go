@@ -374,6 +374,5 @@ func (e *Env) AwaitGarbageCollector(t testing.TB, within time.Duration, probe cl
 	})
 }
 
-// ClusterMain runs a package's tests against one whole cluster. It is used like Main, but
-// no monitor watches, and the world is tidy: the tests own what is installed there.
-func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false, World{}) }
+// ClusterMain runs a package's tests against one whole cluster. It is used like Main.
+func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster) }

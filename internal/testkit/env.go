@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 )
 
 // Env is a running API server with our CRDs and its audit log.
@@ -46,9 +45,7 @@ type Env struct {
 	kwok       bool                     // the nodes and pods are simulated by kwok
 	kubeconfig string                   // the administrator's kubeconfig
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
-	monitor    *monitor.Monitor         // checks the operators' writes; nil if nothing does
-	world      World                    // what is untidy around the operators
-	storm      *storm                   // the tenant of an untidy world; nil without one
+	sidecars   bool                     // new pods of tests get a sidecar
 	stop       func() error
 }
 
@@ -221,10 +218,8 @@ func Root() string {
 
 // Main runs a package's tests against one API server. Use it as
 //
-//	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env, testkit.Untidy)) }
-//
-// A monitor checks the operators' writes while the tests run.
-func Main(m *testing.M, env **Env, world World) int { return mainWith(m, env, Start, true, world) }
+//	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
+func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start) }
 
 // SteppedMain runs a package's tests against one API server whose operators are reconciled step by step (test/world), with
 // the rights of config/default and its admission policies. The policy for new pods is installed, and new pods get a sidecar.
@@ -237,11 +232,11 @@ func SteppedMain(m *testing.M, env **Env) int {
 			return nil, err
 		}
 		ctx := context.Background()
-		if err := cmp.Or(e.Install(ctx), e.InstallComponents(ctx, "new-pods", "recreate")); err != nil {
+		if err := cmp.Or(e.Install(ctx), e.InstallComponents(ctx, "new-pods", "recreate"), e.InjectSidecars(ctx)); err != nil {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil
-	}, false, World{Sidecar: true})
+	})
 }
 
 // inParallel sets how many tests run at once, unless the flag is given.
@@ -264,49 +259,19 @@ func (e *Env) AsOperator() (client.WithWatch, error) {
 	return client.NewWithWatch(c, client.Options{Scheme: app.Scheme()})
 }
 
-func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool, world World) int {
+func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {
 	e, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	*env = e
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if err := e.Disarrange(ctx, world); err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, e.Stop()))
-		return 1
-	}
-	code, err := runWatched(m, e, watched)
-	cancel()
-	if err := errors.Join(err, panics(), e.stormError(), e.Stop()); err != nil {
+	code := m.Run()
+	if err := errors.Join(panics(), e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
-}
-
-// runWatched runs the tests, and reports what the monitor found if watch is true.
-func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
-	if !watched {
-		return m.Run(), nil
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	watcher := monitor.New()
-	watcher.Lag = e.world.Lag
-	if err := watcher.Watch(ctx, e.Config, app.Scheme()); err != nil {
-		return 1, err
-	}
-	e.monitor = watcher
-	code = m.Run()
-	if testing.Verbose() {
-		fmt.Printf("the monitor has seen %d changes of pods and templates by operators\n", watcher.Writes())
-	}
-	for _, violation := range watcher.Violations() {
-		err = errors.Join(err, fmt.Errorf("the monitor: %s", violation))
-	}
-	return code, err
 }
 
 // panics is an error if a reconcile of any operator in this process has panicked. The

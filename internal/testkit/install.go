@@ -5,6 +5,7 @@ package testkit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,18 +72,19 @@ func (e *Env) render(ctx context.Context, folder string) (objects []*unstructure
 
 // InstalledMain runs a package's tests like ClusterMain, on a cluster with config/default,
 // except the operator's pod. The operators that tests start have the rights of its service
-// account, and the admission policies apply to them.
-func InstalledMain(m *testing.M, env **Env, world World) int {
+// account, and the admission policies apply to them. New pods get a sidecar.
+func InstalledMain(m *testing.M, env **Env) int {
 	return mainWith(m, env, func() (*Env, error) {
 		e, err := StartCluster()
 		if err != nil {
 			return nil, err
 		}
-		if err := e.Install(context.Background()); err != nil {
+		ctx := context.Background()
+		if err := cmp.Or(e.Install(ctx), e.InjectSidecars(ctx)); err != nil {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil
-	}, true, world)
+	})
 }
 
 // Install applies config/default, except the CRDs, which exist already, and the operator's
@@ -190,16 +192,12 @@ func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // RunOperator runs the operator as main does, except for its options: as the account,
-// with the logger. It checks its own rights, too. It stops with the test, or before. It has no rights in the
-// namespaces of a tenant who storms, and watches none.
+// with the logger. It checks its own rights, too. It stops with the test, or before.
 func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, options app.Options, logger logr.Logger, namespaces ...string) *Operator {
 	t.Helper()
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(a.Config)
 	restConfig.UserAgent = o.Agent
-	world := e.worldOf(t.Name())
-	delayWatches(restConfig, world.Lag)
-	options.Source = world.source(options.Source)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
 	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, options, namespaces...) }()

@@ -19,21 +19,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// NodeName is the node that the tests' pods are bound to. In an untidy world, pods of Run are bound to
-// others, too, whose clocks are wrong.
+// NodeName is the node that the tests' pods are bound to.
 const NodeName = "node-1"
-
-const (
-	nodeAhead  = "node-ahead"
-	nodeBehind = "node-behind"
-)
 
 // Namespace creates a namespace for the test.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: e.worldOf(t.Name()).labels()}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: e.labelsOf(t.Name())}}
 	if err := e.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("creating a namespace: %v", err)
 	}
@@ -68,8 +63,7 @@ var (
 // Run creates the Deployment's ReplicaSet and one running pod, as the controller manager,
 // the scheduler and the kubelet would. It returns the pod.
 func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error) {
-	node := e.nodeOf(d.Namespace + "/" + d.Name)
-	if err := e.Node(ctx, node); err != nil {
+	if err := e.Node(ctx, NodeName); err != nil {
 		return nil, err
 	}
 	const hash = "5d4f8b"
@@ -98,60 +92,15 @@ func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error
 		},
 		Spec: d.Spec.Template.Spec,
 	}
-	pod.Spec.NodeName = node
+	pod.Spec.NodeName = NodeName
 	if err := e.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("creating a pod: %w", err)
 	}
-	Actuate(pod)
+	world.Actuate(pod, metav1.Now())
 	if err := e.Client.Status().Update(ctx, pod); err != nil {
 		return nil, fmt.Errorf("starting a pod: %w", err)
 	}
 	return pod, nil
-}
-
-// nodeOf is a node for a Deployment's pod. Of three nodes, the clock of one is ahead, and that of one is
-// behind.
-func (e *Env) nodeOf(deployment string) string {
-	if e.world.ClockAhead == 0 && e.world.ClockBehind == 0 {
-		return NodeName
-	}
-	return []string{NodeName, nodeAhead, nodeBehind}[hashOf(deployment)%3]
-}
-
-// clockOf is the time by the clock of a node.
-func clockOf(node string) time.Time {
-	switch now := time.Now(); node {
-	case nodeAhead:
-		return now.Add(Untidy.ClockAhead)
-	case nodeBehind:
-		return now.Add(-Untidy.ClockBehind)
-	default:
-		return now
-	}
-}
-
-// Actuate sets the pod's status as a kubelet does that has applied the pod's spec.
-func Actuate(pod *corev1.Pod) {
-	now := metav1.NewTime(clockOf(pod.Spec.NodeName))
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.StartTime = &now
-	pod.Status.ObservedGeneration = pod.Generation
-	pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, nil
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, running(c, now))
-	}
-	for _, c := range pod.Spec.InitContainers { // native sidecars
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, running(c, now))
-	}
-}
-
-func running(c corev1.Container, since metav1.Time) corev1.ContainerStatus {
-	return corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, Ready: true,
-		State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}},
-		AllocatedResources: c.Resources.Requests,
-		Resources:          c.Resources.DeepCopy(),
-	}
 }
 
 // Usage is a usage source that a test controls. Each round is one minute after the previous

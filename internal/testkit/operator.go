@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
@@ -75,23 +73,6 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if e.actsAs.UserName != "" {
 		restConfig.Impersonate = e.actsAs
 	}
-	world := e.worldOf(name)
-	delayWatches(restConfig, world.Lag)
-	release := func() {}
-	if world.StormPause > 0 && len(namespaces) > 0 {
-		var (
-			storms string
-			err    error
-		)
-		if storms, release, err = e.storm.lease(context.Background()); err != nil {
-			return nil, err
-		}
-		namespaces = append(slices.Clone(namespaces), storms)
-	}
-	if e.storm != nil {
-		source = &stormUsage{Source: source, storm: e.storm, start: time.Now()}
-	}
-	source = world.source(source)
 	scope := app.Scope{Namespaces: namespaces}
 	if err := findPolicyRights(restConfig, &scope); err != nil {
 		return nil, err
@@ -101,9 +82,6 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if e.monitor != nil {
-		source = monitor.Source{Source: source, Monitor: e.monitor}
-	}
 	if o.collector, err = app.Setup(ctx, mgr, c, app.Options{Source: source}, scope); err != nil {
 		cancel()
 		return nil, fmt.Errorf("setting the operator up: %w", err)
@@ -118,7 +96,6 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		}
 		o.running = false
 		cancel()
-		defer release()
 		if err := <-ended; err != nil {
 			return fmt.Errorf("running the operator: %w", err)
 		}

@@ -58,7 +58,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+			testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 			w := newFixture(t)
 			before := w.deploy("web", tc.change)
 			w.Uses("web", "app", 300, 240)

@@ -40,6 +40,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // install is the operator as kustomize renders it, in the test's own namespace, but without
@@ -283,7 +284,7 @@ func (i *install) actuate(namespace string) {
 		if pod.Status.ObservedGeneration == pod.Generation {
 			continue
 		}
-		testkit.Actuate(&pod)
+		world.Actuate(&pod, metav1.Now())
 		if err := env.Client.Status().Update(i.Context(), &pod); err != nil && !apierrors.IsConflict(err) {
 			i.Fatal(err)
 		}

@@ -305,7 +305,6 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 // over the template.
 func TestAServerSideApplyRemovesAndRenamesContainers(t *testing.T) {
 	t.Parallel()
-	testkit.Tidy(t, "it compares sizes of containers that know differently much of how uneven the pods are", testkit.UnevenUsage)
 	const image = "example.com/app:2"
 	without := func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.Containers[:1]

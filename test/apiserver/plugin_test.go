@@ -137,7 +137,7 @@ func (p plugin) explain(name, reason string) (x explained) {
 // The plugin explains statuses that the operator has written.
 func TestThePluginExplains(t *testing.T) {
 	t.Parallel()
-	testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+	testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 	w := newFixture(t)
 	p := newPlugin(w)
 	w.scale("web")

@@ -245,7 +245,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	t.Parallel()
 	t.Run("BestEffort pods are left alone", func(t *testing.T) {
 		t.Parallel()
-		testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -268,7 +268,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	})
 	t.Run("Guaranteed pods stay Guaranteed", func(t *testing.T) {
 		t.Parallel()
-		testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			r := &d.Spec.Template.Spec.Containers[0].Resources

@@ -163,7 +163,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	})
 	t.Run("when there were no requests", func(t *testing.T) {
 		t.Parallel()
-		testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w, before := taken(t, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})

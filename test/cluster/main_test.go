@@ -51,5 +51,5 @@ func TestMain(m *testing.M) {
 		logger = zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr))
 	}
 	ctrl.SetLogger(logger)
-	os.Exit(testkit.InstalledMain(m, &env, testkit.Untidy))
+	os.Exit(testkit.InstalledMain(m, &env))
 }

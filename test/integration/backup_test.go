@@ -28,7 +28,6 @@ import (
 // again, and they are promoted and know what they knew: there is no usage from which they could have learned it.
 func TestABackupRestoresThePromotedScalersOfAPolicy(t *testing.T) {
 	const many = 3
-	testkit.Tidy(t, "all pods deliver usage, so that all scalers have evidence at once", testkit.SilentPods)
 	namespace := env.Namespace(t)
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 200 * time.Millisecond

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -31,6 +32,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // A change may take this long on a busy machine, and a thousand changes much longer.
@@ -60,7 +62,7 @@ func kubelets(t *testing.T) {
 			if !ok || len(pod.Status.ContainerStatuses) == 0 || equality.Semantic.DeepEqual(pod.Status.ContainerStatuses[0].Resources, &pod.Spec.Containers[0].Resources) {
 				continue
 			}
-			testkit.Actuate(pod)
+			world.Actuate(pod, metav1.Now())
 			if err := env.Client.Status().Update(ctx, pod); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 				t.Errorf("applying a resize: %v", err)
 			}
@@ -109,8 +111,7 @@ func appliedReasons(t *testing.T, namespaces ...string) map[string]int {
 	return out
 }
 
-// writesOf returns the operator's writes of these resources since the mark, by time, except for the tenant
-// who storms.
+// writesOf returns the operator's writes of these resources since the mark, by time.
 func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...string) (out []testkit.Write) {
 	t.Helper()
 	all, err := env.WritesSince(mark, agent)
@@ -118,7 +119,7 @@ func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...s
 		t.Fatal(err)
 	}
 	for _, write := range all {
-		if slices.Contains(resources, write.Resource) && !env.Storms(write.Namespace) {
+		if slices.Contains(resources, write.Resource) {
 			out = append(out, write)
 		}
 	}

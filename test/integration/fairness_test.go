@@ -45,7 +45,6 @@ func TestAStormDelaysNoOOMKillOfItsNamespace(t *testing.T) {
 func killInAStorm(t *testing.T, bank, storm string) {
 	t.Helper()
 	const storming = 600
-	testkit.Tidy(t, "the test has its own storm, and the kill has just happened", testkit.Storms, testkit.SkewedClocks)
 	traffic := &traffic{holds: "/namespaces/" + storm + "/verticalscalers/" + restless, awaits: "/namespaces/" + bank + "/pods/" + podOf("web") + "/resize"}
 	wrapped := env.Config.WrapTransport
 	env.Config.WrapTransport = transport.Wrappers(wrapped, func(next http.RoundTripper) http.RoundTripper {

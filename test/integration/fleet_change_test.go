@@ -136,7 +136,6 @@ func TestFleetEditStaysWithinTheBudgetAndStopsWithTheFreeze(t *testing.T) {
 // promotion halts, until a user continues it.
 func TestFleetIsPromotedWithCare(t *testing.T) {
 	const many = 12
-	testkit.Tidy(t, "all pods deliver usage, so that all scalers have evidence at once", testkit.SilentPods)
 	namespace := env.Namespace(t)
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 200 * time.Millisecond

@@ -30,7 +30,6 @@ const sizing = "sizing"
 // fleetOperator starts an operator of all namespaces. It collects no usage.
 func fleetOperator(t *testing.T) *testkit.Operator {
 	t.Helper()
-	testkit.Tidy(t, "the latencies are those of the operator", testkit.LaggingCaches)
 	return env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
 }
 

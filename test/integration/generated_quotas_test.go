@@ -27,7 +27,6 @@ import (
 // their kubelet reports.
 func TestQuotasCountPodsAsPredicted(t *testing.T) {
 	const pods, resizes = 40, 3
-	testkit.Tidy(t, "random pods have random sidecars", testkit.Sidecars)
 	if err := env.Node(t.Context(), testkit.NodeName); err != nil {
 		t.Fatal(err)
 	}

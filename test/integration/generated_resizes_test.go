@@ -38,7 +38,6 @@ import (
 // LimitRange demands, the plan predicts less: the API server's answer is then the first to tell.
 func TestPredictedVerdictsOfResizes(t *testing.T) {
 	const namespaces, pods, mostTries, resizes = 12, 8, 1000, 4
-	testkit.Tidy(t, "random pods have random sidecars", testkit.Sidecars)
 	seed := uint64(1)
 	if text := os.Getenv("VERTICALSCALER_TEST_SEED"); text != "" {
 		var err error

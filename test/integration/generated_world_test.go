@@ -32,6 +32,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // runWorkloads plays the Deployment controller, the garbage collector and the kubelet in the
@@ -221,7 +222,7 @@ func startOrStop(ctx context.Context, set *appsv1.ReplicaSet, template corev1.Po
 		}
 		return err
 	}
-	testkit.Actuate(pod)
+	world.Actuate(pod, metav1.Now())
 	began := metav1.NewTime(time.Now().Add(-2 * time.Hour))
 	pod.Status.StartTime = &began
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: began}}

@@ -17,4 +17,4 @@ import (
 // env is the API server that all tests share. Each test has its own namespace.
 var env *testkit.Env
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env, testkit.Untidy)) }
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }

@@ -267,6 +267,12 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 	}
 }
 
+// Actuate sets the pod's status as a kubelet does that has started the pod with what its spec says.
+func Actuate(pod *corev1.Pod, now metav1.Time) {
+	begin(pod, now)
+	setReady(pod, true, now)
+}
+
 // begin starts the pod's containers.
 func begin(pod *corev1.Pod, now metav1.Time) {
 	s := &pod.Status

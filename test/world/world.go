@@ -34,7 +34,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
+	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // restless is how many rounds of work in a row are taken for a loop that never ends.

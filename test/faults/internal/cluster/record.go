@@ -31,8 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
+	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // operatorUser is the user of all requests of the operator.

@@ -39,8 +39,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
+	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 const (

@@ -31,7 +31,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +52,6 @@ import (
 // Monitor collects the operator's writes. Events of different kinds do not arrive in the
 // order of the writes, so the monitor checks them once it has seen all.
 type Monitor struct {
-	// Lag is how late events may reach the operators. They may write by what was true so long ago.
-	Lag time.Duration
-
 	mu          sync.Mutex
 	scalers     map[types.NamespacedName][]version
 	sets        map[types.UID]string // the Deployments of ReplicaSets
@@ -69,7 +65,6 @@ type Monitor struct {
 // version is a scaler's spec, or its deletion, and the revision from which it holds.
 type version struct {
 	at   int64
-	seen time.Time
 	uid  types.UID
 	gone bool
 	spec v1beta1.VerticalScalerSpec
@@ -82,7 +77,6 @@ type version struct {
 // write is a write of the operator.
 type write struct {
 	at        int64
-	seen      time.Time
 	namespace string
 	what      string    // describes the object
 	set       types.UID // the pod's ReplicaSet; empty for a Deployment
@@ -102,9 +96,6 @@ type change struct {
 	requestLowered             bool
 	requestBefore, limitBefore resource.Quantity
 }
-
-// reconciling is how long a reconcile takes that began before an event arrived.
-const reconciling = time.Second
 
 // New returns a monitor without events.
 func New() *Monitor {
@@ -129,7 +120,7 @@ func (m *Monitor) Saw(event watch.Event) {
 	case *v1beta1.VerticalScaler:
 		key := client.ObjectKeyFromObject(o)
 		m.scalers[key] = append(m.scalers[key], version{
-			at: revision(o), seen: time.Now(), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(), originals: o.Status.OriginalResources.DeepCopy(),
+			at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(), originals: o.Status.OriginalResources.DeepCopy(),
 			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == model.DecidedReverted,
 		})
 	case *appsv1.ReplicaSet:
@@ -182,7 +173,7 @@ func (m *Monitor) pod(before, after *corev1.Pod) {
 	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "resize") {
 		return
 	}
-	w := write{at: revision(after), seen: time.Now(), namespace: after.Namespace, what: fmt.Sprintf("pod %s/%s", after.Namespace, after.Name)}
+	w := write{at: revision(after), namespace: after.Namespace, what: fmt.Sprintf("pod %s/%s", after.Namespace, after.Name)}
 	if owner := metav1.GetControllerOf(after); owner != nil {
 		w.set = owner.UID
 	}
@@ -242,7 +233,7 @@ func (m *Monitor) deployment(before, after *appsv1.Deployment) {
 		return
 	}
 	w := write{
-		at: revision(after), seen: time.Now(), namespace: after.Namespace, target: after.Name,
+		at: revision(after), namespace: after.Namespace, target: after.Name,
 		what: fmt.Sprintf("Deployment %s/%s", after.Namespace, after.Name),
 	}
 	template := before.Spec.DeepCopy()
@@ -403,7 +394,7 @@ func (m *Monitor) specsFor(w write, deployment string) (specs []v1beta1.Vertical
 		if key.Namespace != w.namespace {
 			continue
 		}
-		for _, spec := range m.specsAt(versions, w) {
+		for _, spec := range specsAt(versions, w) {
 			if spec.DeploymentName == deployment {
 				specs = append(specs, spec)
 			}
@@ -412,27 +403,19 @@ func (m *Monitor) specsFor(w write, deployment string) (specs []v1beta1.Vertical
 	return specs
 }
 
-// specsAt returns the specs that a reconcile may have seen: the one at that time, the one before, and any
-// that was replaced recently. versions are in order.
-func (m *Monitor) specsAt(versions []version, w write) (specs []v1beta1.VerticalScalerSpec) {
-	replaced := w.seen // when the version in turn was replaced
+// specsAt returns the specs that a reconcile may have seen: the one at that time, and the one before. versions are in order.
+func specsAt(versions []version, w write) (specs []v1beta1.VerticalScalerSpec) {
 	for _, v := range slices.Backward(versions) {
 		switch {
 		case v.at >= w.at:
 			continue
-		case v.gone && !m.isRecent(v.seen, w), len(specs) >= 2 && !m.isRecent(replaced, w):
+		case v.gone, len(specs) >= 2:
 			return specs
-		case !v.gone && (len(specs) == 0 || !apiequality.Semantic.DeepEqual(specs[len(specs)-1], v.spec)):
+		case len(specs) == 0 || !apiequality.Semantic.DeepEqual(specs[len(specs)-1], v.spec):
 			specs = append(specs, v.spec)
 		}
-		replaced = v.seen
 	}
 	return specs
-}
-
-// isRecent says whether an operator whose cache lags may not have known of an event when it wrote.
-func (m *Monitor) isRecent(event time.Time, w write) bool {
-	return m.Lag > 0 && w.seen.Sub(event) < m.Lag+reconciling
 }
 
 // beyond describes the changes that a spec does not allow.

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
+	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // story is a sequence of events, at the revisions 1, 2, 3...
@@ -250,47 +248,6 @@ func TestMonitor(t *testing.T) {
 			case test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)):
 				t.Errorf("%q, not %q", got, test.want)
 			}
-		})
-	}
-}
-
-// An operator whose cache lags may write by what was true a moment ago, and not by what was true long ago.
-func TestAMonitorAllowsForTheLag(t *testing.T) {
-	twoSpecsAgo := story{
-		happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)),
-		happens(watch.Modified, scaler(suspended, func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.CooldownSeconds = ptr.To[int32](0) })),
-	}
-	deleted := story{happens(watch.Added, scaler()), happens(watch.Deleted, scaler())}
-	never := story{happens(watch.Added, scaler(suspended))}
-	for name, test := range map[string]struct {
-		before story
-		pause  time.Duration
-		lag    time.Duration
-		want   int // violations
-	}{
-		"deleted a moment ago":                {deleted, time.Second, time.Second, 0},
-		"deleted a moment ago, without a lag": {deleted, time.Second, 0, 1},
-		"deleted long ago":                    {deleted, time.Minute, time.Second, 1},
-		"edited twice a moment ago":           {twoSpecsAgo, time.Second, time.Second, 0},
-		"edited twice, without a lag":         {twoSpecsAgo, time.Second, 0, 1},
-		"edited twice long ago":               {twoSpecsAgo, time.Minute, time.Second, 1},
-		"never allowed":                       {never, time.Second, time.Second, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := monitor.New()
-				m.Lag = test.lag
-				events := append(story{happens(watch.Added, set()), happens(watch.Added, pod("100m", "1", ""))}, test.before...)
-				for i, event := range events {
-					event.Object = at(i+1, event.Object.(client.Object))
-					m.Saw(event)
-				}
-				time.Sleep(test.pause)
-				m.Saw(happens(watch.Modified, at(len(events)+1, pod("200m", "1", "verticalscaler"))))
-				if got := m.Violations(); len(got) != test.want {
-					t.Errorf("violations %q, want %d", got, test.want)
-				}
-			})
 		})
 	}
 }

@@ -4,7 +4,6 @@
 package monitor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
 // settled is how long a pod must be silent before a lower request is a violation: a reconcile may
@@ -52,22 +50,6 @@ func (m *Monitor) Answered(namespace string, samples []usage.Sample, now time.Ti
 		}
 	}
 	m.answers[namespace] = append(m.answers[namespace], a)
-}
-
-// Source is a source of usage that tells the monitor what it has answered.
-type Source struct {
-	collect.Source
-
-	Monitor *Monitor
-}
-
-// List implements collect.Source. A failure is an answer without any usage.
-func (s Source) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
-	samples, refused, err := s.Source.List(ctx, namespace, now)
-	if ctx.Err() == nil {
-		s.Monitor.Answered(namespace, samples, now)
-	}
-	return samples, refused, err
 }
 
 // silentPod is a pod of the Deployment that was silent for long before the write; empty for none.

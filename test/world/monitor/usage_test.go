@@ -4,8 +4,6 @@
 package monitor_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // other is a second pod of the Deployment, which runs.
@@ -106,29 +104,4 @@ func orElse[T comparable](value, otherwise T) T {
 		return otherwise
 	}
 	return value
-}
-
-// failing is a source that fails.
-type failing struct{}
-
-func (failing) List(context.Context, string, time.Time) ([]usage.Sample, []usage.Refused, error) {
-	return nil, nil, errors.New("no answer")
-}
-
-// A source that fails has heard of no pod.
-func TestTheMonitorHearsOfAFailedSource(t *testing.T) {
-	m := monitor.New()
-	m.Saw(watch.Event{Type: watch.Added, Object: at(1, scaler())})
-	m.Saw(watch.Event{Type: watch.Added, Object: at(2, set())})
-	m.Saw(watch.Event{Type: watch.Added, Object: at(3, other())})
-	m.Saw(watch.Event{Type: watch.Added, Object: at(4, pod("100m", "1", ""))})
-	source := monitor.Source{Source: failing{}, Monitor: m}
-	if _, _, err := source.List(t.Context(), "shop", time.Now()); err == nil {
-		t.Error("no error")
-	}
-	m.Answered("shop", nil, time.Now().Add(time.Minute))
-	m.Saw(watch.Event{Type: watch.Modified, Object: at(5, pod("50m", "1", "verticalscaler"))})
-	if got := m.Violations(); len(got) != 1 {
-		t.Errorf("violations: %q", got)
-	}
 }

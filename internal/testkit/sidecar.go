@@ -1,0 +1,97 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Sidecar is the name of the native sidecar that InjectSidecars injects.
+const Sidecar = "mesh-proxy"
+
+// sidecarLabel is the label of namespaces whose pods get the sidecar.
+const sidecarLabel = "testkit.verticalscaler.io/sidecar"
+
+// sidecarPolicy injects a native sidecar, with requests and limits of its own, into new pods, as a service mesh does.
+//
+//go:embed testdata/sidecar.yaml
+var sidecarPolicy string
+
+// withoutSidecar are the tests whose namespaces have no sidecars, by name.
+var withoutSidecar sync.Map
+
+// WithoutSidecar keeps the sidecar out of the namespaces that the test creates from now on, and logs why.
+func WithoutSidecar(t testing.TB, why string) {
+	t.Helper()
+	t.Logf("No sidecars: %s", why)
+	withoutSidecar.Store(t.Name(), true)
+}
+
+// InjectSidecars makes all pods get a sidecar that are created in namespaces of tests from now on. In a user's own cluster,
+// whose nodes could not run it, it does nothing.
+func (e *Env) InjectSidecars(ctx context.Context) error {
+	if e.isUsersOwn() {
+		return nil
+	}
+	e.sidecars = true
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(sidecarPolicy)), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return e.awaitSidecars(ctx)
+		} else if err != nil {
+			return fmt.Errorf("decoding the policy of sidecars: %w", err)
+		}
+		if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// labelsOf are the labels of a namespace of a test.
+func (e *Env) labelsOf(test string) map[string]string {
+	if _, without := withoutSidecar.Load(test); without || !e.sidecars {
+		return nil
+	}
+	return map[string]string{sidecarLabel: "true"}
+}
+
+// awaitSidecars waits until new pods get the sidecar.
+func (e *Env) awaitSidecars(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sidecar-", Labels: map[string]string{sidecarLabel: "true"}}}
+	if err := e.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating a namespace to wait for the policy: %w", err)
+	}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{Container("app")}},
+		}
+		last = e.Client.Create(ctx, pod, client.DryRunAll)
+		return last == nil && len(pod.Spec.InitContainers) > 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for new pods to get a sidecar: %w: %w", err, last)
+	}
+	if err := e.Client.Delete(ctx, namespace); err != nil {
+		return fmt.Errorf("deleting the namespace of the policy's test: %w", err)
+	}
+	return nil
+}
