@@ -6,12 +6,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"time"
 
 	// Mozilla's certificate authorities, for a Prometheus with a public certificate. The image has no others. The system's
 	// authorities take precedence where there are some.
@@ -21,14 +18,10 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/tracing"
 )
 
 // version is set by the linker.
 var version = "devel"
-
-// tracesTimeout is how long an operator that ends tries to send its last traces.
-const tracesTimeout = 3 * time.Second
 
 func main() {
 	if err := run(); err != nil {
@@ -59,8 +52,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if c, err = c.WithEnvironment(os.Getenv); err != nil {
-		return err
+	for _, warning := range c.Ignored(os.Getenv) {
+		ctrl.Log.Info("Warning: " + warning)
 	}
 	c.Version = version
 	restConfig, err := ctrl.GetConfig()
@@ -68,12 +61,5 @@ func run() error {
 		return fmt.Errorf("finding a cluster: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	stopTraces, err := tracing.Start(ctx, os.Getenv, version)
-	if err != nil {
-		return err
-	}
-	err = app.Run(ctx, restConfig, c)
-	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesTimeout)
-	defer cancel()
-	return errors.Join(err, stopTraces(sending))
+	return app.Run(ctx, restConfig, c)
 }

@@ -4,8 +4,6 @@
 package v1beta1
 
 import (
-	"strconv"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,15 +24,8 @@ const (
 	// the operator's namespace. It shows whether an operator runs.
 	LeaseName = "verticalscaler.autoscaling.verticalscaler.io"
 
-	// MaxReplicas is the largest number of replicas that share the work.
-	MaxReplicas = 16
-
 	// VersionLabel is the label of the Lease with the version of the leader, such as "v0.1.0".
 	VersionLabel = "app.kubernetes.io/version"
-
-	// ReplicaViewLabel is the label of the Lease of a replica that shares the work. It identifies the replicas that its
-	// holder knows of. A replica that has just got its Lease waits until all others know it.
-	ReplicaViewLabel = "autoscaling.verticalscaler.io/view"
 
 	// RestoreFinalizer is on a scaler only while the operator owns fields of the Deployment's
 	// pod template whose original values it has to restore.
@@ -44,15 +35,6 @@ const (
 	// policy of their own.
 	AnyContainer = "*"
 )
-
-// ReplicaLeaseName is the name of the Lease of a replica, by its slot from 0. The first is LeaseName. The
-// names are fixed, so that a Role can list them.
-func ReplicaLeaseName(slot int) string {
-	if slot == 0 {
-		return LeaseName
-	}
-	return "verticalscaler-" + strconv.Itoa(slot) + ".autoscaling.verticalscaler.io"
-}
 
 // UpdateMode is how the operator applies a recommendation.
 // +kubebuilder:validation:Enum=Recommend;Initial;InPlace;Rollout

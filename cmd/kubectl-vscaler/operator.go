@@ -34,7 +34,7 @@ func operatorsOf(ctx context.Context, c client.Reader, operatorNamespace, namesp
 	if operatorNamespace == "" {
 		err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": v1beta1.LeaseName})
 		if err == nil {
-			return explain.OperatorsOf(withReplicas(ctx, c, leases.Items)), nil
+			return explain.OperatorsOf(leases.Items), nil
 		}
 		if !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("listing leases: %w", err)
@@ -60,27 +60,7 @@ func operatorsOf(ctx context.Context, c client.Reader, operatorNamespace, namesp
 	if len(leases.Items) == 0 && len(reasons) > 0 {
 		return nil, errors.New(strings.Join(reasons, "; "))
 	}
-	return explain.OperatorsOf(withReplicas(ctx, c, leases.Items)), nil
-}
-
-// withReplicas adds the leases of the other replicas, if those of the first ones say that replicas share the work. The
-// replica of the first lease may have ended, and is not replaced while the others serve all. A replica takes
-// the first lease that is free, so the names have no gaps. What cannot be read is left out.
-func withReplicas(ctx context.Context, c client.Reader, first []coordinationv1.Lease) []coordinationv1.Lease {
-	all := slices.Clone(first)
-	for _, lease := range first {
-		if _, shares := lease.Labels[v1beta1.ReplicaViewLabel]; !shares {
-			continue
-		}
-		for slot := 1; slot < v1beta1.MaxReplicas; slot++ {
-			var other coordinationv1.Lease
-			if c.Get(ctx, types.NamespacedName{Namespace: lease.Namespace, Name: v1beta1.ReplicaLeaseName(slot)}, &other) != nil {
-				break
-			}
-			all = append(all, other)
-		}
-	}
-	return all
+	return explain.OperatorsOf(leases.Items), nil
 }
 
 // serverClock tells the time of the API server, by the Date of its responses: the operator's clock is

@@ -183,26 +183,6 @@ func (s *apiServer) lastHeardOf(version string, before time.Duration) {
 	s.set(coordination+"/namespaces/"+lease.Namespace+"/leases/"+lease.Name, lease)
 }
 
-// replicas sets the leases of replicas that share the work, each renewed so long ago.
-func (s *apiServer) replicas(before ...time.Duration) {
-	s.lastHeard(0)
-	for slot, ago := range before {
-		lease := coordinationv1.Lease{
-			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: defaultOperatorNamespace, Name: v1beta1.ReplicaLeaseName(slot), Labels: map[string]string{v1beta1.ReplicaViewLabel: "1f"},
-			},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator/shares"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-ago)}},
-		}
-		s.set(coordination+"/namespaces/"+lease.Namespace+"/leases/"+lease.Name, lease)
-		if slot == 0 { // The plugin lists by its name.
-			s.set(coordination+"/leases", coordinationv1.LeaseList{
-				TypeMeta: metav1.TypeMeta{APIVersion: lease.APIVersion, Kind: "LeaseList"}, Items: []coordinationv1.Lease{lease},
-			})
-		}
-	}
-}
-
 // A dead operator looks like one, as far as the user may read its lease.
 func TestADeadOperatorIsSeen(t *testing.T) {
 	const (
@@ -247,31 +227,6 @@ func TestADeadOperatorIsSeen(t *testing.T) {
 	server.lastHeard(5 * time.Minute)
 	if out, _, code := run(t, nil, "explain", "web"); code != 0 || !strings.Contains(out, "  OperatorSilent\n") {
 		t.Errorf("exit code %d: %s", code, out)
-	}
-}
-
-// The replica of the first lease is dead, and the others serve all. Who may read only the first lease does not see that.
-func TestReplicasThatShareTheWorkAreOneOperator(t *testing.T) {
-	const all, others = coordination + "/leases", coordination + "/namespaces/" + defaultOperatorNamespace + "/leases/verticalscaler-"
-	for name, tc := range map[string]struct {
-		third     time.Duration // before
-		forbidden []string
-		ready     string
-	}{
-		"the third one works":                 {third: time.Second, ready: "True"},
-		"the third one works, nothing listed": {third: time.Second, forbidden: []string{all}, ready: "True"},
-		"none works":                          {third: 2 * time.Minute, ready: "Unknown"},
-		"only the first is read":              {third: time.Second, forbidden: []string{others}, ready: "Unknown"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newAPIServer(t)
-			server.forbidden = tc.forbidden
-			server.replicas(5*time.Minute, 4*time.Minute, tc.third)
-			out, _, code := run(t, nil, "status", "web", "--no-headers")
-			if got := words(out); code != 0 || len(got) != 1 || !strings.Contains(got[0], " "+tc.ready+" ") {
-				t.Errorf("exit code %d: %q, want Ready %s", code, got, tc.ready)
-			}
-		})
 	}
 }
 

@@ -56,8 +56,6 @@ var kind = v1beta1.GroupVersion.WithKind("NewPodSizes")
 type Reconciler struct {
 	// Client reads scalers and NewPodSizes from the cache, and writes.
 	Client client.Client
-	// Owns reports whether this process serves a namespace, and not another replica; nil for all.
-	Owns func(namespace string) bool
 	// Workers is how many namespaces are reconciled at once.
 	Workers int
 	// Clock is the time; the real one if unset.
@@ -80,9 +78,6 @@ func request(namespace string) reconcile.Request {
 
 // Reconcile makes the NewPodSizes of a namespace say what its scalers say.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if r.Owns != nil && !r.Owns(req.Namespace) {
-		return reconcile.Result{}, nil
-	}
 	wanted, err := r.wanted(ctx, req.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -330,16 +330,6 @@ func TestScalersLearnOfARefusal(t *testing.T) {
 	}
 }
 
-// A namespace of another replica is left alone: its scalers are not in this cache, which does not mean that they are gone.
-func TestNamespacesOfOtherReplicasAreLeftAlone(t *testing.T) {
-	f := newFixture(t, &v1beta1.NewPodSizes{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nweb app,1,,,\n"},
-	})
-	f.Owns = func(string) bool { return false }
-	f.reconcile()
-	f.wants("of another replica", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 0)
-}
-
 // Only what changes the lines triggers a namespace, and nothing that does is missed.
 func TestWhichChangesMatter(t *testing.T) {
 	p := sizesPredicate()

@@ -69,8 +69,6 @@ type Reconciler struct {
 	Release release.Release
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
-	// Owns reports whether this process serves a namespace, and not another replica; nil for all.
-	Owns func(namespace string) bool
 	// Budget limits how much may change at once; nil for no limit. It outlives a
 	// manager.
 	Budget *budget.Budget
@@ -166,12 +164,6 @@ type phase func(ctx context.Context, s *scope) (done bool, err error)
 
 // Reconcile moves one Deployment a step closer to its recommendation.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	ctx, span := startTrace(ctx, request)
-	defer span.End()
-	if !r.owns(request.Namespace) {
-		r.leave(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
 	var vs v1beta1.VerticalScaler
 	if err := r.Client.Get(ctx, request.NamespacedName, &vs, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -216,20 +208,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // run runs the phases in order.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
-	for _, phase := range []struct {
-		name string
-		run  phase
-	}{
-		{"findPolicy", r.findPolicy},
-		{"restorePrevious", r.restorePrevious},
-		{"claim", r.claim},
-		{"observe", r.observe},
-		{"learn", r.learn},
-		{"plan", r.plan},
-		{"sizeNewPods", r.sizeNewPods},
-		{"apply", r.apply},
+	for _, run := range []phase{
+		r.findPolicy, r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply,
 	} {
-		if done, err := traced(ctx, s, phase.name, phase.run); err != nil {
+		if done, err := run(ctx, s); err != nil {
 			return err
 		} else if done {
 			break
@@ -437,11 +419,7 @@ func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
 	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*scaler.Share(uid)))
 }
 
-// owns reports whether this process serves the namespace. Objects of others are not cached, which does not
-// mean that they are deleted.
-func (r *Reconciler) owns(namespace string) bool { return r.Owns == nil || r.Owns(namespace) }
-
-// leave drops what is remembered of a scaler that is deleted, or that this process no longer serves.
+// leave drops what is remembered of a deleted scaler.
 func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Histories.Forget(key)
 	r.written.Forget(key)

@@ -43,7 +43,7 @@ type suite struct {
 
 var suites = []suite{
 	{".", "./controllers/verticalscaler", "^BenchmarkLookup$", false, ""},
-	{".", "./test/benchmark", "^Benchmark(NoOpReconcile|DeploymentEvent)$", false, ""},
+	{".", "./test/benchmark", "^BenchmarkNoOpReconcile$", false, ""},
 	{".", "./controllers/internal/queue", "^BenchmarkQueue$", false, ""},
 	{".", "./controllers/internal/queue", "^BenchmarkOrder$", true, ""},
 	{".", "./internal/change/budget", "^Benchmark(Budget|Slot)$", false, ""},

@@ -58,9 +58,6 @@ func parse(text string) (out []result, err error) {
 var titles = map[string]string{
 	"Lookup cpu-ns":          "Scalers of a Deployment, looked up: CPU",
 	"NoOpReconcile cpu-ns":   "Reconcile that finds nothing to do: CPU",
-	"DeploymentEvent cpu-ns": "Event of a Deployment, with its reconcile: CPU",
-	"DeploymentEvent p50-ns": "Event until the reconcile starts: median",
-	"DeploymentEvent p99-ns": "Event until the reconcile starts: 99th percentile",
 	"Queue cpu-ns":           "5,000 requests, queued and served: CPU",
 	"Order kill":             "Of 5,000 routine requests, served before an OOM kill",
 	"Order starved":          "Of 100 routine requests, not served among 2,000 urgent ones",

@@ -15,15 +15,14 @@ import (
 )
 
 // silentAfter is how long an operator may be silent. Its leader renews the lease every 5 seconds, and
-// another leader takes over after 30 seconds. Replicas that share the work are faster. The rest is for an operator that
+// another leader takes over after 30 seconds. The rest is for an operator that
 // restarts on another node, and for clocks that differ.
 const silentAfter = time.Minute
 
 // Operator is an operator of the cluster, as its leases show it.
 type Operator struct {
 	Namespace string `json:"namespace"`
-	// LastHeard is when its leader last renewed the lease, by the clock of its node. Of replicas that share the
-	// work, it is the latest renewal.
+	// LastHeard is when its leader last renewed the lease, by the clock of its node.
 	LastHeard metav1.Time `json:"lastHeard"`
 	// HasStopped says that the leader has released the lease: it was stopped, and did not crash.
 	HasStopped bool `json:"hasStopped,omitempty"`
@@ -34,38 +33,19 @@ type Operator struct {
 // Operators are the operators of the cluster, one per namespace.
 type Operators []Operator
 
-// OperatorsOf reads the leases of operators, and ignores all others. Replicas that share the work have a
-// lease each, in one namespace. If one of them ends, the others serve all: what counts is the replica that was
-// heard of last.
+// OperatorsOf reads the leases of operators, and ignores all others.
 func OperatorsOf(leases []coordinationv1.Lease) (out Operators) {
 	for _, l := range leases {
-		if !isOfReplica(l.Name) || l.Spec.RenewTime == nil {
+		if l.Name != v1beta1.LeaseName || l.Spec.RenewTime == nil {
 			continue
 		}
-		heard := Operator{
+		out = append(out, Operator{
 			Namespace: l.Namespace, LastHeard: metav1.NewTime(l.Spec.RenewTime.Time), HasStopped: l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "",
 			Version: l.Labels[v1beta1.VersionLabel],
-		}
-		i := slices.IndexFunc(out, func(o Operator) bool { return o.Namespace == l.Namespace })
-		switch {
-		case i < 0:
-			out = append(out, heard)
-		case heard.LastHeard.After(out[i].LastHeard.Time):
-			out[i] = heard
-		}
+		})
 	}
 	slices.SortFunc(out, func(a, b Operator) int { return b.LastHeard.Compare(a.LastHeard.Time) })
 	return out
-}
-
-// isOfReplica reports whether a lease of that name is that of a replica, by its slot.
-func isOfReplica(lease string) bool {
-	for slot := range v1beta1.MaxReplicas {
-		if lease == v1beta1.ReplicaLeaseName(slot) {
-			return true
-		}
-	}
-	return false
 }
 
 // Serving drops the leases that are no longer those of the operator: a status that was written more

@@ -390,21 +390,16 @@ func TestStolenTokenWritesOnlyItsOwnObjects(t *testing.T) {
 	}
 }
 
-func TestStolenTokenWritesOnlyTheLeasesOfReplicas(t *testing.T) {
+func TestStolenTokenWritesOnlyTheLeaseOfTheLeader(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_objects.yaml")
-	names := map[string]string{
-		v1beta1.ReplicaLeaseName(v1beta1.MaxReplicas):       "only its own objects",
-		"verticalscaler-0.autoscaling.verticalscaler.io":    "only its own objects",
-		"verticalscaler-01.autoscaling.verticalscaler.io":   "only its own objects",
-		"verticalscaler-1xautoscaling.verticalscaler.io":    "only its own objects",
-		"a-verticalscaler-1.autoscaling.verticalscaler.io":  "only its own objects",
-		"verticalscaler-1.autoscaling.verticalscaler.io.eu": "only its own objects",
-	}
-	for slot := range v1beta1.MaxReplicas {
-		names[v1beta1.ReplicaLeaseName(slot)] = ""
-	}
-	for name, says := range names {
+	for name, says := range map[string]string{
+		v1beta1.LeaseName: "",
+		"verticalscaler-1.autoscaling.verticalscaler.io":  "only its own objects",
+		"verticalscalerxautoscaling.verticalscaler.io":    "only its own objects",
+		"a-verticalscaler.autoscaling.verticalscaler.io":  "only its own objects",
+		"verticalscaler.autoscaling.verticalscaler.io.eu": "only its own objects",
+	} {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
 		judge(t, p, request{resource: "leases", after: object, namespace: "somewhere"}, says)
 	}

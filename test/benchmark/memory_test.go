@@ -61,5 +61,5 @@ func startOperator(b *testing.B, a *api, scalers int) any {
 
 func startStock(b *testing.B, a *api, _ int) any {
 	b.Helper()
-	return newStock(b, a, true, nil)
+	return newStock(b, a, true)
 }

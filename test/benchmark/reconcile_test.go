@@ -27,8 +27,8 @@ func BenchmarkNoOpReconcile(b *testing.B) {
 			before, _ := a.written()
 			bench.InTurns(b,
 				bench.Contender{Name: bench.Operator, Run: reconciling(b, o.reconciler)},
-				bench.Contender{Name: indexedList, Run: reconciling(b, newStock(b, a, true, nil))},
-				bench.Contender{Name: listAndFilter, Run: reconciling(b, newStock(b, a, false, nil))},
+				bench.Contender{Name: indexedList, Run: reconciling(b, newStock(b, a, true))},
+				bench.Contender{Name: listAndFilter, Run: reconciling(b, newStock(b, a, false))},
 			)
 			if after, what := a.written(); after != before {
 				b.Fatalf("a reconcile wrote: %s", what)

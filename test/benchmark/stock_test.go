@@ -45,12 +45,10 @@ const (
 type stock struct {
 	client.Client
 	isIndexed bool
-	// events are told when a reconcile starts and ends; nil for nothing.
-	events *events
 }
 
 // newStock starts a stock operator, whose cache has all that ours has.
-func newStock(b *testing.B, a *api, isIndexed bool, told *events) *stock {
+func newStock(b *testing.B, a *api, isIndexed bool) *stock {
 	b.Helper()
 	ctrl.SetLogger(logr.Discard())
 	mgr, err := ctrl.NewManager(a.config(), ctrl.Options{
@@ -60,7 +58,7 @@ func newStock(b *testing.B, a *api, isIndexed bool, told *events) *stock {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &stock{Client: mgr.GetClient(), isIndexed: isIndexed, events: told}
+	s := &stock{Client: mgr.GetClient(), isIndexed: isIndexed}
 	run(b, mgr, func(ctx context.Context) error { return s.setup(ctx, mgr) })
 	return s
 }
@@ -115,10 +113,6 @@ func (s *stock) scalersOf(ctx context.Context, deployment client.Object) (out []
 
 // Reconcile reads what our reconcile reads, and finds nothing to do.
 func (s *stock) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if s.events != nil {
-		note(s.events.started, request)
-		defer note(s.events.ended, request)
-	}
 	var vs v1beta1.VerticalScaler
 	if err := s.Get(ctx, request.NamespacedName, &vs); err != nil {
 		return reconcile.Result{}, err

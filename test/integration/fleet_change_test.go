@@ -14,11 +14,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -264,67 +262,4 @@ func promotedScalers(t *testing.T, namespace string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// Of two replicas, one serves policies, for the namespaces of both. Each scaler is served by the replica of its namespace.
-func TestFleetOfTwoReplicas(t *testing.T) {
-	value := strings.ToLower(env.Namespace(t))
-	namespaces, _ := sharedNamespaces(t)
-	removePolicyAfter(t, value)
-	for _, namespace := range namespaces {
-		patchObject(t, &corev1.Namespace{}, types.NamespacedName{Name: namespace}, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, sizing, value))
-		create(t, testkit.Deployment(namespace, "web"))
-	}
-	mark := env.Mark()
-	first, second := startReplica(t, both[0], nil), startReplica(t, both[1], nil)
-	create(t, clusterPolicy(value, value))
-	local := namespaces[len(namespaces)-1]
-	create(t, policyOf(local, "local"))
-	by := func(namespace string) string {
-		if namespace == local {
-			return "local"
-		}
-		return value
-	}
-	for _, namespace := range namespaces {
-		create(t, testkit.Deployment(namespace, "late"))
-	}
-	for _, namespace := range namespaces {
-		hasScalers(t, "creating policies", namespace, "late by "+by(namespace)+" Recommend, web by "+by(namespace)+" Recommend")
-		sees(t, namespace, "web", present)
-		patchObject(t, &v1beta1.VerticalScaler{}, types.NamespacedName{Namespace: namespace, Name: "web"}, `{"spec":{"suspend":true}}`)
-	}
-	for _, namespace := range namespaces {
-		testkit.Eventually(t, soon, func() string {
-			if scaler(t, namespace, "web").Spec.Suspend {
-				return "an edit in namespace " + namespace + " is not reverted"
-			}
-			return ""
-		})
-	}
-	hasSummary(t, clusterPolicy(value, value), fmt.Sprintf("%d/%d", 2*(len(namespaces)-1), 2*len(namespaces)))
-	hasSummary(t, policyOf(local, "local"), "2/2")
-	policyKinds := []string{"verticalscalers", "scalingpolicies/status", "clusterscalingpolicies/status"}
-	if writes := writesOf(t, mark, second.operator.Agent, policyKinds...); len(writes) > 0 {
-		t.Errorf("the second replica writes %v", writes)
-	}
-	created := map[string]int{}
-	for _, write := range writesOf(t, mark, first.operator.Agent, policyKinds...) {
-		if write.Verb == "create" {
-			created[write.Namespace+"/"+write.Name]++
-		}
-	}
-	if len(created) != 2*len(namespaces) {
-		t.Errorf("the first replica has created %v", created)
-	}
-	for _, served := range []struct {
-		replica *servingReplica
-		view    int
-	}{{first, 0}, {second, 1}} {
-		for _, write := range writesOf(t, mark, served.replica.operator.Agent, "verticalscalers/status") {
-			if slices.Contains(namespaces, write.Namespace) && !both[served.view].Owns(write.Namespace) {
-				t.Errorf("replica %d writes the status of a scaler of the other: %s", served.view, write)
-			}
-		}
-	}
 }

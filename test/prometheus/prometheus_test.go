@@ -66,7 +66,7 @@ func TestMain(m *testing.M) {
 		defer stop()
 		prometheus = address
 		// What Prometheus has recorded is about one even pod. The clock of its node must be right.
-		return testkit.Main(m, &env, testkit.World{})
+		return testkit.Main(m, &env)
 	}())
 }
 

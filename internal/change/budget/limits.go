@@ -43,12 +43,10 @@ type fleet struct {
 	pods       map[types.NamespacedName]int // by scaler
 	namespaces map[string]int
 	all        int
-	// processes share Changes.
-	processes int
 }
 
 func newFleet() fleet {
-	return fleet{pods: map[types.NamespacedName]int{}, namespaces: map[string]int{}, processes: 1}
+	return fleet{pods: map[types.NamespacedName]int{}, namespaces: map[string]int{}}
 }
 
 // set notes the number of pods of a scaler. It reports whether it is new.
@@ -80,31 +78,6 @@ func (b *Budget) SetPods(scaler types.NamespacedName, pods int) {
 	}
 }
 
-// Divide gives this process its part of the budget: one of so many processes, at least 1, that
-// each serve some namespaces. What is known of other namespaces is forgotten, but the slots that
-// their changes have used stay used until their window is over.
-//
-// The sum over all processes is at most Changes, or PodPercent of the pods of those processes
-// where that is more.
-func (b *Budget) Divide(processes int, serves func(namespace string) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fleet.processes = max(1, processes)
-	for scaler := range b.fleet.pods {
-		if !serves(scaler.Namespace) {
-			b.fleet.set(scaler, 0)
-			b.adjustNamespace(scaler.Namespace)
-		}
-	}
-	for _, e := range b.entries {
-		if !serves(e.key.Namespace) {
-			b.remove(e)
-		}
-	}
-	b.adjust()
-	b.notify()
-}
-
 // Limit is the current maximum number of changes in any window, emergencies apart.
 func (b *Budget) Limit() int {
 	b.mu.Lock()
@@ -114,9 +87,9 @@ func (b *Budget) Limit() int {
 
 // adjust computes the limit of all namespaces together:
 //
-//	max(1, Changes / processes, PodPercent of all pods)
+//	max(1, Changes, PodPercent of all pods)
 func (b *Budget) adjust() {
-	b.changes = max(1, b.limits.Changes/b.fleet.processes, b.fleet.all*b.limits.PodPercent/100)
+	b.changes = max(1, b.limits.Changes, b.fleet.all*b.limits.PodPercent/100)
 	b.adjustShare()
 }
 

@@ -49,58 +49,6 @@ func TestALimitThatGrowsAppliesToThoseThatWait(t *testing.T) {
 	asks(t, b, at(0), named("a", "y"), Want{}, true)
 }
 
-func TestProcessesDivideTheBudget(t *testing.T) {
-	b := New(Limits{Changes: 300, PerNamespace: 60, PodPercent: 5, Window: time.Minute})
-	mine := func(namespace string) bool { return namespace == "mine" }
-	all := func(string) bool { return true }
-	b.SetPods(named("mine", "x"), 2400)
-	b.SetPods(named("foreign", "x"), 6000)
-	for _, c := range []struct {
-		processes int
-		serves    func(string) bool
-		limit     int
-	}{{1, all, 420}, {3, mine, 120}, {2, mine, 150}, {1000, mine, 120}, {0, mine, 300}} {
-		b.Divide(c.processes, c.serves)
-		if got := b.Limit(); got != c.limit {
-			t.Errorf("one of %d processes may make %d changes, want %d", c.processes, got, c.limit)
-		}
-	}
-	b.SetPods(named("mine", "x"), 0)
-	b.Divide(1000, mine)
-	if got := b.Limit(); got != 1 {
-		t.Errorf("one of 1000 processes may make %d changes, want 1", got)
-	}
-}
-
-// A namespace that another process serves now uses no slots, and nobody in it is requeued. What it
-// has changed in the last window still counts.
-func TestANamespaceThatLeavesIsForgotten(t *testing.T) {
-	b := minute(4, 2)
-	for i := range 4 {
-		key := named([]string{"stays", "leaves"}[i%2], fmt.Sprint(i))
-		asks(t, b, at(0), key, Want{}, true)
-		b.Done(at(0), key)
-	}
-	asks(t, b, at(1), named("leaves", "x"), Want{Class: Emergency}, true)
-	asks(t, b, at(1), named("leaves", "y"), Want{Class: Emergency}, false)
-	asks(t, b, at(1), named("stays", "x"), Want{}, false)
-	b.Divide(2, func(namespace string) bool { return namespace == "stays" })
-	if got := b.Waiting(); got != 1 {
-		t.Errorf("%d wait", got)
-	}
-	if wake, _ := b.Next(at(59)); len(wake) > 0 {
-		t.Errorf("requeued: %v", wake)
-	}
-	if wake, _ := b.Next(at(60)); len(wake) != 1 || wake[0] != named("stays", "x") {
-		t.Errorf("requeued: %v", wake)
-	}
-	b.Done(at(60), named("leaves", "x"))
-	b.Next(at(120))
-	if n := len(b.line.namespaces); n != 1 {
-		t.Errorf("%d namespaces are known", n)
-	}
-}
-
 // Others have used up all slots. The emergencies of one namespace leave room for those of another
 // one, however many they are, and for those of a third.
 func TestOneNamespaceCannotUseUpTheReserve(t *testing.T) {

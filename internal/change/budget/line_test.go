@@ -76,11 +76,6 @@ func FuzzLine(f *testing.F) {
 					}
 					changing = changing[:n-1]
 				}
-			case 5:
-				if r.IntN(50) == 0 {
-					without := fmt.Sprint(r.IntN(spaces))
-					b.Divide(1+r.IntN(3), func(namespace string) bool { return namespace != without })
-				}
 			default:
 				// Few values, so that many are equal.
 				if granted, _ := b.Ask(now, key, Want{Class(r.IntN(5)), float64(r.IntN(3))}); granted {

@@ -9,7 +9,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -46,7 +45,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -123,16 +121,12 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 	}
 	check := checkWithReview(reviews.SelfSubjectAccessReviews())
 	kept := newKept(c)
-	ctx, member, leave, err := join(ctx, restConfig, c)
-	if err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
-		if err = runManager(ctx, restConfig, c, o, namespaces, check, kept, member); err != nil {
-			break
+		if err := runManager(ctx, restConfig, c, o, namespaces, check, kept); err != nil {
+			return err
 		}
 	}
-	return errors.Join(err, leave())
+	return nil
 }
 
 // kept is what outlives a manager.
@@ -145,52 +139,23 @@ func newKept(c config.Operator) kept {
 	return kept{newBudget(c), &checkpoint.Store{Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}}
 }
 
-// share adapts what is kept to the namespaces of this replica.
-func (k kept) share(view shards.View) {
-	if !view.IsStandby() {
-		k.changes.Divide(len(view.Slots), view.Owns)
-		k.histories.Retain(view.Owns)
-	}
-}
-
-// handOverTime is how long the histories of namespaces that leave may be saved. Their next replica waits meanwhile.
-const handOverTime = 5 * time.Second
-
-// handOver saves the histories of the namespaces that this replica does not serve in the next view, or of all
-// if the process ends.
-func (k kept) handOver(process context.Context, next shards.View) {
-	leaves := func(namespace string) bool { return process.Err() != nil || !next.Owns(namespace) }
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(process), handOverTime)
-	defer cancel()
-	saved, err := k.histories.HandOver(ctx, leaves, clock.RealClock{}.Now())
-	if err != nil {
-		log.FromContext(process).Error(err, "Cannot save the usage histories of all namespaces that other replicas serve now")
-	}
-	if saved > 0 {
-		log.FromContext(process).Info("Saved usage histories before other replicas serve their namespaces", "checkpoints", saved)
-	}
-}
-
-// runManager runs one manager until the context ends, until the operator has rights that it lacked, or until
-// replicas share the work in another way.
+// runManager runs one manager until the context ends, or until the operator has rights that it lacked.
 func runManager(
-	process context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces []string, check accessCheck, kept kept, member *shards.Member,
+	process context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces []string, check accessCheck, kept kept,
 ) error {
 	ctx, stop := context.WithCancel(process)
 	defer stop()
-	view := member.Adopt()
-	kept.share(view)
 	scope, err := check.findScope(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
 	if err != nil {
 		return err
 	}
 	scope.log(log.FromContext(ctx))
-	mgr, err := newManager(restConfig, c, scope, member, view)
+	mgr, err := NewManager(restConfig, c, scope)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if _, ok := scope.readable(); ok && !view.IsStandby() {
-		_, err = setup(ctx, mgr, c, o, policyAccess{check, scope, stop}, kept, view)
+	if _, ok := scope.readable(); ok {
+		_, err = setup(ctx, mgr, c, o, policyAccess{check, scope, stop}, kept)
 	} else {
 		err = addChecks(mgr, scope)
 	}
@@ -202,30 +167,7 @@ func runManager(
 			return fmt.Errorf("adding the access checker: %w", err)
 		}
 	}
-	go func() {
-		select {
-		case <-member.Outdated():
-			log.FromContext(ctx).Info("Restarting the manager because other replicas share the work")
-			stop()
-		case <-ctx.Done():
-		}
-	}()
-	if err := mgr.Start(ctx); err != nil {
-		return err
-	}
-	if member != nil {
-		kept.handOver(process, member.Next())
-	}
-	return nil
-}
-
-// newManager creates a manager of the only replica that works, or of one that shares the work.
-func newManager(restConfig *rest.Config, c config.Operator, scope Scope, member *shards.Member, view shards.View) (ctrl.Manager, error) {
-	recordView(shards.View{}) // until it works
-	if member == nil {
-		return NewManager(restConfig, c, scope)
-	}
-	return newReplica(restConfig, c, scope, member, view)
+	return mgr.Start(ctx)
 }
 
 // Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
@@ -309,17 +251,10 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 
 // Setup adds the controllers and the collector to the manager, and returns the collector.
 func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, scope Scope) (*collect.Collector, error) {
-	return SetupView(ctx, mgr, c, o, scope, shards.Alone())
+	return setup(ctx, mgr, c, o, policyAccess{scope: scope}, newKept(c))
 }
 
-// SetupView does the same for a replica that works on a view.
-func SetupView(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, scope Scope, view shards.View) (*collect.Collector, error) {
-	return setup(ctx, mgr, c, o, policyAccess{scope: scope}, newKept(c), view)
-}
-
-func setup(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, rights policyAccess, kept kept, view shards.View,
-) (*collect.Collector, error) {
+func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, rights policyAccess, kept kept) (*collect.Collector, error) {
 	scope := rights.scope
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -329,7 +264,6 @@ func setup(
 	if !ok {
 		return nil, fmt.Errorf("the manager's cache is a %T", mgr.GetCache())
 	}
-	cached.Deployments.Serves = view.Owns
 	// The collector can trigger a reconcile of every scaler without waiting for the controller.
 	triggers := make(chan event.GenericEvent, 1024)
 	kept.histories.Client, kept.histories.Live = mgr.GetClient(), mgr.GetAPIReader()
@@ -353,7 +287,7 @@ func setup(
 	if err := fillCache(ctx, mgr, scope); err != nil {
 		return nil, err
 	}
-	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, freezing{frozen, configMaps}, kept.changes, view); err != nil {
+	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, freezing{frozen, configMaps}, kept.changes); err != nil {
 		return nil, err
 	}
 	owners := &scaleddeployment.Reconciler{
@@ -371,16 +305,11 @@ func setup(
 	if err := mgr.Add(collector); err != nil {
 		return nil, fmt.Errorf("adding the collector: %w", err)
 	}
-	if err := mgr.Add(whileWorking(view)); err != nil {
-		return nil, fmt.Errorf("adding the metrics of replicas: %w", err)
+	if err := addPolicies(ctx, mgr, c, o.clock(), rights, frozen); err != nil {
+		return nil, err
 	}
-	if view.Leads() {
-		if err := addPolicies(ctx, mgr, c, o.clock(), rights, frozen, view); err != nil {
-			return nil, err
-		}
-		if err := addInstallation(mgr, c, scope); err != nil {
-			return nil, err
-		}
+	if err := addInstallation(mgr, c, scope); err != nil {
+		return nil, err
 	}
 	return collector, addChecks(mgr, scope)
 }
@@ -412,7 +341,7 @@ type freezing struct {
 // addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
 	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers chan event.GenericEvent,
-	scope Scope, freezing freezing, changes *budget.Budget, view shards.View,
+	scope Scope, freezing freezing, changes *budget.Budget,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
 	if err != nil {
@@ -426,7 +355,7 @@ func addScalers(
 	if err != nil {
 		return err
 	}
-	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Clock: collector.Clock, Owns: view.Owns, Workers: c.Workers.VerticalScalers, Wake: triggers}
+	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Clock: collector.Clock, Workers: c.Workers.VerticalScalers, Wake: triggers}
 	reconciler := &verticalscaler.Reconciler{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
@@ -447,7 +376,6 @@ func addScalers(
 		Policies:       mgr.GetCache(),
 		Release:        releaseOf(c),
 		Access:         scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
-		Owns:           view.Owns,
 		NewPodsRefused: sizes.Refused,
 		ResyncPeriod:   c.ResyncPeriod.Duration,
 		Workers:        c.Workers.VerticalScalers,

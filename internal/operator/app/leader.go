@@ -4,24 +4,33 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/fence"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
 // The times of the leader election. Another process leads at the earliest leaseDuration after the
@@ -35,14 +44,14 @@ const (
 )
 
 // NewManager creates a manager. If it takes part in a leader election, it sends writes only while
-// it knows that it leads, and it leads only while no other replica shares the work.
+// it knows that it leads, and it leads only while no process of an older version has a share of the work.
 func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.Manager, error) {
 	options := ManagerOptions(c, scope)
 	if !options.LeaderElection {
 		return ctrl.NewManager(restConfig, options)
 	}
 	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &lateLock{}
-	var others *shards.Others
+	var others *sharing
 	options.LeaderElectionResourceLockInterface = leading.Lock(lease, func(ctx context.Context) error { return others.Check(ctx) })
 	fenced := rest.CopyConfig(restConfig)
 	fenced.Wrap(leading.Wrap)
@@ -57,7 +66,7 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	others = shards.NewOthers(leases, clock.RealClock{})
+	others = &sharing{leases: leases, clock: clock.RealClock{}, seen: map[string]renewal{}}
 	return mgr, nil
 }
 
@@ -81,4 +90,86 @@ func leaseLabels(version string) map[string]string {
 		return nil
 	}
 	return map[string]string{v1beta1.VersionLabel: version}
+}
+
+// leaseClient reads the leases in the operator's namespace.
+func leaseClient(restConfig *rest.Config, c config.Operator) (coordinationclient.LeaseInterface, error) {
+	namespace, err := leaseNamespace(c)
+	if err != nil {
+		return nil, err
+	}
+	restConfig = rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election")
+	restConfig.Timeout = retryPeriod
+	api, err := coordinationclient.NewForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for leases: %w", err)
+	}
+	return api.Leases(namespace), nil
+}
+
+// serviceAccountNamespace is the file with the namespace of the pod.
+const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// leaseNamespace is the namespace of the lease, found as controller-runtime finds it.
+func leaseNamespace(c config.Operator) (string, error) {
+	if namespace := cmp.Or(c.LeaderElection.Namespace, os.Getenv(provision.NamespaceEnv)); namespace != "" {
+		return namespace, nil
+	}
+	content, err := os.ReadFile(serviceAccountNamespace)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("the operator's namespace is unknown: set leaderElection.namespace")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the operator's namespace: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// sharing knows the leases of processes of version 0.1 that had a share of the work each. They end by themselves within
+// seconds once they see a leader that does all the work.
+type sharing struct {
+	leases coordinationclient.LeaseInterface
+	clock  clock.PassiveClock
+	seen   map[string]renewal // by lease
+}
+
+// renewal is a renewal of a lease, and when it was first seen: clocks of other machines differ.
+type renewal struct {
+	holder  string
+	renewed metav1.MicroTime
+	at      time.Time
+}
+
+// sharingTime is how long such a process may write after it has renewed its lease.
+const sharingTime = 12 * time.Second
+
+// sharingName is the name of such a lease.
+var sharingName = regexp.MustCompile(`^verticalscaler-\d+\.autoscaling\.verticalscaler\.io$`)
+
+// Check is an error while a process may have a share of the work.
+func (s *sharing) Check(ctx context.Context) error {
+	asked := s.clock.Now()
+	list, err := s.leases.List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil // An older Role, from before work was shared.
+	}
+	if err != nil {
+		return fmt.Errorf("listing the leases of older processes: %w", err)
+	}
+	for i := range list.Items {
+		l := &list.Items[i]
+		now := renewal{holder: ptr.Deref(l.Spec.HolderIdentity, ""), renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}), at: asked}
+		if now.holder == "" || !sharingName.MatchString(l.Name) {
+			continue
+		}
+		if before, ok := s.seen[l.Name]; ok && before.holder == now.holder && before.renewed.Equal(&now.renewed) {
+			now.at = before.at
+		}
+		s.seen[l.Name] = now
+		if asked.Sub(now.at) < sharingTime {
+			log.FromContext(ctx).Info("Waiting for a process of an older version that shares the work", "lease", l.Name, "holder", now.holder)
+			return fmt.Errorf("process %s may still have a share of the work, by lease %s", now.holder, l.Name)
+		}
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ import (
 // provisions in its namespace.
 func addInstallation(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	namespace := os.Getenv(provision.NamespaceEnv)
-	if err := upgradeable.Setup(mgr, namespace, c.LeaderElection.SharesWork()); err != nil {
+	if err := upgradeable.Setup(mgr, namespace); err != nil {
 		return fmt.Errorf("adding the upgrade gate: %w", err)
 	}
 	if err := policies.Setup(mgr, namespace, releaseOf(c)); err != nil {

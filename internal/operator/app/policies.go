@@ -12,17 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -90,10 +87,9 @@ func (a policyAccess) Recheck(ctx context.Context) error {
 	return err
 }
 
-// addPolicies adds the controllers of policies to the leading replica. They see all Deployments and scalers, also those
-// of other replicas.
+// addPolicies adds the controllers of policies.
 func addPolicies(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch, view shards.View,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch,
 ) error {
 	scope := rights.scope
 	namespaces, _ := scope.readable()
@@ -101,14 +97,10 @@ func addPolicies(
 	if err != nil {
 		return fmt.Errorf("creating a client for the Deployments of policies: %w", err)
 	}
-	cached, err := policyCache(mgr, view, namespaces)
-	if err != nil {
-		return err
-	}
 	deployments := inventory.NewFleet(api, namespaces...)
 	policies := &scalingpolicy.Reconciler{
 		Client:        mgr.GetClient(),
-		Cached:        cached,
+		Cached:        mgr.GetCache(),
 		Live:          mgr.GetAPIReader(),
 		Fleet:         deployments,
 		Freeze:        frozen,
@@ -136,28 +128,4 @@ func addPolicies(
 		return fmt.Errorf("adding the Deployments of policies: %w", err)
 	}
 	return nil
-}
-
-// policyCache is the manager's cache, or one of its own if the manager's has only a part of the objects.
-func policyCache(mgr ctrl.Manager, view shards.View, namespaces []string) (cache.Cache, error) {
-	if len(view.Slots) == 1 {
-		return mgr.GetCache(), nil
-	}
-	options := cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: inventory.Trim, ReaderFailOnMissingInformer: true,
-	}
-	if len(namespaces) > 0 {
-		options.DefaultNamespaces = map[string]cache.Config{}
-		for _, name := range namespaces {
-			options.DefaultNamespaces[name] = cache.Config{}
-		}
-	}
-	own, err := cache.New(mgr.GetConfig(), options)
-	if err != nil {
-		return nil, fmt.Errorf("creating the cache of policies: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(own.Start)); err != nil {
-		return nil, fmt.Errorf("adding the cache of policies: %w", err)
-	}
-	return own, nil
 }

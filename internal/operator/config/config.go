@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -53,7 +51,7 @@ type Operator struct {
 	Metrics Metrics `json:"metrics"`
 	// Health is the endpoint of /healthz and /readyz.
 	Health Health `json:"health"`
-	// LeaderElection lets several replicas run. One of them is active, or they share the work.
+	// LeaderElection lets several replicas run: one is active, and the others wait to take over.
 	LeaderElection LeaderElection `json:"leaderElection"`
 	// ResyncPeriod is how often a scaler is reconciled without an event. Each has its own time in the period,
 	// by its UID. At least 1s. Defaults to 10m.
@@ -99,16 +97,14 @@ type Health struct {
 	BindAddress string `json:"bindAddress"`
 }
 
-// LeaderElection lets several replicas run. One of them is active, or they share the work.
+// LeaderElection lets several replicas run: one is active, and the others wait to take over.
 type LeaderElection struct {
 	// Enabled turns leader election on. Defaults to true.
 	Enabled bool `json:"enabled"`
-	// Namespace is the namespace of the leases. Defaults to the operator's namespace.
+	// Namespace is the namespace of the lease. Defaults to the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
-	// Replicas is how many replicas share the work at most, by namespace, from 1 to 16. Further ones wait
-	// for a replica to end. With 1, one replica does all the work. Needs enabled. The Deployment must have as
-	// many replicas. docs/scaling.md describes it. Defaults to 1.
-	Replicas int `json:"replicas"`
+	// Replicas is ignored. It was how many replicas share the work.
+	Replicas int `json:"replicas,omitempty"`
 }
 
 // Workers is how many objects are reconciled at once. A worker mostly waits for the API server, and may take
@@ -252,39 +248,19 @@ type Prometheus struct {
 	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
-// ReplicasEnv is the environment variable that replaces leaderElection.replicas. OLM keeps the environment of a
-// Subscription, and replaces the configuration with each version.
-const ReplicasEnv = "OPERATOR_REPLICAS"
-
-// WithEnvironment returns the configuration with what the environment replaces. An invalid value is an error.
-func (c Operator) WithEnvironment(getenv func(string) string) (Operator, error) {
-	value := getenv(ReplicasEnv)
-	if value == "" {
-		return c, nil
+// Ignored says which settings of the configuration and the environment have no meaning anymore, and what took their place.
+func (c Operator) Ignored(getenv func(string) string) (warnings []string) {
+	const replicas = "%s is ignored: one process serves the whole cluster, and further replicas wait to take over (docs/scaling.md)"
+	if c.LeaderElection.Replicas > 1 {
+		warnings = append(warnings, fmt.Sprintf(replicas, "leaderElection.replicas"))
 	}
-	replicas, err := strconv.Atoi(value)
-	if err != nil {
-		return c, fmt.Errorf("%s must be a number, not %q", ReplicasEnv, value)
+	if getenv("OPERATOR_REPLICAS") != "" {
+		warnings = append(warnings, fmt.Sprintf(replicas, "OPERATOR_REPLICAS"))
 	}
-	c.LeaderElection.Replicas = replicas
-	if err := c.validate(); err != nil {
-		return c, fmt.Errorf("with %s=%s: %w", ReplicasEnv, value, err)
+	if getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
+		warnings = append(warnings, "OTEL_EXPORTER_OTLP_ENDPOINT is ignored: the operator sends no traces; metrics and events say what it does (docs/monitoring.md)")
 	}
-	return c, nil
-}
-
-// SharesWork reports whether several replicas share the work.
-func (l LeaderElection) SharesWork() bool { return l.Enabled && l.Replicas > 1 }
-
-func (l LeaderElection) validate() error {
-	switch {
-	case l.Replicas < 1 || l.Replicas > v1beta1.MaxReplicas:
-		return fmt.Errorf("leaderElection.replicas must be from 1 to %d, not %d", v1beta1.MaxReplicas, l.Replicas)
-	case l.Replicas > 1 && !l.Enabled:
-		return fmt.Errorf("leaderElection.replicas must be 1, not %d, while leaderElection.enabled is false", l.Replicas)
-	default:
-		return nil
-	}
+	return warnings
 }
 
 // Default returns the configuration of an empty file.
@@ -295,7 +271,7 @@ func Default() Operator {
 		TypeMeta:       metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
 		Metrics:        Metrics{BindAddress: ":8443", Secure: true, CertDir: "/etc/verticalscaler-metrics", Scalers: metrics.Full},
 		Health:         Health{BindAddress: ":8081"},
-		LeaderElection: LeaderElection{Enabled: true, Replicas: 1},
+		LeaderElection: LeaderElection{Enabled: true},
 		ResyncPeriod:   d(10 * time.Minute),
 		Workers:        Workers{VerticalScalers: 8, ScaledDeployments: 4},
 		Collection:     Collection{Interval: d(30 * time.Second)},
@@ -392,7 +368,6 @@ func (c Operator) validate() error {
 	if p := c.Budget.PodPercentPerMinute; p < 0 || p > 100 {
 		errs = append(errs, fmt.Errorf("budget.podPercentPerMinute must be from 0 to 100, not %d", p))
 	}
-	errs = append(errs, c.LeaderElection.validate())
 	if !slices.Contains(metrics.Details(), c.Metrics.Scalers) {
 		errs = append(errs, fmt.Errorf("metrics.scalers must be one of %q, not %q", metrics.Details(), c.Metrics.Scalers))
 	}

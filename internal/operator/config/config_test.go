@@ -103,7 +103,6 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		"the least durations are accepted":    {text: "resyncPeriod: 1s\ncollection: {interval: 1s}", change: func(c *Operator) { c.ResyncPeriod.Duration, c.Collection.Interval.Duration = time.Second, time.Second }},
 		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
 		"a namespace for the lease is read":   {text: "leaderElection: {namespace: ops}", change: func(c *Operator) { c.LeaderElection.Namespace = "ops" }},
-		"replicas share the work":             {text: "leaderElection: {replicas: 16}", change: func(c *Operator) { c.LeaderElection.Replicas = 16 }},
 		"one ceiling leaves the others":       {text: "ceilings: {pod: {cpu: 500m}}", change: func(c *Operator) { c.Ceilings.Pod.CPU = resource.MustParse("500m") }},
 		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
 		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
@@ -159,9 +158,6 @@ func TestParseRejects(t *testing.T) {
 		"a number as a duration":                {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
 		"a word as a duration":                  {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
 		"a word as a switch":                    {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
-		"no replica":                            {text: head + "leaderElection: {replicas: 0}", want: []string{"leaderElection.replicas must be from 1 to 16, not 0"}},
-		"too many replicas":                     {text: head + "leaderElection: {replicas: 17}", want: []string{"leaderElection.replicas must be from 1 to 16, not 17"}},
-		"replicas without leases":               {text: head + "leaderElection: {replicas: 2, enabled: false}", want: []string{"leaderElection.replicas must be 1, not 2, while leaderElection.enabled is false"}},
 		"something else to provision":           {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
 		"no YAML":                               {text: head + "a: [", want: []string{"decoding"}},
 		"a resync without end":                  {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
@@ -274,23 +270,21 @@ func TestShippedFiles(t *testing.T) {
 	}
 }
 
-// OLM keeps the environment of a Subscription, and replaces the file.
-func TestEnvironment(t *testing.T) {
-	for value, want := range map[string]int{"": 2, "1": 1, "3": 3, "0": 0, "17": 0, "many": 0} {
-		c := Default()
-		c.LeaderElection.Replicas = 2
-		c, err := c.WithEnvironment(func(name string) string {
-			if name != "OPERATOR_REPLICAS" {
-				t.Errorf("%s is read", name)
-			}
-			return value
-		})
-		if (err != nil) != (want == 0) || err == nil && c.LeaderElection.Replicas != want {
-			t.Errorf("OPERATOR_REPLICAS=%q: %d replicas, %v; want %d", value, c.LeaderElection.Replicas, err, want)
+// What had a meaning in an earlier version still loads, with a warning.
+func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
+	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+	warnings := strings.Join(c.Ignored(func(name string) string { return environment[name] }), "\n")
+	for _, name := range []string{"leaderElection.replicas is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
+		if !strings.Contains(warnings, name) {
+			t.Errorf("no warning that %s: %s", name, warnings)
 		}
-		if err != nil && !strings.Contains(err.Error(), "OPERATOR_REPLICAS") {
-			t.Errorf("%v does not name OPERATOR_REPLICAS", err)
-		}
+	}
+	if warnings := Default().Ignored(func(string) string { return "" }); len(warnings) > 0 {
+		t.Errorf("by default: %q", warnings)
 	}
 }
 

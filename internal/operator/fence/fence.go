@@ -32,10 +32,6 @@ var ErrClosed = errors.New("the write was not sent, because the lease of this pr
 type Fence struct {
 	clock    clock.PassiveClock
 	deadline time.Duration
-	// endsLate says that a renewal after the deadline comes too late.
-	endsLate bool
-	// ended is closed when the lease is lost for good.
-	ended chan struct{}
 
 	mu sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
@@ -46,36 +42,14 @@ type Fence struct {
 
 // New returns a fence that lets writes pass until the deadline after the last renewal was sent.
 func New(c clock.PassiveClock, deadline time.Duration) *Fence {
-	return &Fence{clock: c, deadline: deadline, ended: make(chan struct{})}
+	return &Fence{clock: c, deadline: deadline}
 }
-
-// NewStrict returns a fence of a process whose work others may do without its lease. It never opens again
-// after two renewals that are further apart than the deadline.
-func NewStrict(c clock.PassiveClock, deadline time.Duration) *Fence {
-	f := New(c, deadline)
-	f.endsLate = true
-	return f
-}
-
-// Lost is closed when the process may never write again.
-func (f *Fence) Lost() <-chan struct{} { return f.ended }
 
 // renew notes that a renewal succeeded that was sent at a time.
 func (f *Fence) renew(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.endsLate && !f.renewed.IsZero() && elapsed(f.clock, f.renewed) >= f.deadline {
-		f.end()
-	}
 	f.renewed = sent
-}
-
-// end loses the lease for good. The caller holds mu.
-func (f *Fence) end() {
-	if !f.isLost {
-		f.isLost = true
-		close(f.ended)
-	}
 }
 
 // lose notes that this process does not hold the lease. Once it has led, it never leads again: what
@@ -84,7 +58,7 @@ func (f *Fence) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.renewed.IsZero() {
-		f.end()
+		f.isLost = true
 	}
 }
 
@@ -129,12 +103,7 @@ func elapsed(c clock.PassiveClock, since time.Time) time.Duration {
 
 // Wrap is a wrapper for rest.Config.Wrap. Each attempt to send a write is checked: a client may wait
 // between two attempts.
-func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return Guard(f.Check)(next) }
-
-// Guard is a wrapper for rest.Config.Wrap that sends no write while check returns an error.
-func Guard(check func() error) func(next http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return &transport{next, check} }
-}
+func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next, f.Check} }
 
 type transport struct {
 	next  http.RoundTripper

@@ -199,39 +199,6 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 	}
 }
 
-// Others may have done its work meanwhile, without its lease.
-func TestAStrictFenceClosesForGoodAfterALateRenewal(t *testing.T) {
-	for name, tc := range map[string]struct {
-		pause time.Duration
-		lost  bool
-	}{
-		"in time":  {renewDeadline - 1, false},
-		"too late": {renewDeadline, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newProcess(t, fake.NewClientset(), "a")
-			a.lease.fence.endsLate = true
-			a.take()
-			a.pause(tc.pause, tc.pause)
-			if err := a.Update(t.Context(), holder("a")); errors.Is(err, ErrClosed) != tc.lost {
-				t.Errorf("renewing: %v, want it to be lost: %t", err, tc.lost)
-			}
-			a.clock.since = 0
-			a.expect("after the renewal", !tc.lost)
-			select {
-			case <-a.fence.Lost():
-				if !tc.lost {
-					t.Error("it counts as lost")
-				}
-			default:
-				if tc.lost {
-					t.Error("nobody is told that it is lost")
-				}
-			}
-		})
-	}
-}
-
 // The lease is held, without work, while others still work.
 func TestAProcessThatMayNotStartYetDoesNotLead(t *testing.T) {
 	a := newProcess(t, fake.NewClientset(), "a")

@@ -58,8 +58,6 @@ var messages = map[string]string{
 const (
 	// interval is the time between two looks at the scalers.
 	interval = 5 * time.Second
-	// sharedInterval is the same if each look is a request.
-	sharedInterval = 30 * time.Second
 	// retryInterval is the time after which a failed request is tried again.
 	retryInterval = time.Minute
 	// stopTimeout bounds the last request. It is shorter than the time for which a lost
@@ -78,18 +76,13 @@ const (
 )
 
 // Setup adds the gate to the manager, if OLM provides an OperatorCondition. The namespace
-// is the operator's own. If replicas share the work, the cache has only the scalers of this one, so
-// the gate asks the API server for all, less often.
-func Setup(mgr ctrl.Manager, namespace string, sharesWork bool) error {
+// is the operator's own.
+func Setup(mgr ctrl.Manager, namespace string) error {
 	condition, err := Find(mgr, namespace)
 	if err != nil || condition == nil {
 		return err
 	}
-	gate := &Gate{Scalers: mgr.GetCache(), Interval: interval, Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}}
-	if sharesWork {
-		gate.Scalers, gate.Interval = mgr.GetAPIReader(), sharedInterval
-	}
-	return mgr.Add(gate)
+	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Interval: interval, Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}})
 }
 
 // OperatorCondition is the object in which the operator reports to OLM and its users.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -167,26 +166,5 @@ func TestFillingKeepsCoverage(t *testing.T) {
 	w.feed("app", 101, 200)
 	if got := w.covered().Time - before.Time; got < 90*time.Minute {
 		t.Errorf("then %s more are covered", got)
-	}
-}
-
-// A process hands its namespaces over: the next one goes on.
-func TestAHandOverSavesCoverage(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 10)
-	w.expects(aWeek)
-	w.save(recs("app", 310, 640*mebi))
-	w.feed("app", 11, 200)
-	before := w.covered()
-	if _, err := w.store.HandOver(t.Context(), func(string) bool { return true }, noon); err != nil {
-		t.Fatal(err)
-	}
-	w.reload()
-	if got := w.covered(); got != before {
-		t.Errorf("%+v became %+v", before, got)
-	}
-	if !w.store.With(client.ObjectKeyFromObject(w.scaler), func(history.Histories) {}) {
-		t.Error("nothing is loaded")
 	}
 }

@@ -254,14 +254,6 @@ func (s *Store) Forget(key types.NamespacedName) {
 	delete(s.entries, key)
 }
 
-// Retain drops the histories of all other namespaces: another process serves them now, and saves what it
-// learns. Their checkpoints stay.
-func (s *Store) Retain(owns func(namespace string) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.entries, func(key types.NamespacedName, _ *entry) bool { return !owns(key.Namespace) })
-}
-
 // Len is the number of scalers with a history in memory.
 func (s *Store) Len() int {
 	s.mu.Lock()

@@ -680,21 +680,6 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// What another process serves from now on is read again if it comes back.
-func TestRetain(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.store.Retain(func(namespace string) bool { return namespace == "shop" })
-	if got := w.store.Len(); got != 1 {
-		t.Errorf("Len() = %d with its namespace, want 1", got)
-	}
-	w.store.Retain(func(string) bool { return false })
-	if got := w.store.Len(); got != 0 {
-		t.Errorf("Len() = %d without its namespace, want 0", got)
-	}
-}
-
 // A write whose reply is lost has been made by this process, even if it is told otherwise.
 func TestALostReplyIsNoSaveOfAnotherProcess(t *testing.T) {
 	for name, writes := range map[string]int{"one": 1, "three": 3} {

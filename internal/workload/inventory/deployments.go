@@ -26,10 +26,6 @@ import (
 //
 // Any other Deployment is read from the API server.
 type Deployments struct {
-	// Serves reports whether this process serves a namespace, and not another replica; nil for all. Nothing claims the
-	// Deployments of other namespaces, whatever controls them. It must be set before the cache is started.
-	Serves func(namespace string) bool
-
 	api        client.WithWatch
 	namespaces []string
 
@@ -177,8 +173,7 @@ func (d *Deployments) ofOwner(ctx context.Context, namespace string, owner types
 func (d *Deployments) keyOf(deployment *appsv1.Deployment) types.NamespacedName {
 	key := client.ObjectKeyFromObject(deployment)
 	var owner types.UID
-	isServed := d.Serves == nil || d.Serves(key.Namespace)
-	if controller := metav1.GetControllerOfNoCopy(deployment); isServed && controller != nil && v1beta1.IsScaledDeployment(controller) {
+	if controller := metav1.GetControllerOfNoCopy(deployment); controller != nil && v1beta1.IsScaledDeployment(controller) {
 		owner = controller.UID
 	}
 	d.setOwner(key, owner)

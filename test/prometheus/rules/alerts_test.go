@@ -122,29 +122,6 @@ func TestAlerts(t *testing.T) {
 			map[string][]string{"10m": nil, "30m": {"VerticalScalerMemoryNearLimit"}},
 		},
 		{"no memory limit", []map[string]string{series("go_gc_heap_live_bytes", "3e11x240"), series("go_gc_gomemlimit_bytes", "9.2e18x240")}, map[string][]string{"1h": nil}},
-		{
-			"replicas share the work, and one is replaced",
-			[]map[string]string{
-				series("verticalscaler_replicas_sharing", "3x240", `pod="a"`), series("verticalscaler_replicas_sharing", "3x20 2x5 3x240", `pod="b"`),
-				series("verticalscaler_replicas_sharing", "3x20 _x5", `pod="c"`), series("verticalscaler_replicas_sharing", "_x20 0x5 3x240", `pod="d"`),
-				series("verticalscaler_replicas_configured", "3x240", `pod="a"`), series("verticalscaler_replicas_configured", "3x240", `pod="b"`),
-			},
-			map[string][]string{"15m": nil, "40m": nil},
-		},
-		{
-			"a replica hangs",
-			[]map[string]string{
-				series("verticalscaler_replicas_sharing", "2x240", `pod="a"`), series("verticalscaler_replicas_sharing", "2x10 0x240", `pod="b"`),
-			},
-			map[string][]string{"15m": nil, "40m": {"VerticalScalerReplicasDisagree"}},
-		},
-		{
-			"numbers of replicas differ",
-			[]map[string]string{
-				series("verticalscaler_replicas_configured", "3x240", `pod="a"`), series("verticalscaler_replicas_configured", "2x240", `pod="b"`),
-			},
-			map[string][]string{"5m": nil, "20m": {"VerticalScalerReplicasDisagree"}},
-		},
 		{"a policy is missing", []map[string]string{series("verticalscaler_admission_policy_missing", "1x240", `policy="operator-pods"`)}, map[string][]string{"20m": nil, "40m": {"VerticalScalerPoliciesMissing"}}},
 		{
 			"the promotion of one of two policies halts, and continues",
