@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RestoredAnnotation is on a VerticalScaler whose checkpoint was restored from a backup. A new value makes
+// RestoredAnnotation is on a VerticalScaler whose checkpoint was restored from a copy. A new value makes
 // the operator load the checkpoint again. "kubectl vscaler restore" sets it to a digest of the checkpoint.
 const RestoredAnnotation = "autoscaling.verticalscaler.io/restored"
 

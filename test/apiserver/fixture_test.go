@@ -144,7 +144,7 @@ func (w *fixture) runs(name string) (d *appsv1.Deployment) {
 	return d
 }
 
-// wipe empties the scaler's status, as a restore from a backup does.
+// wipe empties the scaler's status, as a restore from a copy does.
 func (w *fixture) wipe(name string) {
 	w.Helper()
 	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/status","value":{"observedGeneration":-1}}]`))

@@ -8,6 +8,7 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -252,7 +253,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 				}
 				return ""
 			})
-			w.Usage.Err = errUnknown
+			w.Usage.Err = errors.New("not known for the moment")
 			if history := w.Scaler("web").Status.History; !strings.HasPrefix(history[0].Message, plan.DecidedScaleDown+": ") {
 				t.Fatalf("the last change is %q", history[0].Message)
 			}

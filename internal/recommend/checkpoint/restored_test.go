@@ -4,12 +4,12 @@
 package checkpoint
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // restoredAs is the scaler after a backup was restored.
@@ -90,22 +90,28 @@ func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
 	}
 }
 
-func TestObserved(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.feed("sidecar", 0, 3)
-	w.save(append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...))
-	spec := w.live().Spec
-	observed, err := Observed(spec, tomorrow)
-	if err != nil || observed["app"] != time.Hour || observed["sidecar"] != 3*time.Minute {
-		t.Errorf("Observed() = %v, %v", observed, err)
+// A copy without an owner, as a backup tool restores it, is taken over, and is collected with its new scaler.
+func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
+	a := newWorld(t)
+	a.load()
+	a.feed("app", 0, 60)
+	a.save(recs("app", 310, 640*mebi))
+	saved := a.live().Spec
+
+	b := newWorld(t)
+	b.must(b.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.scaler.Namespace, Name: b.scaler.Name}, Spec: saved,
+	}))
+	b.took()
+	b.load()
+	if got := b.inMemory("app"); got < 59*time.Minute {
+		t.Errorf("%s were observed", got)
 	}
-	if _, err := Observed(spec, noon); err == nil || !strings.Contains(err.Error(), `the history of container "app": it is from the future`) {
-		t.Errorf("from the future: %v", err)
+	b.save(recs("app", 310, 640*mebi))
+	b.expect("update")
+	if owner := metav1.GetControllerOf(b.live()); owner == nil || owner.UID != b.scaler.UID {
+		t.Errorf("the owner is %v", owner)
 	}
-	spec.Containers[1].Data = []byte{99}
-	if _, err := Observed(spec, tomorrow); err == nil || !strings.Contains(err.Error(), `the history of container "sidecar": `) {
-		t.Errorf("unreadable: %v", err)
-	}
+	b.save(recs("app", 310, 640*mebi))
+	b.expect()
 }

@@ -177,11 +177,12 @@ func (e *entry) keepOvertaken(params history.Params) {
 	e.overtaken = nil
 }
 
-// isAbout says whether the checkpoint is about this very scaler and its Deployment.
-// That of a scaler of the same name which is gone will soon be collected.
+// isAbout reports whether the checkpoint is about this very scaler and its Deployment. One without an owner was restored
+// from a copy: the scaler takes it over with the next save. One of a deleted scaler of the same name will soon be
+// collected.
 func (e *entry) isAbout(object *v1beta1.VerticalScalerCheckpoint) bool {
 	owner := metav1.GetControllerOf(object)
-	return owner != nil && owner.UID == e.owner && object.Spec.DeploymentName == e.deployment
+	return (owner == nil || owner.UID == e.owner) && object.Spec.DeploymentName == e.deployment
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read costs
@@ -331,7 +332,7 @@ func (e *entry) settle(marks map[string]mark) {
 // current says whether the checkpoint read at the start still holds all that the
 // histories does. Time observed since then is too little to matter. latest is the latest time that it may know of.
 func (e *entry) current(marks map[string]mark, latest time.Time) bool {
-	if !e.isAbout(e.object) {
+	if !e.isAbout(e.object) || metav1.GetControllerOf(e.object) == nil {
 		return false
 	}
 	read := map[string]mark{}
