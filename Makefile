@@ -82,7 +82,7 @@ fmt: $(GOLANGCI_LINT) ## Format the Go code.
 
 # Documentation, and what users read of CRDs, the bundle, alerts, policies and Go code.
 PROSE_DOCS := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
-PROSE_SOURCES := config/crd/bases config/manifests/bases config/components internal/operator/provision/objects cmd controllers internal
+PROSE_SOURCES := config/crd/bases config/manifests/bases config/components config/monitoring cmd controllers internal
 
 lint: lint-prose
 

@@ -15,12 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
@@ -360,10 +358,7 @@ func extra(d *appsv1.Deployment) {
 func TestStolenTokenWritesOnlyItsOwnObjects(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_objects.yaml")
-	for resource, ours := range map[string]string{
-		"leases": "verticalscaler.autoscaling.verticalscaler.io", "networkpolicies": "verticalscaler-operator-ingress",
-		"prometheusrules": "verticalscaler-operator", "servicemonitors": "verticalscaler-operator",
-	} {
+	for resource, ours := range map[string]string{"leases": "verticalscaler.autoscaling.verticalscaler.io"} {
 		named := func(name string) runtime.Object {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
 		}
@@ -402,28 +397,6 @@ func TestStolenTokenWritesOnlyTheLeaseOfTheLeader(t *testing.T) {
 	} {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
 		judge(t, p, request{resource: "leases", after: object, namespace: "somewhere"}, says)
-	}
-}
-
-func TestStolenTokenHasNobodyElseScraped(t *testing.T) {
-	t.Parallel()
-	p := compiled(t, "operator_objects.yaml")
-	for name, c := range map[string]struct{ spec, says string }{
-		"the operator's own pods":           {`{endpoints: [{port: metrics, path: /metrics, scheme: https}]}`, ""},
-		"pods of its namespace, explicitly": {`{namespaceSelector: {}, endpoints: [{port: metrics}]}`, ""},
-		"pods of every namespace":           {`{namespaceSelector: {any: true}, endpoints: [{port: metrics}]}`, "only its own Service"},
-		"pods of another namespace":         {`{namespaceSelector: {matchNames: [shop]}, endpoints: [{port: metrics}]}`, "only its own Service"},
-		"its pods through a proxy":          {`{endpoints: [{port: metrics}, {port: metrics, proxyUrl: "http://thief.example.com"}]}`, "not through a proxy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var spec map[string]any
-			if err := yaml.Unmarshal([]byte(c.spec), &spec); err != nil {
-				t.Fatal(err)
-			}
-			monitor := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-			monitor.SetName("verticalscaler-operator")
-			judge(t, p, request{resource: "servicemonitors", namespace: "somewhere", after: monitor}, c.says)
-		})
 	}
 }
 

@@ -7,6 +7,7 @@ package install
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -25,6 +27,15 @@ import (
 func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 	bare(t)
 	must(t, commandsOf(t, "## Install")[0])
+	prometheusOperator := envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "monitoring-crds.yaml")}, ErrorIfPathMissing: true}
+	if _, err := envtest.InstallCRDs(env.Config, prometheusOperator); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := envtest.UninstallCRDs(env.Config, prometheusOperator); err != nil {
+			t.Error(err)
+		}
+	}()
 	must(t, "kubectl apply -f dist/monitoring.yaml")
 	defer func() { must(t, "kubectl delete --ignore-not-found -f dist/monitoring.yaml") }()
 	var secret corev1.Secret

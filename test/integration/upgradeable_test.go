@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -43,7 +43,7 @@ func underOLM(t *testing.T, namespace string) client.Client {
 		t.Fatal(err)
 	}
 	t.Setenv(upgradeable.ConditionNameEnv, csv)
-	t.Setenv(provision.NamespaceEnv, namespace)
+	t.Setenv(app.NamespaceEnv, namespace)
 	if err := admin(t).Create(t.Context(), &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: csv}}); err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ func buildManager() error {
 // namespace, and the kinds of the Prometheus Operator and of the Vertical Pod Autoscaler.
 func prepareCluster(ctx context.Context, olmCRDs []string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths:              append(olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml"), testkit.VPACRD()),
+		Paths:              append(olmCRDs, testkit.VPACRD()),
 		ErrorIfPathMissing: true,
 	}); err != nil {
 		return fmt.Errorf("installing the CRDs of OLM and of others: %w", err)

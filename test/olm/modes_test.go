@@ -19,7 +19,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -72,7 +71,6 @@ func allNamespaces(t *testing.T) {
 	i := &installation{namespace: "verticalscaler-system", bundle: released(t)}
 	pod := i.install(t)
 	i.isComplete(t)
-	i.isMonitored(t, 1)
 
 	for _, namespace := range []string{shop, blog} {
 		scale(t, namespace, "all", v1beta1.UpdateModeInPlace)
@@ -122,7 +120,6 @@ func allNamespaces(t *testing.T) {
 	i.servesPolicies(t)
 
 	i.answersScrapers(t, pod)
-	i.followsConfiguration(t, pod)
 	i.isAllowed(t)
 }
 
@@ -249,46 +246,6 @@ func (i *installation) isComplete(t *testing.T) {
 	}) {
 		t.Errorf("the container has no OPERATOR_CONDITION_NAME with the value %s", i.bundle.csv)
 	}
-}
-
-// isMonitored waits for the given number of objects of each kind that the operator creates
-// for Prometheus and the network.
-func (i *installation) isMonitored(t *testing.T, each int) {
-	t.Helper()
-	eventually(t, func() string {
-		for _, list := range []client.ObjectList{lists("monitoring.coreos.com/v1", "ServiceMonitor"), lists("monitoring.coreos.com/v1", "PrometheusRule"), &networkingv1.NetworkPolicyList{}} {
-			if err := env.Client.List(t.Context(), list, client.InNamespace(i.namespace)); err != nil {
-				return err.Error()
-			}
-			if meta.LenList(list) != each {
-				return fmt.Sprintf("there are %d objects in the %T %s", meta.LenList(list), list, list.GetObjectKind().GroupVersionKind().Kind)
-			}
-		}
-		return ""
-	})
-}
-
-// followsConfiguration changes the operator's configuration and replaces its pod, as
-// documented. Objects that are switched off are deleted, without other effects.
-func (i *installation) followsConfiguration(t *testing.T, old *runningPod) {
-	t.Helper()
-	changed, err := edited(i.configuration(t), func(c map[string]any) {
-		set(c, map[string]any{"monitoring": false, "networkPolicy": false}, "provision")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.configure(t, changed)
-	i.run(t, "kubectl delete pod -n verticalscaler-system -l app.kubernetes.io/name=verticalscaler-operator")
-	eventually(t, func() string {
-		if now := node.operator(i.namespace); now == nil || now == old {
-			return "the operator does not run with the new configuration"
-		}
-		return ""
-	})
-	i.leads(t)
-	i.isMonitored(t, 0)
-	t.Log("what the configuration switches off is removed")
 }
 
 func lists(apiVersion, kind string) *unstructured.UnstructuredList {

@@ -139,8 +139,6 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 		{"rbac.authorization.k8s.io/v1", "Role"},
 		{"rbac.authorization.k8s.io/v1", "RoleBinding"},
 		{"networking.k8s.io/v1", "NetworkPolicy"},
-		{"monitoring.coreos.com/v1", "ServiceMonitor"},
-		{"monitoring.coreos.com/v1", "PrometheusRule"},
 		{"operators.coreos.com/v1", "OperatorGroup"},
 		{"operators.coreos.com/v2", "OperatorCondition"},
 		{"operators.coreos.com/v1alpha1", "InstallPlan"},

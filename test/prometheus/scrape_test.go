@@ -26,14 +26,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/authority"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
@@ -80,7 +76,7 @@ func TestOnlyTheOperatorGetsTheToken(t *testing.T) {
 	neighbour, neighbourKey := ca.Sign(t, "neighbour."+namespace+".svc")
 	selfSigned, foreign, control := newImpostor(t, self, selfKey), newImpostor(t, neighbour, neighbourKey), newImpostor(t, self, selfKey)
 
-	wanted := monitored(t, namespace, certDir)
+	wanted := monitored(t, namespace)
 	var old map[string]any
 	if err := yaml.Unmarshal([]byte(former), &old); err != nil {
 		t.Fatal(err)
@@ -142,35 +138,22 @@ func createScraper(t *testing.T, namespace string) {
 	})
 }
 
-// monitored creates the operator's ServiceMonitor and returns its endpoint.
-func monitored(t *testing.T, namespace, certDir string) map[string]any {
+// monitored returns the endpoint of the ServiceMonitor, in another namespace.
+func monitored(t *testing.T, namespace string) map[string]any {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join("..", "integration", "testdata", "monitoring_crds.yaml")}, ErrorIfPathMissing: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	create(t, testkit.Deployment(namespace, "verticalscaler-operator"))
-	p, err := provision.New(env.Config, provision.Options{
-		Namespace: namespace, Deployment: "verticalscaler-operator", Monitoring: true, SecureMetrics: true, CertDir: certDir, ResyncPeriod: time.Hour,
-	})
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "monitoring", "service_monitor.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	monitor := &unstructured.Unstructured{}
-	monitor.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"})
-	testkit.Eventually(t, soon, func() string { // the API server's own discovery may lag behind
-		p.Round(t.Context())
-		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "verticalscaler-operator"}, monitor); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
-	if err != nil || len(endpoints) != 1 {
-		t.Fatalf("the endpoints of the ServiceMonitor are %v, %v", endpoints, err)
+	var monitor struct {
+		Spec struct {
+			Endpoints []map[string]any `json:"endpoints"`
+		} `json:"spec"`
 	}
-	return endpoints[0].(map[string]any)
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "verticalscaler-system", namespace)), &monitor); err != nil || len(monitor.Spec.Endpoints) != 1 {
+		t.Fatalf("the endpoints of the ServiceMonitor are %v, %v", monitor.Spec.Endpoints, err)
+	}
+	return monitor.Spec.Endpoints[0]
 }
 
 // job is an endpoint of a ServiceMonitor, and the address where it is scraped.

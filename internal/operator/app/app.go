@@ -308,7 +308,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, 
 	if err := addPolicies(ctx, mgr, c, o.clock(), rights, frozen); err != nil {
 		return nil, err
 	}
-	if err := addInstallation(mgr, c, scope); err != nil {
+	if err := addInstallation(mgr, c); err != nil {
 		return nil, err
 	}
 	return collector, addChecks(mgr, scope)

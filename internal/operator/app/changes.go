@@ -15,7 +15,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
 // newBudget creates the change budget. All managers of the process share it, so that a
@@ -39,10 +38,10 @@ func freezeName(c config.Operator, own string) (name types.NamespacedName, ok bo
 // freezeSwitch returns the switch that freezes changes and the client that watches it; nil
 // if there is none.
 func freezeSwitch(mgr ctrl.Manager, c config.Operator) (*freeze.Switch, corev1client.ConfigMapsGetter, error) {
-	name, ok := freezeName(c, os.Getenv(provision.NamespaceEnv))
+	name, ok := freezeName(c, os.Getenv(NamespaceEnv))
 	if !ok {
 		mgr.GetLogger().Info("Freeze switch is disabled because the operator's namespace is unknown or the configuration names no ConfigMap",
-			"unset", provision.NamespaceEnv)
+			"unset", NamespaceEnv)
 		return nil, nil, nil
 	}
 	api, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

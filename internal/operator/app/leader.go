@@ -30,7 +30,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/fence"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
 // The times of the leader election. Another process leads at the earliest leaseDuration after the
@@ -112,7 +111,7 @@ const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/n
 
 // leaseNamespace is the namespace of the lease, found as controller-runtime finds it.
 func leaseNamespace(c config.Operator) (string, error) {
-	if namespace := cmp.Or(c.LeaderElection.Namespace, os.Getenv(provision.NamespaceEnv)); namespace != "" {
+	if namespace := cmp.Or(c.LeaderElection.Namespace, os.Getenv(NamespaceEnv)); namespace != "" {
 		return namespace, nil
 	}
 	content, err := os.ReadFile(serviceAccountNamespace)

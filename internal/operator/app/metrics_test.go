@@ -43,7 +43,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are the dashboards %q, %v", files, err)
 	}
-	files = append(files, filepath.Join(root, "internal", "operator", "provision", "objects", "prometheus_rule.yaml"), filepath.Join(root, "docs", "runbook.md"))
+	files = append(files, filepath.Join(root, "config", "monitoring", "prometheus_rule.yaml"), filepath.Join(root, "docs", "runbook.md"))
 	asked := map[string]bool{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -19,7 +19,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -109,7 +108,7 @@ func addPolicies(
 		Clock:         now,
 		ResyncPeriod:  c.ResyncPeriod.Duration,
 		Workers:       c.Workers.VerticalScalers,
-		OwnNamespace:  os.Getenv(provision.NamespaceEnv),
+		OwnNamespace:  os.Getenv(NamespaceEnv),
 		Release:       releaseOf(c),
 		Namespaces:    namespaces,
 		ServesCluster: scope.servesClusterPolicies(),

@@ -68,8 +68,8 @@ type Operator struct {
 	Ceilings Ceilings `json:"ceilings"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
-	// Provision is what the operator creates in its own namespace.
-	Provision Provision `json:"provision"`
+	// Provision is ignored. It was what the operator created in its own namespace.
+	Provision map[string]bool `json:"provision,omitempty"`
 	// Prometheus is the source of past usage. It is used only if it has an address.
 	Prometheus Prometheus `json:"prometheus"`
 }
@@ -149,17 +149,6 @@ type Recommendation struct {
 	// MaxAhead is how far a checkpoint may be ahead of the clock. Only tests change it, whose usage
 	// runs ahead.
 	MaxAhead time.Duration `json:"-"`
-}
-
-// Provision is what the operator creates in its own namespace, if the API server has the
-// kind. Objects that are turned off are deleted.
-type Provision struct {
-	// Monitoring creates a ServiceMonitor and a PrometheusRule with alerts, if the metrics
-	// endpoint is on. Defaults to true.
-	Monitoring bool `json:"monitoring"`
-	// NetworkPolicy allows only scrapes of the metrics to reach the operator's pods.
-	// Defaults to true.
-	NetworkPolicy bool `json:"networkPolicy"`
 }
 
 // Budget limits the rate of changes. A change is a resize of one pod or a write of one pod
@@ -254,6 +243,9 @@ func (c Operator) Ignored(getenv func(string) string) (warnings []string) {
 	if c.LeaderElection.Replicas > 1 {
 		warnings = append(warnings, fmt.Sprintf(replicas, "leaderElection.replicas"))
 	}
+	if len(c.Provision) > 0 {
+		warnings = append(warnings, "provision is ignored: apply monitoring.yaml for the ServiceMonitor and the alerts (docs/monitoring.md)")
+	}
 	if getenv("OPERATOR_REPLICAS") != "" {
 		warnings = append(warnings, fmt.Sprintf(replicas, "OPERATOR_REPLICAS"))
 	}
@@ -291,7 +283,6 @@ func Default() Operator {
 			NodePercent: 75,
 		},
 		Freeze:    Freeze{ConfigMap: "verticalscaler-freeze"},
-		Provision: Provision{Monitoring: true, NetworkPolicy: true},
 		Prometheus: Prometheus{
 			Lookback:   d(p.History.MemoryWindow),
 			Step:       d(time.Minute),

@@ -106,7 +106,6 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		"one ceiling leaves the others":       {text: "ceilings: {pod: {cpu: 500m}}", change: func(c *Operator) { c.Ceilings.Pod.CPU = resource.MustParse("500m") }},
 		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
 		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
-		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
 		"more workers":                        {text: "workers: {verticalScalers: 100}", change: func(c *Operator) { c.Workers.VerticalScalers = 100 }},
 		"one worker":                          {text: "workers: {scaledDeployments: 1}", change: func(c *Operator) { c.Workers.ScaledDeployments = 1 }},
 		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
@@ -272,13 +271,13 @@ func TestShippedFiles(t *testing.T) {
 
 // What had a meaning in an earlier version still loads, with a warning.
 func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
-	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}"))
+	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}\nprovision: {monitoring: true, networkPolicy: false}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
 	warnings := strings.Join(c.Ignored(func(name string) string { return environment[name] }), "\n")
-	for _, name := range []string{"leaderElection.replicas is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
+	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
 		if !strings.Contains(warnings, name) {
 			t.Errorf("no warning that %s: %s", name, warnings)
 		}

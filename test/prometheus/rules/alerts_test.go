@@ -29,10 +29,10 @@ type group struct {
 	Rules []map[string]any `json:"rules"`
 }
 
-// alerts are the groups of alerts as the operator creates them.
+// alerts are the groups of alerts as in a namespace of their own.
 func alerts(t *testing.T) []group {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "internal", "operator", "provision", "objects", "prometheus_rule.yaml"))
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "monitoring", "prometheus_rule.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func alerts(t *testing.T) []group {
 			Groups []group `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "${NAMESPACE}", namespace)), &rule); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "verticalscaler-system", namespace)), &rule); err != nil {
 		t.Fatal(err)
 	}
 	return rule.Spec.Groups

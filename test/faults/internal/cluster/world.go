@@ -161,7 +161,6 @@ func config() operatorconfig.Operator {
 	c.Metrics.BindAddress, c.Metrics.Secure = "127.0.0.1:0", false
 	c.Health.BindAddress = "0"
 	c.LeaderElection.Enabled = false
-	c.Provision.Monitoring, c.Provision.NetworkPolicy = false, false
 	// A lost event is repaired by the resync: a run does not wait for it, unless it has to.
 	c.ResyncPeriod.Duration = 5 * time.Second
 	world.Compress(&c, time.Second)
