@@ -179,7 +179,7 @@ test-race: ## Run the unit and one-step tests with the race detector.
 .PHONY: test-integration
 test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestScalerSpec'
 	@hack/cluster/build.sh >/dev/null
-	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags integration -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/apiserver ./test/integration)
+	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags integration -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/stepped ./test/integration)
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestRollout'

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admission evaluates the admission policies with the API server's own code, but
-// without a server. It covers every existing field, and unknown fields. test/apiserver shows that
+// without a server. It covers every existing field, and unknown fields. test/stepped shows that
 // a real API server enforces each policy.
 package admission
 

@@ -516,6 +516,8 @@ func patched(before client.Object, how types.PatchType, patch []byte) (client.Ob
 	after := reflect.New(reflect.TypeOf(before).Elem())
 	var is []byte
 	switch how {
+	case types.JSONPatchType:
+		is, err = applied(was, patch)
 	case types.MergePatchType:
 		is, err = jsonpatch.MergePatch(was, patch)
 	case types.StrategicMergePatchType:
@@ -531,6 +533,15 @@ func patched(before client.Object, how types.PatchType, patch []byte) (client.Ob
 		return nil, fmt.Errorf("%T is no object", before)
 	}
 	return out, json.Unmarshal(is, out)
+}
+
+// applied is a document with a JSON patch.
+func applied(document, patch []byte) ([]byte, error) {
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return operations.Apply(document)
 }
 
 // Apply implements client.Writer.

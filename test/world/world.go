@@ -69,7 +69,9 @@ type World struct {
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
 	monitor *monitor.Monitor
-	seen    map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
+	// isMonitored says that what the monitor finds fails the test.
+	isMonitored bool
+	seen        map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -98,7 +100,12 @@ func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c 
 func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
 
 // Monitored lets a monitor check all writes of the operator.
-func Monitored(w *World) { w.seen = map[types.UID]client.Object{} }
+func Monitored(w *World) {
+	w.isMonitored = true
+	if w.api == nil { // One in memory shows the monitor all that it stores.
+		w.seen = map[types.UID]client.Object{}
+	}
+}
 
 // Lagging makes the operator's cache older than the API server by a number of rounds of work. It needs an API server in
 // memory.
@@ -128,7 +135,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	w.Controllers = &Controllers{world: w}
 	w.Start()
 	t.Cleanup(func() {
-		if w.seen == nil {
+		if !w.isMonitored {
 			return
 		}
 		for _, violation := range w.monitor.Violations() {

@@ -53,7 +53,7 @@ func Of(markdown string) (commands []string) {
 // packagesOf are the packages that a target tests if PKG does not say. A target without
 // an entry tests all packages.
 var packagesOf = map[string][]string{
-	"test-integration": {"./test/apiserver", "./test/integration"},
+	"test-integration": {"./test/stepped", "./test/integration"},
 	"test-cluster":     {"./test/cluster", "./test/install"},
 	"test-olm":         {"./test/olm"},
 	"test-node":        {"./test/node"},

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -13,10 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -30,14 +26,14 @@ func (w *fixture) quotaOfDeployments(most, used string) {
 		return corev1.ResourceList{"count/deployments.apps": resource.MustParse(n)}
 	}
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "team"}}
-	if _, err := controllerutil.CreateOrUpdate(w.t.Context(), env.Client, q, func() error {
+	if _, err := controllerutil.CreateOrUpdate(w.t.Context(), w.Client, q, func() error {
 		q.Spec.Hard = list(most)
 		return nil
 	}); err != nil {
 		w.Fatal(err)
 	}
 	q.Status = corev1.ResourceQuotaStatus{Hard: list(most), Used: list(used)}
-	if err := env.Client.Status().Update(w.t.Context(), q); err != nil {
+	if err := w.Client.Status().Update(w.t.Context(), q); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -145,98 +141,6 @@ func TestAForeignScalerIsLeftAlone(t *testing.T) {
 	if now := w.Scaler("web"); !metav1.IsControlledBy(now, owner) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
 	}
-}
-
-// The schema cannot check everything. The operator reports the API server's own message once. Running pods are not
-// affected, and a correction by the user takes effect.
-func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	container := func(f func(*corev1.Container)) func(*v1beta1.ScaledDeployment) {
-		return func(o *v1beta1.ScaledDeployment) { f(&o.Spec.Template.Spec.Containers[0]) }
-	}
-	tests := map[string]struct {
-		wrong func(*v1beta1.ScaledDeployment)
-		words string
-	}{
-		"pull-policy": {container(func(c *corev1.Container) { c.ImagePullPolicy = "Sometimes" }), `imagePullPolicy: Unsupported value: "Sometimes"`},
-		"port-names": {container(func(c *corev1.Container) {
-			c.Ports = []corev1.ContainerPort{{Name: "a", ContainerPort: 80}, {Name: "a", ContainerPort: 81}}
-		}), `ports[1].name: Duplicate value: "a"`},
-		"port-number":    {container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 99999}} }), "must be between 1 and 65535"},
-		"limits":         {container(func(c *corev1.Container) { c.Resources.Limits["cpu"] = resource.MustParse("1m") }), "must be less than or equal to cpu limit"},
-		"no-image":       {container(func(c *corev1.Container) { c.Image = "" }), "image: Required value"},
-		"mount":          {container(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "gone", MountPath: "/x"}} }), `Not found: "gone"`},
-		"container-name": {container(func(c *corev1.Container) { c.Name = "App" }), `name: Invalid value: "App"`},
-		"restart-policy": {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }, `restartPolicy: Unsupported value: "Never"`},
-		"label-value":    {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["x"] = "a b" }, "a valid label must be"},
-		"own-label":      {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels[ownerLabel] = "other" }, "`selector` does not match template `labels`"},
-		"same-containers": {func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("app")}
-		}, `Duplicate value: "app"`},
-	}
-	for name := range tests {
-		w.create(w.newOwner(name))
-	}
-	w.Settle()
-	before := map[string]*appsv1.Deployment{}
-	for name, tc := range tests {
-		before[name] = w.settled(name)
-		w.edit(name, func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Replicas = ptr.To(int32(2)) // applied only with the whole spec
-			tc.wrong(o)
-		})
-	}
-	w.Settle()
-	for name, tc := range tests {
-		w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
-		w.ownerSays(name, "Ready", "False", "Rejected", tc.words)
-		w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
-		if diff := cmp.Diff(before[name].Spec, w.Deployment(name).Spec); diff != "" {
-			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
-		}
-		if got := w.owner(name).Status.AvailableReplicas; got != 3 {
-			t.Errorf("%s: the status counts %d pods, of the three that run", name, got)
-		}
-		w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner(name).Spec.Template })
-	}
-	w.Settle()
-	for name, tc := range tests {
-		w.settled(name)
-		w.ownerSays(name, "Stalled", "False", "OperatingNormally")
-		n := w.notesOf(w.owner(name).UID, "Refused")
-		if len(n) != 1 || !strings.HasPrefix(n[0], "Rejected: ") || !strings.Contains(n[0], tc.words) {
-			t.Errorf("%s: events: %q", name, n)
-		}
-	}
-}
-
-func TestAnOwnerThatIsRefusedAtFirstWorksOnceCorrected(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.create(w.newOwner("web", scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
-	}))
-	w.ownerSays("web", "Stalled", "True", "Rejected", "`selector` does not match template `labels`")
-	if err := env.Client.Get(t.Context(), w.Key("web"), &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
-		t.Errorf("there is a Deployment: %v", err)
-	}
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["app"] = "other" })
-	d := w.settled("web")
-	if diff := cmp.Diff(map[string]string{"app": "other"}, d.Spec.Template.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-}
-
-func TestAQuotaOfDeploymentsIsReportedAndRetried(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.quotaOfDeployments("0", "0")
-	w.create(w.newOwner("web"))
-	w.ownerSays("web", "Stalled", "True", "QuotaExceeded", "exceeded quota: team")
-	w.quotaOfDeployments("1", "0")
-	w.settled("web")
 }
 
 func TestADeploymentOfZeroReplicasIsReady(t *testing.T) {

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"slices"
@@ -45,7 +43,7 @@ func (w *fixture) neverTwo() {
 func (w *fixture) deployments() []appsv1.Deployment {
 	w.Helper()
 	var list appsv1.DeploymentList
-	if err := env.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+	if err := w.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.Fatal(err)
 	}
 	return list.Items
@@ -154,40 +152,6 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 	w.settled("web")
 	w.ownsOnly("web", "taken")
-}
-
-func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.neverTwo()
-	w.own("web", scaled("InPlace"))
-	before := w.Deployment("web")
-	w.edit("web", func(o *v1beta1.ScaledDeployment) {
-		o.Spec.DeploymentName = "web-v2"
-		o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Sometimes"
-	})
-	w.ownerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
-	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
-		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
-	}
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Always" })
-	w.settled("web")
-	w.ownsOnly("web", "web-v2")
-}
-
-// A quota of one Deployment would reject the new Deployment while the old one exists. That is no reason to keep the old
-// one.
-func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.quotaOfDeployments("1", "0")
-	w.own("web")
-	w.edit("web", named("web-v2"))
-	w.Gone(testkit.Deployment(w.Namespace, "web"))
-	w.ownerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
-	w.quotaOfDeployments("1", "0")
-	w.settled("web")
-	w.ownsOnly("web", "web-v2")
 }
 
 // The operator may be killed between any two steps of a replacement: it deletes the old Deployment, creates the new one, and

@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"context"
@@ -161,7 +161,7 @@ func claiming(namespace, owner string, uid types.UID, changes ...func(*corev1.Po
 // is in test/admission. All requests are dry runs.
 func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web")
 	ours, planned := asking(w.Namespace, "ours", v1beta1.UpdateModeInPlace), asking(w.Namespace, "planned", "")
 	w.Create(ours)
@@ -582,7 +582,7 @@ spec:
 // The policies must accept what the operator writes for a template, created and changed, and beside other writers.
 func TestStolenTokenPoliciesAcceptEveryTemplate(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	var template map[string]any
 	if err := yaml.Unmarshal([]byte(wholeTemplate), &template); err != nil {
 		t.Fatal(err)
@@ -627,7 +627,7 @@ func TestStolenTokenPoliciesAcceptEveryTemplate(t *testing.T) {
 // A ScaledDeployment reports what a policy refuses, and who can allow it.
 func TestStolenTokenPoliciesAreReportedWhereTheyRefuse(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	agent := asking(w.Namespace, "agent", "")
 	agent.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	w.Create(agent)

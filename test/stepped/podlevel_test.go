@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -82,7 +82,7 @@ func (w *fixture) hasPodLevel(app string, requests, limits corev1.ResourceList) 
 
 func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web", onNode(w.ownNode(resizesPodLevel)))
 	before := w.Pods("web")
 	w.Uses("web", "app", 50, 64)
@@ -116,7 +116,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 
 func TestPodLevelResourcesThatANodeCannotResizeHaveAReason(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	node := w.ownNode()
 	w.deploy("web", onNode(node))
 	w.Uses("web", "app", 50, 64)
@@ -132,7 +132,7 @@ func TestPodLevelResourcesThatANodeCannotResizeHaveAReason(t *testing.T) {
 
 func TestAStolenTokenChangesNoOtherPodLevelResources(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	node := w.ownNode(resizesPodLevel)
 	w.deploy("web", onNode(node))
 	w.deploy("plain", onNode(node), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Resources = nil })

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"strings"
@@ -245,7 +243,6 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	t.Parallel()
 	t.Run("BestEffort pods are left alone", func(t *testing.T) {
 		t.Parallel()
-		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -268,7 +265,6 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	})
 	t.Run("Guaranteed pods stay Guaranteed", func(t *testing.T) {
 		t.Parallel()
-		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			r := &d.Spec.Template.Spec.Containers[0].Resources

@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (w *fixture) hasSizesOf(names ...string) {
 
 func TestInitialSizesOnlyNewPods(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	before := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
@@ -127,7 +127,7 @@ func TestInitialSizesOnlyNewPods(t *testing.T) {
 
 func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
@@ -152,7 +152,7 @@ func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1
 // If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
 func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	none := corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "objects"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
 	w.create(quota)
@@ -177,7 +177,7 @@ func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 // New pods keep a size that cannot be removed. A scaler that sizes none anymore says so.
 func TestARefusedRemovalOfSizesIsInTheStatus(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", sizingNewPods)
@@ -240,7 +240,7 @@ func (w *fixture) keepsSizes() {
 
 func TestSizesGoWithTheirScalers(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	for _, name := range []string{"first", "second", "third"} {
 		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
 		w.Uses(name, "app", 300, 240)
@@ -280,7 +280,7 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := newFixture(t)
+	w := newServed(t)
 	for _, name := range []string{"web", "api"} {
 		w.deploy(name)
 		w.Uses(name, "app", 300, 240)

@@ -1,17 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -26,39 +22,6 @@ import (
 
 // These tests change a ScaledDeployment or its pods by other means: kubectl, a HorizontalPodAutoscaler, a scaler, and a user with
 // many edits.
-
-func TestKubectlScalesAndWaits(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	kubectl := func(arguments string) string {
-		t.Helper()
-		out, err := w.pipe(nil, strings.Fields(arguments)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	w.own("web", named("other"))
-	kubectl("scale scaleddeployment/web --replicas=5")
-	w.settled("web")
-	kubectl("wait sdeploy/web --for=jsonpath={.status.availableReplicas}=5 --timeout=1s")
-	kubectl("scale sdeploy/web --current-replicas=5 --replicas=2")
-	w.settled("web")
-	for _, condition := range []string{"Ready", "Available", "Progressing"} {
-		kubectl("wait sdeploy/web --for=condition=" + condition + " --timeout=1s")
-	}
-	row := strings.Fields(strings.Split(kubectl("get sdeploy web -o wide"), "\n")[1])
-	if got := strings.Join(row[:5], " "); got != "web 2 2 2 True" || !slices.Contains(row[5:], "other") {
-		t.Errorf("kubectl get shows %q", row)
-	}
-	scale := &autoscalingv1.Scale{}
-	if err := env.Client.SubResource("scale").Get(t.Context(), w.owner("web"), scale); err != nil {
-		t.Fatal(err)
-	}
-	if want := (autoscalingv1.ScaleStatus{Replicas: 2, Selector: ownerLabel + "=web"}); scale.Status != want {
-		t.Errorf("the scale is %+v", scale.Status)
-	}
-}
 
 // hpaOnCPU scales an object by the utilization of cpu.
 func hpaOnCPU(w *fixture, name string, target autoscalingv2.CrossVersionObjectReference) *autoscalingv2.HorizontalPodAutoscaler {

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -66,7 +64,7 @@ func named(deployment string) func(*v1beta1.ScaledDeployment) {
 func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
 	w.Helper()
 	var o v1beta1.ScaledDeployment
-	if err := env.Client.Get(w.t.Context(), w.Key(name), &o); err != nil {
+	if err := w.Client.Get(w.t.Context(), w.Key(name), &o); err != nil {
 		w.Fatal(err)
 	}
 	return &o
@@ -78,7 +76,7 @@ func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
 	o := w.owner(name)
 	before := o.DeepCopy()
 	f(o)
-	if err := env.Client.Patch(w.t.Context(), o, client.MergeFrom(before)); err != nil {
+	if err := w.Client.Patch(w.t.Context(), o, client.MergeFrom(before)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -229,7 +227,7 @@ func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
 		t.Errorf("there is a condition Sized: %+v", c)
 	}
 	var list v1beta1.VerticalScalerList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.Namespace)); err != nil || len(list.Items) > 0 {
+	if err := w.Client.List(t.Context(), &list, client.InNamespace(w.Namespace)); err != nil || len(list.Items) > 0 {
 		t.Errorf("scalers: %v, %v", list.Items, err)
 	}
 
@@ -318,32 +316,13 @@ func TestWhatOthersAddStays(t *testing.T) {
 	}
 }
 
-func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.own("web", func(o *v1beta1.ScaledDeployment) {
-		template := &o.Spec.Template
-		template.Annotations = map[string]string{"checksum": "1"}
-		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
-		template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
-		template.Spec.Containers[0].Args = []string{"--verbose"}
-		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
-	})
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner("web").Spec.Template })
-	template := w.settled("web").Spec.Template
-	if len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 || len(template.Spec.Containers[0].Env) > 0 ||
-		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
-		t.Errorf("the template is %+v", template)
-	}
-}
-
 func TestADeletedDeploymentIsRecreated(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	for name, how := range map[string]metav1.DeletionPropagation{"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground} {
 		owner := w.own(name)
 		before, pods := w.Deployment(name), podUIDs(w.Pods(name))
-		if err := env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(how)); err != nil {
+		if err := w.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(how)); err != nil {
 			t.Fatal(err)
 		}
 		if now := w.settled(name); now.UID == before.UID {

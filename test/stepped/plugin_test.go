@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"bytes"
@@ -139,7 +139,7 @@ func (p plugin) explain(name, reason string) (x explained) {
 func TestThePluginExplains(t *testing.T) {
 	t.Parallel()
 	testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
-	w := newFixture(t)
+	w := newServed(t)
 	p := newPlugin(w)
 	w.scale("web")
 	w.Says("web", "Applied", "Unknown", "WaitingForDeployment")
@@ -235,7 +235,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 	for name, verificationSeconds := range map[string]int32{"of all pods": 0, "while it is verified": 3600} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t, quick)
+			w := newServed(t, quick)
 			w.Usage.Even = true // so that nothing is raised again
 			w.deploy("web", func(d *appsv1.Deployment) {
 				r := &d.Spec.Template.Spec.Containers[0].Resources
@@ -291,7 +291,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	t.Parallel()
 	const what = "scaleddeployment.autoscaling.verticalscaler.io/web "
-	w := newFixture(t)
+	w := newServed(t)
 	scaling := func() *v1beta1.ScaledDeployment {
 		o := &v1beta1.ScaledDeployment{}
 		if err := env.Client.Get(t.Context(), w.Key("web"), o); err != nil {
@@ -348,7 +348,7 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 // of the rollback lets it write again.
 func TestThePluginRollsBackATemplate(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	before := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", inMode(v1beta1.UpdateModeRollout))

@@ -1,15 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
-	"net/http"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -66,48 +60,4 @@ func richTemplate(o *v1beta1.ScaledDeployment) {
 	init.Resources = corev1.ResourceRequirements{}
 	spec.InitContainers = []corev1.Container{init}
 	spec.Containers = append(spec.Containers, corev1.Container{Name: "agent", Image: "example.com/agent"})
-}
-
-func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	for _, name := range []string{"plain", "inplace", "rollout", "named"} {
-		w.Uses(name, "app", 300, 240)
-		w.Uses(name, "agent", 300, 240)
-	}
-	w.own("plain", richTemplate)
-	w.own("named", named("other-name"), scaled("Recommend"))
-	w.own("inplace", richTemplate, scaled("InPlace"))
-	w.own("rollout", richTemplate, scaled("Rollout"))
-	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
-	w.ownerSays("refused", "Stalled", "True", "Rejected")
-	for _, name := range []string{"inplace", "rollout"} {
-		w.Sized(name)
-		w.settled(name)
-		w.ownerSays(name, "Sized", "True", "OperatingNormally")
-	}
-	deployment, owner, mark := w.Deployment("rollout"), w.owner("rollout"), w.mark()
-	const restarts = 3
-	for range restarts {
-		w.Restart()
-		w.Settle()
-	}
-	asked := 0
-	for _, write := range w.writes(mark) {
-		// The operator retries a rejected request, and it is rejected again.
-		if write.Name == "refused" && write.Resource == "deployments" && write.Code == http.StatusUnprocessableEntity {
-			asked++
-			continue
-		}
-		t.Errorf("written: %s", write)
-	}
-	if asked < restarts {
-		t.Error("the rejected request is not retried")
-	}
-	if diff := cmp.Diff(deployment, w.Deployment("rollout")); diff != "" {
-		t.Errorf("the Deployment (-before +now):\n%s", diff)
-	}
-	if diff := cmp.Diff(owner, w.owner("rollout")); diff != "" {
-		t.Errorf("the owner (-before +now):\n%s", diff)
-	}
 }

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -127,7 +125,7 @@ func TestAnOOMKillRaisesOldPodsOfAStuckRollout(t *testing.T) {
 			c.Status, c.Reason = corev1.ConditionFalse, "ProgressDeadlineExceeded"
 		}
 	}
-	if err := env.Client.Status().Update(t.Context(), d); err != nil {
+	if err := w.Client.Status().Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 

@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"bytes"
@@ -205,7 +205,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 	for name, s := range syncers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newServed(t)
 			h := w.heal(s, w.manifest())
 			w.runs("web")
 			w.Uses("web", "app", 300, 240)
@@ -267,7 +267,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	for name, manager := range map[string]string{"kubectl": "kubectl", "Helm 4": "helm"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newServed(t)
 			apply := func(manifest []byte) error {
 				_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager="+manager)
 				return err
@@ -326,7 +326,7 @@ func TestAServerSideApplyRemovesAndRenamesContainers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newServed(t)
 			apply := func(changes ...func(*appsv1.Deployment)) {
 				t.Helper()
 				if _, err := w.pipe(w.manifest(append([]func(*appsv1.Deployment){twoContainers}, changes...)...),
@@ -391,7 +391,7 @@ func containersOf(d *appsv1.Deployment) (names []string) {
 // contest, however often it happens.
 func TestAChangingLimitRangeIsNoContest(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	bounds := &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "bounds"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -439,7 +439,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	for _, replicas := range []int32{1, 3} {
 		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newServed(t)
 			w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
 			stop := w.updater()
 			w.Uses("web", "app", 300, 240)
@@ -468,7 +468,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	}
 	t.Run("and continued with new pods", func(t *testing.T) {
 		t.Parallel()
-		w := newFixture(t)
+		w := newServed(t)
 		w.deploy("web")
 		stop := w.updater()
 		w.Uses("web", "app", 300, 240)
@@ -483,7 +483,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 // KEDA creates HPAs for its ScaledObjects.
 func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web")
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "keda-hpa-checkout", OwnerReferences: []metav1.OwnerReference{{
@@ -522,7 +522,7 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 // changes.
 func TestASuspendedScalerKeepsTheTemplateAndRecommendRestoresIt(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	before := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", inMode("Rollout"))

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"errors"
@@ -190,7 +188,7 @@ func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	w.Sized("web")
 	w.Minutes(4) // the checkpoint that is written with the first recommendation lacks the CPU of its last minutes
 	var checkpoint v1beta1.VerticalScalerCheckpoint
-	if err := env.Client.Get(t.Context(), w.Key("web"), &checkpoint); err != nil {
+	if err := w.Client.Get(t.Context(), w.Key("web"), &checkpoint); err != nil {
 		t.Fatal(err)
 	}
 	s := w.Scaler("web")

@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func TestADeferredResizeIsNotRequestedAgain(t *testing.T) {
 		asked := map[world.Answer]int{world.Deferred: 1, world.Infeasible: 3}[answer] // the others wait for what is deferred
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newServed(t)
 			w.deploy("web")
 			held := w.Pods("web")[0]
 			w.Kubelet.Script("web", w.Kubelet.Ordinal(&held), answer)
@@ -74,7 +74,7 @@ func (w *fixture) atSize(app, cpu string, but ...string) {
 
 func TestARequestAboveTheNodeIsReportedAndBlocksNoOtherPod(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	nodes := []string{w.node("small", "1"), w.node("large", "8")}
 	w.Kubelet.Place = func(pod *corev1.Pod) string { return nodes[w.Kubelet.Ordinal(pod)%len(nodes)] }
 	w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](2) })
@@ -130,7 +130,7 @@ func (w *fixture) node(name, cpu string) string {
 
 func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t) // its resync period is too long to help
+	w := newServed(t) // its resync period is too long to help
 	w.quota("660m")
 	w.deploy("web") // its pods count with 360m: 20m are for each sidecar
 	w.Uses("web", "app", 300, 240)
@@ -212,7 +212,7 @@ func (w *fixture) noneRefused() {
 
 func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.quota("560m")
 	before := w.deploy("web") // three pods, none of which may stop before the first new one is ready
 	w.Uses("web", "app", 300, 240)
@@ -231,7 +231,7 @@ func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 // Recreate, a rollout whose pods it refuses would leave no pod at all.
 func TestARolloutThatALimitRangeWouldRefuseForItsSidecarDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	bounds := &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "bounds"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -262,7 +262,7 @@ func TestARolloutThatALimitRangeWouldRefuseForItsSidecarDoesNotBegin(t *testing.
 
 func TestLimitsGetTheirHeadroom(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.create(&corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "bounds"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -298,7 +298,7 @@ func TestLimitsGetTheirHeadroom(t *testing.T) {
 
 func TestChangesWaitForTheirWindow(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web")
 	w.Uses("web", "app", 92, 90) // slightly above the request with its margin, so not urgent
 	far := w.Clock.Now().UTC().Add(12 * time.Hour)
@@ -355,7 +355,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 	}
 	t.Run("which exists before", func(t *testing.T) {
 		t.Parallel()
-		w := newFixture(t)
+		w := newServed(t)
 		limits(w, "500m", "512Mi")
 		w.deploy("web")
 		w.Uses("web", "app", 300, 200)
@@ -365,7 +365,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 	})
 	t.Run("which is created later", func(t *testing.T) {
 		t.Parallel()
-		w := newFixture(t)
+		w := newServed(t)
 		w.deploy("web")
 		w.Uses("web", "app", 300, 200)
 		w.scale("web")
@@ -375,7 +375,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 	})
 	t.Run("which is below the recommendation", func(t *testing.T) {
 		t.Parallel()
-		w := newFixture(t)
+		w := newServed(t)
 		limits(w, "250m", "1Gi")
 		w.deploy("web")
 		w.Uses("web", "app", 600, 200)
@@ -385,7 +385,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 	})
 	t.Run("which would make requests equal to limits, and so the pods Guaranteed", func(t *testing.T) {
 		t.Parallel()
-		w := newFixture(t)
+		w := newServed(t)
 		limits(w, "500m", "512Mi")
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = resource.MustParse("512Mi")

@@ -3,7 +3,7 @@
 
 //go:build integration
 
-package apiserver
+package stepped
 
 import (
 	"testing"
@@ -47,7 +47,7 @@ func restartsForMemory(d *appsv1.Deployment) {
 
 func TestTooFewReplicasForEviction(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", orRecreate)
@@ -65,7 +65,7 @@ func TestTooFewReplicasForEviction(t *testing.T) {
 
 func TestSeveralBudgetsForOnePod(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
+	w := newServed(t)
 	w.deploy("web", restartsForMemory)
 	w.budget("first", "web", 1)
 	w.budget("second", "web", 1)

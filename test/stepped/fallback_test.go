@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"testing"
@@ -58,7 +56,6 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 			w := newFixture(t)
 			before := w.deploy("web", tc.change)
 			w.Uses("web", "app", 300, 240)
@@ -168,7 +165,7 @@ func TestADeferredResizeIsWithdrawn(t *testing.T) {
 func (w *fixture) saidBefore(name string, age time.Duration) {
 	w.Helper()
 	var pod corev1.Pod
-	if err := env.Client.Get(w.Context(), w.Key(name), &pod); err != nil {
+	if err := w.Client.Get(w.Context(), w.Key(name), &pod); err != nil {
 		w.Fatal(err)
 	}
 	for i := range pod.Status.Conditions {
@@ -176,7 +173,7 @@ func (w *fixture) saidBefore(name string, age time.Duration) {
 			c.LastTransitionTime = metav1.NewTime(w.Clock.Now().Add(-age))
 		}
 	}
-	if err := env.Client.Status().Update(w.Context(), &pod); err != nil {
+	if err := w.Client.Status().Update(w.Context(), &pod); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"fmt"
@@ -13,6 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,23 +29,25 @@ type fixture struct {
 	t *testing.T
 }
 
-// newFixture creates a namespace, and an operator for it. Each option changes the operator's configuration.
+// newFixture creates a namespace on an API server in memory, and an operator for it. Each option changes the operator's
+// configuration.
 func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
+	capacity := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("10000")}
+	var objects []client.Object
 	for _, node := range world.Nodes {
-		if err := env.Node(t.Context(), node.Name); err != nil {
-			t.Fatal(err)
-		}
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}})
 	}
-	operator, err := env.AsOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []world.Option{world.ActingAs(operator), world.Monitored}
+	return newFixtureOn(t, world.NewAPI(nil, objects...), "shop", nil, options...)
+}
+
+func newFixtureOn(t *testing.T, api client.WithWatch, namespace string, how []world.Option, options ...func(*operatorconfig.Operator)) *fixture {
+	t.Helper()
+	how = append(how, world.Monitored)
 	for _, option := range options {
-		all = append(all, world.WithConfig(option))
+		how = append(how, world.WithConfig(option))
 	}
-	return &fixture{world.New(t, env.Client, env.Namespace(t), all...), t}
+	return &fixture{world.New(t, api, namespace, how...), t}
 }
 
 // quick compresses the history: an hour of usage is enough evidence to lower a request, and its peaks are forgotten.
@@ -108,7 +110,7 @@ func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
 func (w *fixture) sets(app string) map[string]int64 {
 	w.Helper()
 	var list appsv1.ReplicaSetList
-	if err := env.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace), client.MatchingLabels{world.AppLabel: app}); err != nil {
+	if err := w.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace), client.MatchingLabels{world.AppLabel: app}); err != nil {
 		w.Fatal(err)
 	}
 	out := map[string]int64{}
@@ -148,7 +150,7 @@ func (w *fixture) runs(name string) (d *appsv1.Deployment) {
 func (w *fixture) wipe(name string) {
 	w.Helper()
 	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/status","value":{"observedGeneration":-1}}]`))
-	if err := env.Client.Status().Patch(w.t.Context(), testkit.Scaler(w.Namespace, name, ""), patch); err != nil {
+	if err := w.Client.Status().Patch(w.t.Context(), testkit.Scaler(w.Namespace, name, ""), patch); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -213,12 +215,13 @@ func (w *fixture) laterThan(name string) {
 	created := w.Scaler(name).CreationTimestamp
 	for {
 		probe := testkit.Scaler(w.Namespace, "probe-"+name, "none")
-		if err := env.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
+		if err := w.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
 			w.Fatal(err)
 		}
 		if probe.CreationTimestamp.After(created.Time) {
 			return
 		}
+		w.Clock.Step(time.Second) // It is the time of an API server in memory, too.
 	}
 }
 

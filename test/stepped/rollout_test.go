@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"bytes"
@@ -163,7 +161,6 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	})
 	t.Run("when there were no requests", func(t *testing.T) {
 		t.Parallel()
-		testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
 		w, before := taken(t, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})

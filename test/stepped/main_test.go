@@ -3,10 +3,7 @@
 
 //go:build integration
 
-// Package apiserver tests the operator against a real API server, step by step: the test says when time passes, and
-// controllers and kubelets are scripts (test/world). The operator has exactly the rights of the installed service
-// account, the admission policies check its writes, and a monitor checks what it promises.
-package apiserver
+package stepped
 
 import (
 	"os"

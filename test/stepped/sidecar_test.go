@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-package apiserver
+package stepped
 
 import (
 	"testing"
@@ -100,25 +98,5 @@ func TestANativeSidecarIsSizedInTheTemplateAndRestored(t *testing.T) {
 		if entry.Manager == "verticalscaler" {
 			t.Errorf("fields are still ours: %s", entry.FieldsV1)
 		}
-	}
-}
-
-// A sidecar that admission adds is in no template. It keeps what it has, and the scaler says so.
-func TestAnInjectedSidecarKeepsItsSize(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.Uses("web", testkit.Sidecar, 200, 100)
-	w.scale("web")
-	w.Sized("web")
-	for _, pod := range w.Pods("web") {
-		if got := world.Actual(&pod, testkit.Sidecar).Requests.Cpu().String(); got != "20m" {
-			t.Errorf("pod %s: the injected sidecar has %s", pod.Name, got)
-		}
-	}
-	w.Says("web", "TargetFound", "True", "DeploymentFound", "Not sized", testkit.Sidecar)
-	if r := w.Scaler("web").Status.Recommendation.ContainerRecommendations; len(r) != 1 || r[0].ContainerName != "app" {
-		t.Errorf("recommended for %+v", r)
 	}
 }

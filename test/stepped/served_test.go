@@ -1,0 +1,285 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package stepped
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// newServed does what newFixture does on a real API server: the operator has exactly the rights of the installed service account, and
+// the admission policies check its writes.
+func newServed(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture {
+	t.Helper()
+	for _, node := range world.Nodes {
+		if err := env.Node(t.Context(), node.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	operator, err := env.AsOperator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newFixtureOn(t, env.Client, env.Namespace(t), []world.Option{world.ActingAs(operator)}, options...)
+}
+
+func TestKubectlScalesAndWaits(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	kubectl := func(arguments string) string {
+		t.Helper()
+		out, err := w.pipe(nil, strings.Fields(arguments)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	w.own("web", named("other"))
+	kubectl("scale scaleddeployment/web --replicas=5")
+	w.settled("web")
+	kubectl("wait sdeploy/web --for=jsonpath={.status.availableReplicas}=5 --timeout=1s")
+	kubectl("scale sdeploy/web --current-replicas=5 --replicas=2")
+	w.settled("web")
+	for _, condition := range []string{"Ready", "Available", "Progressing"} {
+		kubectl("wait sdeploy/web --for=condition=" + condition + " --timeout=1s")
+	}
+	row := strings.Fields(strings.Split(kubectl("get sdeploy web -o wide"), "\n")[1])
+	if got := strings.Join(row[:5], " "); got != "web 2 2 2 True" || !slices.Contains(row[5:], "other") {
+		t.Errorf("kubectl get shows %q", row)
+	}
+	scale := &autoscalingv1.Scale{}
+	if err := w.Client.SubResource("scale").Get(t.Context(), w.owner("web"), scale); err != nil {
+		t.Fatal(err)
+	}
+	if want := (autoscalingv1.ScaleStatus{Replicas: 2, Selector: ownerLabel + "=web"}); scale.Status != want {
+		t.Errorf("the scale is %+v", scale.Status)
+	}
+}
+
+func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.own("web", func(o *v1beta1.ScaledDeployment) {
+		template := &o.Spec.Template
+		template.Annotations = map[string]string{"checksum": "1"}
+		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
+		template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
+		template.Spec.Containers[0].Args = []string{"--verbose"}
+		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+	})
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner("web").Spec.Template })
+	template := w.settled("web").Spec.Template
+	if len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 || len(template.Spec.Containers[0].Env) > 0 ||
+		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
+		t.Errorf("the template is %+v", template)
+	}
+}
+
+func TestAnOwnerThatIsRefusedAtFirstWorksOnceCorrected(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.create(w.newOwner("web", scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
+		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+	}))
+	w.ownerSays("web", "Stalled", "True", "Rejected", "`selector` does not match template `labels`")
+	if err := w.Client.Get(t.Context(), w.Key("web"), &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a Deployment: %v", err)
+	}
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["app"] = "other" })
+	d := w.settled("web")
+	if diff := cmp.Diff(map[string]string{"app": "other"}, d.Spec.Template.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
+}
+
+// A sidecar that admission adds is in no template. It keeps what it has, and the scaler says so.
+func TestAnInjectedSidecarKeepsItsSize(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.Uses("web", testkit.Sidecar, 200, 100)
+	w.scale("web")
+	w.Sized("web")
+	for _, pod := range w.Pods("web") {
+		if got := world.Actual(&pod, testkit.Sidecar).Requests.Cpu().String(); got != "20m" {
+			t.Errorf("pod %s: the injected sidecar has %s", pod.Name, got)
+		}
+	}
+	w.Says("web", "TargetFound", "True", "DeploymentFound", "Not sized", testkit.Sidecar)
+	if r := w.Scaler("web").Status.Recommendation.ContainerRecommendations; len(r) != 1 || r[0].ContainerName != "app" {
+		t.Errorf("recommended for %+v", r)
+	}
+}
+
+func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	for _, name := range []string{"plain", "inplace", "rollout", "named"} {
+		w.Uses(name, "app", 300, 240)
+		w.Uses(name, "agent", 300, 240)
+	}
+	w.own("plain", richTemplate)
+	w.own("named", named("other-name"), scaled("Recommend"))
+	w.own("inplace", richTemplate, scaled("InPlace"))
+	w.own("rollout", richTemplate, scaled("Rollout"))
+	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
+	w.ownerSays("refused", "Stalled", "True", "Rejected")
+	for _, name := range []string{"inplace", "rollout"} {
+		w.Sized(name)
+		w.settled(name)
+		w.ownerSays(name, "Sized", "True", "OperatingNormally")
+	}
+	deployment, owner, mark := w.Deployment("rollout"), w.owner("rollout"), w.mark()
+	const restarts = 3
+	for range restarts {
+		w.Restart()
+		w.Settle()
+	}
+	asked := 0
+	for _, write := range w.writes(mark) {
+		// The operator retries a rejected request, and it is rejected again.
+		if write.Name == "refused" && write.Resource == "deployments" && write.Code == http.StatusUnprocessableEntity {
+			asked++
+			continue
+		}
+		t.Errorf("written: %s", write)
+	}
+	if asked < restarts {
+		t.Error("the rejected request is not retried")
+	}
+	if diff := cmp.Diff(deployment, w.Deployment("rollout")); diff != "" {
+		t.Errorf("the Deployment (-before +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(owner, w.owner("rollout")); diff != "" {
+		t.Errorf("the owner (-before +now):\n%s", diff)
+	}
+}
+
+// A quota of one Deployment would reject the new Deployment while the old one exists. That is no reason to keep the old
+// one.
+func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.quotaOfDeployments("1", "0")
+	w.own("web")
+	w.edit("web", named("web-v2"))
+	w.Gone(testkit.Deployment(w.Namespace, "web"))
+	w.ownerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
+	w.quotaOfDeployments("1", "0")
+	w.settled("web")
+	w.ownsOnly("web", "web-v2")
+}
+
+func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.neverTwo()
+	w.own("web", scaled("InPlace"))
+	before := w.Deployment("web")
+	w.edit("web", func(o *v1beta1.ScaledDeployment) {
+		o.Spec.DeploymentName = "web-v2"
+		o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Sometimes"
+	})
+	w.ownerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
+	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
+		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
+	}
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Always" })
+	w.settled("web")
+	w.ownsOnly("web", "web-v2")
+}
+
+func TestAQuotaOfDeploymentsIsReportedAndRetried(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.quotaOfDeployments("0", "0")
+	w.create(w.newOwner("web"))
+	w.ownerSays("web", "Stalled", "True", "QuotaExceeded", "exceeded quota: team")
+	w.quotaOfDeployments("1", "0")
+	w.settled("web")
+}
+
+// The schema cannot check everything. The operator reports the API server's own message once. Running pods are not
+// affected, and a correction by the user takes effect.
+func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	container := func(f func(*corev1.Container)) func(*v1beta1.ScaledDeployment) {
+		return func(o *v1beta1.ScaledDeployment) { f(&o.Spec.Template.Spec.Containers[0]) }
+	}
+	tests := map[string]struct {
+		wrong func(*v1beta1.ScaledDeployment)
+		words string
+	}{
+		"pull-policy": {container(func(c *corev1.Container) { c.ImagePullPolicy = "Sometimes" }), `imagePullPolicy: Unsupported value: "Sometimes"`},
+		"port-names": {container(func(c *corev1.Container) {
+			c.Ports = []corev1.ContainerPort{{Name: "a", ContainerPort: 80}, {Name: "a", ContainerPort: 81}}
+		}), `ports[1].name: Duplicate value: "a"`},
+		"port-number":    {container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 99999}} }), "must be between 1 and 65535"},
+		"limits":         {container(func(c *corev1.Container) { c.Resources.Limits["cpu"] = resource.MustParse("1m") }), "must be less than or equal to cpu limit"},
+		"no-image":       {container(func(c *corev1.Container) { c.Image = "" }), "image: Required value"},
+		"mount":          {container(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "gone", MountPath: "/x"}} }), `Not found: "gone"`},
+		"container-name": {container(func(c *corev1.Container) { c.Name = "App" }), `name: Invalid value: "App"`},
+		"restart-policy": {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }, `restartPolicy: Unsupported value: "Never"`},
+		"label-value":    {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["x"] = "a b" }, "a valid label must be"},
+		"own-label":      {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels[ownerLabel] = "other" }, "`selector` does not match template `labels`"},
+		"same-containers": {func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("app")}
+		}, `Duplicate value: "app"`},
+	}
+	for name := range tests {
+		w.create(w.newOwner(name))
+	}
+	w.Settle()
+	before := map[string]*appsv1.Deployment{}
+	for name, tc := range tests {
+		before[name] = w.settled(name)
+		w.edit(name, func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Replicas = ptr.To(int32(2)) // applied only with the whole spec
+			tc.wrong(o)
+		})
+	}
+	w.Settle()
+	for name, tc := range tests {
+		w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
+		w.ownerSays(name, "Ready", "False", "Rejected", tc.words)
+		w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
+		if diff := cmp.Diff(before[name].Spec, w.Deployment(name).Spec); diff != "" {
+			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
+		}
+		if got := w.owner(name).Status.AvailableReplicas; got != 3 {
+			t.Errorf("%s: the status counts %d pods, of the three that run", name, got)
+		}
+		w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner(name).Spec.Template })
+	}
+	w.Settle()
+	for name, tc := range tests {
+		w.settled(name)
+		w.ownerSays(name, "Stalled", "False", "OperatingNormally")
+		n := w.notesOf(w.owner(name).UID, "Refused")
+		if len(n) != 1 || !strings.HasPrefix(n[0], "Rejected: ") || !strings.Contains(n[0], tc.words) {
+			t.Errorf("%s: events: %q", name, n)
+		}
+	}
+}
