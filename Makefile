@@ -27,9 +27,9 @@ export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)
 export GOWORK := off
 
 # The modules of this repository, those of them that have tests of their own, and those that others import or copy.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod examples/*/go.mod hack/*/go.mod hack/tools/*/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod hack/*/go.mod hack/tools/*/go.mod))
 TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
-LINTED_MODULES := $(filter api examples/%,$(MODULES))
+LINTED_MODULES := $(filter api,$(MODULES))
 
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
 PKG ?= ./...
@@ -51,13 +51,10 @@ help: ## List the targets.
 # The package of the API, by its import path: it is loaded with the operator's version of Kubernetes, so that the CRD of
 # ScaledDeployments has the newest fields of pods. Its own module asks for the oldest version (ADR 58).
 API := $(shell sed -n 's|^module ||p' api/go.mod)/v1beta1
-POD_TEMPLATES := k8s.io/api/core/v1.PodTemplateSpec@k8s.io/client-go/applyconfigurations/core/v1
 
 .PHONY: generate
-generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, apply configurations, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
-	@rm -rf api/applyconfiguration
-	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
-		applyconfiguration:headerFile=hack/boilerplate.go.txt,externalApplyConfigurations=$(POD_TEMPLATES) paths=$(API)
+generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=$(API)
 	@mkdir -p docs
 	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api/v1beta1 --config=hack/tools/docs/config.yaml \
 		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
@@ -145,7 +142,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,fleet,cluster,olm,olmv1,node,prometheus,web,sdk,faults,planted
+TEST_TAGS := integration,fleet,cluster,olm,olmv1,node,prometheus,web,faults
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -203,10 +200,6 @@ test-faults: ## Kill the manager at its writes, disturb what it sees, and compar
 # How many runs of test-faults go on at once.
 FAULT_RUNS ?= 24
 
-.PHONY: test-planted
-test-planted: ## Plant bugs, one at a time, and expect the tests to find them. ARGS='-run TestPlantedBugsAreCaught/an_eviction'
-	go test -tags planted -v -count=1 -timeout 60m $(ARGS) ./test/planted
-
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.
 	@for program in prometheus promtool; do command -v $$program >/dev/null || { \
@@ -222,11 +215,6 @@ test-web: ## Run the tests of the dashboard in a headless browser. Needs Debian'
 	go test -tags web -v -count=1 -timeout $(TEST_TIMEOUT) $(or $(ARGS),-run TestWeb) $(call packages,./cmd/kubectl-vscaler)
 
 # ARGS='-only krr' runs the rows whose issue matches.
-.PHONY: test-rivals
-test-rivals: ## Run the tests that would have caught issues of other projects, and print docs/rivals.md's table. ARGS='-only krr'
-	@hack/cluster/build.sh >/dev/null
-	@go run ./test/rivals $(ARGS)
-
 # All tests run at once: they wait more than they work.
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
@@ -274,7 +262,6 @@ test-olm-v1: $(OLMV1) $(OLMV1_CATALOGD) ## Install, upgrade and remove the opera
 	OLMV1=$(OLMV1) OLMV1_CATALOGD=$(OLMV1_CATALOGD) OLMV1_MODULE="$$module" BUNDLE="$(BUNDLE)" \
 	go test -tags olm,olmv1 -v -count=1 -timeout 30m ./test/olm $(or $(ARGS),-run TestVersion1)
 
-# With ARGS=-record, it records what this version stores instead: docs/release.md.
 .PHONY: scorecard
 scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a cluster. ARGS='-run TestBundle/olm'
 	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" SCORECARD_TEST=$(CURDIR)/$(SCORECARD_TEST) \
@@ -374,8 +361,7 @@ release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Build all t
 		$(filter-out %=$(BUNDLE),$(CATALOG_BUNDLES)) $(BUNDLE_IMAGE):v$(VERSION)=bin/release/bundle
 	PLATFORMS=$(firstword $(subst $(comma), ,$(PLATFORMS))) IMAGE_ARCHIVE=$(CURDIR)/bin/release/catalog.tar CATALOG=bin/release/catalog \
 		OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
-	go run ./hack/hub write -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
-	go run ./hack/hub check -catalog bin/release/catalog/basic.yaml bin/release/hub
+	go run ./hack/hub -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
 	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
 	$(MAKE) --no-print-directory release-plugin
 
@@ -395,17 +381,9 @@ version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate,
 release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Release the next version in a copy of this tree, and check what would be pushed.
 	hack/release-check.sh
 
-# HUB=bin/release/hub checks what "make release" has written. HUB_PIPELINES names a checkout of operator-pipelines, whose own checks
-# then run, too.
-HUB ?=
-HUB_PIPELINES ?=
-
-.PHONY: hub-check
-hub-check: ## Check what OperatorHub.io and OpenShift's catalog would get of this tree against their rules. HUB=bin/release/hub: of a release.
-ifeq ($(HUB),)
-	@go run ./hack/hub write bin/hub >/dev/null
-endif
-	@go run ./hack/hub check -pipelines "$(HUB_PIPELINES)" $(if $(HUB),-catalog $(dir $(HUB:/=))catalog/basic.yaml) $(or $(HUB),bin/hub)
+.PHONY: hub
+hub: ## Write what OperatorHub.io and OpenShift's catalog would get of this tree: bin/hub.
+	go run ./hack/hub bin/hub
 
 .PHONY: sbom
 sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.
@@ -429,8 +407,11 @@ bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
 	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/bundle.sh $(VERSION) $(IMAGE)
 
 .PHONY: bundle-validate
-bundle-validate: $(OPERATOR_SDK) $(KUSTOMIZE) ## Check the bundle with operator-sdk and with rules of our own, and that broken ones are refused.
-	OPERATOR_SDK=$(CURDIR)/$(OPERATOR_SDK) KUSTOMIZE=$(CURDIR)/$(KUSTOMIZE) go test -tags sdk -count=1 ./test/bundle $(ARGS)
+bundle-validate: $(OPERATOR_SDK) ## Check the bundle with the validators of operator-sdk.
+	@for validators in suite=operatorframework name=good-practices name=community name=standardcapabilities name=standardcategories; do \
+		$(OPERATOR_SDK) bundle validate $(BUNDLE) --select-optional $$validators --optional-values=k8s-version=1.34 \
+			--optional-values=index-path=bundle.Dockerfile || exit; \
+	done
 
 .PHONY: released-crds
 released-crds: ## Note that the CRDs of this tree have been released: the next ones are compared with them.

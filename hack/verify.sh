@@ -84,7 +84,7 @@ check "bundle" "$MAKE" -s bundle
 check "bundle's validation" "$MAKE" -s bundle-validate
 check "catalog" "$MAKE" -s catalog
 check "rights for OLM v1" "$MAKE" -s olm-v1
-check "hubs" "$MAKE" -s hub-check
+check "hubs" "$MAKE" -s hub
 check "go vet" "$MAKE" -s vet
 check "linter" "$MAKE" -s lint
 check "licence headers" go_headers

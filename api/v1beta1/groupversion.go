@@ -8,8 +8,6 @@
 // VerticalPodAutoscaler where the concept is the same.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
-// +kubebuilder:ac:output:package="../applyconfiguration"
 // +groupName=autoscaling.verticalscaler.io
 package v1beta1
 
@@ -37,6 +35,3 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 
 // AddToScheme registers the kinds of this package.
 var AddToScheme = schemeBuilder.AddToScheme
-
-// SchemeGroupVersion is GroupVersion under the name that generated code of Kubernetes uses.
-var SchemeGroupVersion = GroupVersion

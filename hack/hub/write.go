@@ -4,8 +4,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -42,10 +44,13 @@ func readSource(bundle, catalog string) (source, error) {
 		return src, err
 	}
 	src.name, src.version = text(csv, "metadata", "name"), text(csv, "spec", "version")
-	src.channels = strings.Split(text(metadata, "annotations", annotationPrefix+"channels.v1"), ",")
+	image := text(csv, "metadata", "annotations", "containerImage")
+	src.channels = strings.Split(text(metadata, "annotations", "operators.operatorframework.io.bundle.channels.v1"), ",")
 	switch {
 	case src.name == "" || src.version == "":
 		return src, fmt.Errorf("%s has no ClusterServiceVersion with a name and a version", bundle)
+	case !strings.HasSuffix(image, ":v"+src.version) && !strings.Contains(image, "@sha256:"):
+		return src, fmt.Errorf("%s runs the image %q, which is not that of version %s", bundle, image, src.version)
 	case len(src.ours.entries(src.name)) == 0:
 		return src, fmt.Errorf("%s is in no channel of %s: name it in catalog/verticalscaler-operator.yaml, and run make catalog", src.name, catalog)
 	}
@@ -58,27 +63,31 @@ func write(out io.Writer, bundle, catalog, config, folder string) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range hubs {
-		root := filepath.Join(folder, h.name)
+	for _, hub := range hubs {
+		root := filepath.Join(folder, hub)
 		if err := os.RemoveAll(root); err != nil {
 			return err
 		}
-		ci, err := os.ReadFile(filepath.Join(config, h.name, "ci.yaml"))
+		ci, err := os.ReadFile(filepath.Join(config, hub, "ci.yaml"))
 		if err != nil {
 			return err
 		}
-		var s submission
-		if err := yaml.Unmarshal(ci, &s.config); err != nil {
-			return fmt.Errorf("%s: ci.yaml: %w", h.name, err)
+		var settings struct {
+			FBC struct {
+				Enabled bool `json:"enabled"`
+			} `json:"fbc"`
 		}
-		if missing := src.notReached(); !s.fbc() && len(missing) > 0 {
-			fmt.Fprintf(out, "%s: not yet, because the version has not reached %s\n", h.name, strings.Join(missing, ", "))
+		if err := yaml.Unmarshal(ci, &settings); err != nil {
+			return fmt.Errorf("%s: ci.yaml: %w", hub, err)
+		}
+		if missing := src.notReached(); !settings.FBC.Enabled && len(missing) > 0 {
+			fmt.Fprintf(out, "%s: not yet, because the version has not reached %s\n", hub, strings.Join(missing, ", "))
 			continue
 		}
-		if err := src.write(filepath.Join(root, "operators", packageName), ci, s.fbc()); err != nil {
-			return fmt.Errorf("%s: %w", h.name, err)
+		if err := src.write(filepath.Join(root, "operators", packageName), ci, settings.FBC.Enabled); err != nil {
+			return fmt.Errorf("%s: %w", hub, err)
 		}
-		fmt.Fprintf(out, "%s: %s\n", h.name, filepath.Join(root, "operators", packageName))
+		fmt.Fprintf(out, "%s: %s\n", hub, filepath.Join(root, "operators", packageName))
 	}
 	return nil
 }
@@ -136,4 +145,29 @@ func releaseConfig(ours template, name string) ([]byte, error) {
 	slices.SortStableFunc(entries, func(a, b releaseEntry) int { return strings.Compare(b.DefaultChannel, a.DefaultChannel) })
 	data, err := yaml.Marshal(map[string]any{"catalog_templates": entries})
 	return append([]byte("---\n"), data...), err
+}
+
+// readOptional reads a YAML object. It is nil if there is no such file.
+func readOptional(path string) (map[string]any, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var o map[string]any
+	if err := yaml.Unmarshal(data, &o); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return o, nil
+}
+
+// text returns a text of nested objects, or "".
+func text(o map[string]any, path ...string) string {
+	for _, key := range path[:len(path)-1] {
+		o, _ = o[key].(map[string]any)
+	}
+	value, _ := o[path[len(path)-1]].(string)
+	return value
 }

@@ -4,16 +4,25 @@
 package bundle
 
 import (
-	"fmt"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/manifests"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/crdify/pkg/config"
+	"sigs.k8s.io/crdify/pkg/runner"
+	"sigs.k8s.io/crdify/pkg/validations"
+	"sigs.k8s.io/crdify/pkg/validations/property"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
 )
 
 // inTree returns a path in the source tree. Tests run in the folder of their package.
@@ -21,111 +30,88 @@ func inTree(path ...string) string {
 	return filepath.Join(append([]string{"..", ".."}, path...)...)
 }
 
-func TestTheBundleObeysEveryRule(t *testing.T) {
-	b, err := Read(inTree("bundle"))
+func bundleOf(t *testing.T) *manifests.Bundle {
+	t.Helper()
+	b, err := manifests.GetBundleFromDir(inTree("bundle"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range Rules() {
-		t.Run(rule.Name, func(t *testing.T) {
-			for _, complaint := range rule.Check(b) {
-				t.Error(complaint)
-			}
-		})
-	}
+	return b
 }
 
-// The bundle must match the source tree: an outdated bundle can be valid.
-func TestTheBundleHasTheCurrentCRDs(t *testing.T) {
-	entries, err := os.ReadDir(inTree("config", "crd", "bases"))
-	if err != nil {
+// Consoles offer the examples as templates: an API server accepts each of them, and each kind has one.
+func TestTheExamplesAreValid(t *testing.T) {
+	b := bundleOf(t)
+	var examples []map[string]any
+	// As the API server decodes: integers stay integers.
+	if err := utiljson.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples); err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 6 {
-		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, sizes of new pods, ScaledDeployments and both kinds of policies", len(entries))
-	}
-	for _, entry := range entries {
-		want := readObject(t, inTree("config", "crd", "bases", entry.Name()))
-		got := readObject(t, inTree("bundle", "manifests", entry.Name()))
-		if diff := cmp.Diff(asYAML(t, want.Object["spec"]), asYAML(t, got.Object["spec"])); diff != "" {
-			t.Errorf("%s is not up to date, run make bundle (-config/crd +bundle):\n%s", entry.Name(), diff)
+	schemas := map[string]*crdschema.Schema{}
+	for _, crd := range b.V1CRDs {
+		schema, err := crdschema.Of(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+		if err != nil {
+			t.Fatal(err)
 		}
+		schemas[crd.Spec.Names.Kind] = schema
 	}
-}
-
-// Consoles show the examples as templates: they are the samples, with a status that shows
-// what to expect.
-func TestTheExamplesAreTheSamples(t *testing.T) {
-	b, err := Read(inTree("bundle"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	samples := map[string]any{}
-	for _, path := range yamlFiles(t, inTree("config", "samples")) {
-		if filepath.Base(path) == "kustomization.yaml" {
+	shown := map[string]bool{}
+	for _, object := range examples {
+		example := &unstructured.Unstructured{Object: object}
+		shown[example.GetKind()] = true
+		schema := schemas[example.GetKind()]
+		if schema == nil {
+			t.Errorf("there is no CRD of example %s %s", example.GetKind(), example.GetName())
 			continue
 		}
-		o := readObject(t, path)
-		if _, has := o.Object["status"]; has {
-			t.Errorf("%s has a status, which the API server drops", path)
+		for _, problem := range schema.Refusals(example) {
+			t.Errorf("example %s %s: %s", example.GetKind(), example.GetName(), problem)
 		}
-		if mode, _, _ := unstructured.NestedString(o.Object, "spec", "updatePolicy", "updateMode"); o.GetKind() == "VerticalScaler" && mode == "Initial" {
-			continue // It does nothing without a file that no bundle can contain.
+	}
+	for kind := range schemas {
+		if !shown[kind] {
+			t.Errorf("%s has no example", kind)
 		}
-		samples[o.GetName()] = o.Object
-	}
-	examples := map[string]any{}
-	for _, o := range b.Examples {
-		if o.GetKind() == "VerticalScalerCheckpoint" || o.GetKind() == "NewPodSizes" {
-			continue // Only the operator writes them.
-		}
-		o = o.DeepCopy()
-		delete(o.Object, "status")
-		examples[o.GetName()] = o.Object
-	}
-	if len(samples) < 3 {
-		t.Errorf("there are %d samples", len(samples))
-	}
-	// Compare numbers by their text: one side was JSON, the other YAML.
-	if diff := cmp.Diff(asYAML(t, samples), asYAML(t, examples)); diff != "" {
-		t.Errorf("(-samples +examples):\n%s", diff)
 	}
 }
 
-// The documentation promises that a policy for a whole fleet takes six lines.
-func TestAPolicyForAFleetHasSixLines(t *testing.T) {
-	path := inTree("config", "samples", "cluster_scaling_policy.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+// OLM grants these rights in all watched namespaces, without a question.
+func TestTheBundleGrantsNothingPowerful(t *testing.T) {
+	never := []string{
+		"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "pods/eviction", "serviceaccounts/token", "nodes/proxy",
+		"customresourcedefinitions", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "certificatesigningrequests", "*",
 	}
-	lines := 0
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "#") {
-			lines++
+	readOnly := []string{"pods", "nodes", "namespaces", "replicasets", "configmaps"}
+	reads := []string{"get", "list", "watch"}
+	csv := bundleOf(t).CSV
+	spec := csv.Spec.InstallStrategy.StrategySpec
+	rules := []rbacv1.PolicyRule{}
+	for _, p := range append(spec.Permissions, spec.ClusterPermissions...) {
+		rules = append(rules, p.Rules...)
+	}
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			isWriting := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(reads, verb) })
+			if slices.Contains(never, resource) || slices.Contains(rule.Verbs, "*") || slices.Contains(readOnly, resource) && isWriting {
+				t.Errorf("the bundle grants %v", rule)
+			}
 		}
 	}
-	if o := readObject(t, path); lines != 6 || o.GetKind() != "ClusterScalingPolicy" {
-		t.Errorf("%s has %d lines without comments, and is a %s", path, lines, o.GetKind())
+	if len(rules) < 10 {
+		t.Errorf("there are only %d rules", len(rules))
 	}
 }
 
-// Broken links would only be found by users.
+// The links of the description lead to files of this repository.
 func TestLinksLeadToExistingFiles(t *testing.T) {
-	b, err := Read(inTree("bundle"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const files = "https://github.com/verticalscaler/verticalscaler-operator/blob/main/"
 	count := 0
-	for _, link := range b.CSV.Spec.Links {
-		path, ok := strings.CutPrefix(link.URL, files)
-		if !ok {
-			continue
-		}
-		count++
-		if _, err := os.Stat(inTree(filepath.FromSlash(path))); err != nil {
-			t.Errorf("link %q: %v", link.Name, err)
+	for _, link := range bundleOf(t).CSV.Spec.Links {
+		if path, ok := strings.CutPrefix(link.URL, files); ok {
+			count++
+			if _, err := os.Stat(inTree(filepath.FromSlash(path))); err != nil {
+				t.Errorf("link %q: %v", link.Name, err)
+			}
 		}
 	}
 	if count < 3 {
@@ -133,74 +119,73 @@ func TestLinksLeadToExistingFiles(t *testing.T) {
 	}
 }
 
-func readObject(t testing.TB, path string) *unstructured.Unstructured {
+// olmV1 are the settings with which OLM v1 compares the CRDs of a new bundle with those of the cluster. Descriptions may change,
+// and enums may get new values. A change that no check knows, such as one of a CEL rule, is rejected.
+var olmV1 = config.Config{
+	Conversion:           config.ConversionPolicyIgnore,
+	UnhandledEnforcement: config.EnforcementPolicyError,
+	Validations: []config.ValidationConfig{
+		{Name: "description", Enforcement: config.EnforcementPolicyNone},
+		{Name: "enum", Enforcement: config.EnforcementPolicyError, Configuration: map[string]any{"additionPolicy": property.AdditionPolicyAllow}},
+	},
+}
+
+// upgradeProblems are the reasons why OLM v1 would not replace one CRD by the other.
+func upgradeProblems(t *testing.T, from, to *apiextensionsv1.CustomResourceDefinition) (out []string) {
+	t.Helper()
+	comparison, err := runner.New(&olmV1, runner.DefaultRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(results []validations.ComparisonResult) {
+		for _, r := range results {
+			out = append(append(out, r.Errors...), r.Warnings...)
+		}
+	}
+	results := comparison.Run(from, to)
+	add(results.CRDValidation)
+	for _, v := range append(results.SameVersionValidation, results.ServedVersionValidation...) {
+		for _, p := range v.PropertyComparisons {
+			add(p.ComparisonResults)
+		}
+	}
+	return out
+}
+
+func TestCRDsCanBeUpgraded(t *testing.T) {
+	released, err := filepath.Glob(filepath.Join("testdata", "released", "*.yaml"))
+	if err != nil || len(released) < 3 {
+		t.Fatalf("there are %d released CRDs, %v", len(released), err)
+	}
+	for _, path := range released {
+		from, to := readCRD(t, path), readCRD(t, inTree("config", "crd", "bases", filepath.Base(path)))
+		for _, problem := range upgradeProblems(t, from, to) {
+			t.Errorf("%s: %s", filepath.Base(path), problem)
+		}
+		// The comparison finds what breaks users.
+		broken := to.DeepCopy()
+		spec := broken.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		spec.Required = append(slices.Clone(spec.Required), "new")
+		spec.Properties["new"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		broken.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		if len(upgradeProblems(t, from, broken)) == 0 {
+			t.Errorf("%s: a new required field is not found", filepath.Base(path))
+		}
+	}
+}
+
+func readCRD(t *testing.T, path string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(data, &o.Object); err != nil {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if data, err = yaml.YAMLToJSONStrict(data); err == nil {
+		err = json.Unmarshal(data, crd)
+	}
+	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	return o
-}
-
-func yamlFiles(t testing.TB, dir string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Fatalf("there are no files in %s", dir)
-	}
-	slices.Sort(paths)
-	return paths
-}
-
-func asYAML(t testing.TB, v any) string {
-	t.Helper()
-	data, err := yaml.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-// copyBundle copies the bundle, so that a test can break the copy.
-func copyBundle(t testing.TB) (dir string) {
-	t.Helper()
-	dir = filepath.Join(t.TempDir(), "bundle")
-	if err := os.CopyFS(dir, os.DirFS(inTree("bundle"))); err != nil {
-		t.Fatal(err)
-	}
-	dockerfile, err := os.ReadFile(inTree("bundle.Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+".Dockerfile", dockerfile, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// The copy itself must be valid before it is broken.
-func TestACopyOfTheBundleIsValid(t *testing.T) {
-	if complaints := Complaints(copyBundle(t)); len(complaints) > 0 {
-		t.Error(strings.Join(complaints, "\n"))
-	}
-}
-
-// contains reports whether one of the complaints contains the words.
-func contains(complaints []string, words string) bool {
-	return slices.ContainsFunc(complaints, func(c string) bool { return strings.Contains(c, words) })
-}
-
-// listed formats complaints for a message.
-func listed(complaints []string) string {
-	if len(complaints) == 0 {
-		return "nothing"
-	}
-	return fmt.Sprintf("%d complaints:\n  %s", len(complaints), strings.Join(complaints, "\n  "))
+	return crd
 }

@@ -9,8 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,15 +21,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -41,8 +34,6 @@ import (
 // stockVariable names the program with the tests that every bundle gets. The tests of this
 // file start a cluster, and are skipped without it: "make scorecard" sets it.
 const stockVariable = "SCORECARD_TEST"
-
-var record = flag.Bool("record", false, "run no test of the bundle, but write what the operator stores to testdata (README.md there)")
 
 // accepted are prefixes of suggestions that do not apply here.
 var accepted = []string{
@@ -55,9 +46,6 @@ var accepted = []string{
 // package with no more rights than config/scorecard/rbac.yaml grants.
 func TestBundle(t *testing.T) {
 	stock := os.Getenv(stockVariable)
-	if *record {
-		t.Skip("with -record, only TestRecord runs")
-	}
 	if stock == "" {
 		t.Fatalf("%s is not set: run make scorecard", stockVariable)
 	}
@@ -74,7 +62,7 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := start(t, false)
+	env := start(t)
 	kubectl(t, env, "apply", "-f", filepath.Join(testkit.Root(), "config", "scorecard", "rbac.yaml"))
 	account := env.Account(t, "verticalscaler-scorecard", "verticalscaler-scorecard")
 	setting := Setting{
@@ -159,10 +147,10 @@ func runStock(t *testing.T, root string, entrypoint []string) (status v1alpha3.T
 
 // start starts a cluster with config/default and the operator, which has the rights of
 // its service account and the configuration of the bundle.
-func start(t *testing.T, metrics bool) *testkit.Env {
+func start(t *testing.T) *testkit.Env {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	env, err := testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: metrics})
+	env, err := testkit.StartCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,88 +187,4 @@ func kubectl(t *testing.T, env *testkit.Env, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl %v: %v: %s", args, err, out)
 	}
-}
-
-// TestRecord records what this version stores, for the test upgrade-keeps-status of later
-// versions: the operator sizes two Deployments by their usage, and again after an OOM
-// kill in each.
-func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("records with make scorecard ARGS=-record")
-	}
-	env := start(t, true)
-	kubectl(t, env, "apply", "--server-side", "-f", filepath.Join("testdata", "recorded.yaml"))
-	for decisions := range 2 {
-		for _, name := range []string{"stored-in-place", "stored-rollout"} {
-			t.Logf("%s: waiting for decision %d", name, decisions+1)
-			testkit.Eventually(t, 10*time.Minute, func() string { return decided(t, env, name, decisions+1) })
-			if decisions == 0 {
-				var pods corev1.PodList
-				if err := env.Client.List(t.Context(), &pods, client.InNamespace(RecordedNamespace), client.MatchingLabels{"app": name}); err != nil || len(pods.Items) == 0 {
-					t.Fatalf("%d pods of %s: %v", len(pods.Items), name, err)
-				}
-				kubectl(t, env, "annotate", "pod", "-n", RecordedNamespace, pods.Items[0].Name, "kwok.verticalscaler.io/oom=once")
-			}
-		}
-	}
-	csv, err := readCSV(filepath.Join(testkit.Root(), "bundle"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join("testdata", "v"+csv.Spec.Version.String(), StoredFile)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(recorded(t, env, csv.Spec.Version.String())), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("recorded %s", file)
-}
-
-// decided returns what is missing until a VerticalScaler has applied that many decisions.
-func decided(t *testing.T, env *testkit.Env, name string, decisions int) string {
-	t.Helper()
-	var scaler v1beta1.VerticalScaler
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: RecordedNamespace, Name: name}, &scaler); err != nil {
-		return err.Error()
-	}
-	if applied := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionApplied); len(scaler.Status.History) < decisions || applied == nil || applied.Status != metav1.ConditionTrue {
-		return fmt.Sprintf("%s has made %d of %d decisions, and reports %+v", name, len(scaler.Status.History), decisions, applied)
-	}
-	return ""
-}
-
-// recorded returns the stored objects without the fields that the API server adds. It keeps
-// the managed fields of a Deployment.
-func recorded(t *testing.T, env *testkit.Env, version string) string {
-	t.Helper()
-	out := fmt.Sprintf(`# What version %s stores: two VerticalScalers, their Deployments and their checkpoints.
-# Recorded from a running operator by "make scorecard ARGS=-record". Do not edit: see ../README.md.
-`, version)
-	kinds := map[string]string{"Deployment": "apps/v1", "VerticalScaler": v1beta1.GroupVersion.String(), "VerticalScalerCheckpoint": v1beta1.GroupVersion.String()}
-	for _, name := range []string{"stored-in-place", "stored-rollout"} {
-		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			object := &unstructured.Unstructured{}
-			object.SetAPIVersion(kinds[kind])
-			object.SetKind(kind)
-			if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: RecordedNamespace, Name: name}, object); err != nil {
-				t.Fatal(err)
-			}
-			managed := slices.DeleteFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager != "verticalscaler" || kind != "Deployment" })
-			object.SetResourceVersion("")
-			for _, field := range []string{"managedFields", "creationTimestamp"} {
-				unstructured.RemoveNestedField(object.Object, "metadata", field)
-			}
-			if len(managed) > 0 {
-				object.SetManagedFields(managed)
-			}
-			if kind == "Deployment" {
-				object.SetAnnotations(nil)
-				unstructured.RemoveNestedField(object.Object, "status")
-			}
-			content, err := yaml.Marshal(object.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out += "---\n" + string(content)
-		}
-	}
-	return out
 }

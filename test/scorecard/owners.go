@@ -173,3 +173,20 @@ func ownedProblems(owner *v1beta1.ScaledDeployment, deployment *appsv1.Deploymen
 	}
 	return problems
 }
+
+// setImages sets the image of all containers in a list.
+func setImages(object *unstructured.Unstructured, image string, list ...string) error {
+	containers, found, err := unstructured.NestedSlice(object.Object, list...)
+	if err != nil || !found {
+		return fmt.Errorf("%s has no containers: %w", said(object), err)
+	}
+	for _, container := range containers {
+		if container, ok := container.(map[string]any); ok {
+			container["image"] = image
+		}
+	}
+	if err := unstructured.SetNestedSlice(object.Object, containers, list...); err != nil {
+		return fmt.Errorf("setting the image of %s: %w", said(object), err)
+	}
+	return nil
+}

@@ -41,9 +41,7 @@ type Test func(ctx context.Context, s Setting, log *Log) (problems []string, err
 
 // tests are all tests, by the name that main is given.
 var tests = map[string]Test{
-	"examples-reconcile":   examplesReconcile,
-	"upgrade-keeps-status": upgradeKeepsStatus,
-	"rbac-used-is-granted": rbacUsedIsGranted,
+	"examples-reconcile": examplesReconcile,
 }
 
 // Names lists the tests.
