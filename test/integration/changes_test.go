@@ -323,11 +323,14 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 // to shorten the test.
 func TestAStormStaysWithinTheBudget(t *testing.T) {
 	const (
-		many         = 400
 		most         = 40
 		perNamespace = 16
 		window       = 2 * time.Second
 	)
+	many := 400
+	if testing.Short() {
+		many = 100
+	}
 	var namespaces []string
 	for range 4 {
 		namespaces = append(namespaces, env.Namespace(t))

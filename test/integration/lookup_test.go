@@ -27,7 +27,12 @@ import (
 const soon = 30 * time.Second
 
 // many is the number of scalers of the tests about lost events.
-const many = 1000
+func many() int {
+	if testing.Short() {
+		return 200
+	}
+	return 1000
+}
 
 func TestADeploymentFindsItsScaler(t *testing.T) {
 	type fixture struct {
@@ -135,11 +140,11 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 // its claim is being written.
 func TestNoEarlyChangeIsLost(t *testing.T) {
 	namespace := env.Namespace(t)
-	testkit.InParallel(t, many, func(i int) error {
+	testkit.InParallel(t, many(), func(i int) error {
 		return env.Client.Create(t.Context(), testkit.Deployment(namespace, nameOf(i)))
 	})
 	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
-	testkit.InParallel(t, many, func(i int) error {
+	testkit.InParallel(t, many(), func(i int) error {
 		if err := env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i))); err != nil {
 			return err
 		}
@@ -157,14 +162,14 @@ func TestNoEarlyChangeIsLost(t *testing.T) {
 func TestNoChangeIsLostAfterTheMappingWasWiped(t *testing.T) {
 	namespace := env.Namespace(t)
 	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
-	testkit.InParallel(t, many, func(i int) error {
+	testkit.InParallel(t, many(), func(i int) error {
 		if err := env.Client.Create(t.Context(), testkit.Deployment(namespace, nameOf(i))); err != nil {
 			return err
 		}
 		return env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i)))
 	})
 	allSeen(t, namespace)
-	testkit.InParallel(t, many, func(i int) error {
+	testkit.InParallel(t, many(), func(i int) error {
 		wiped := testkit.Scaler(namespace, nameOf(i), nameOf(i))
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"annotations":null,"target":null,"conditions":null,"observedGeneration":-1}}`))
 		if err := env.Client.Status().Patch(t.Context(), wiped, patch); err != nil {
@@ -202,7 +207,7 @@ func allSeen(t *testing.T, namespace string) {
 				unclaimed++
 			}
 		}
-		if stale+unclaimed > 0 || len(scalers.Items) != many {
+		if stale+unclaimed > 0 || len(scalers.Items) != many() {
 			return fmt.Sprintf("of %d scalers %d have not seen the latest change, %d have no claim", len(scalers.Items), stale, unclaimed)
 		}
 		return ""
