@@ -135,9 +135,9 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 	go run . --config=config/manager/local.yaml
 
 .PHONY: demo
-demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks. DEMO=owned: a ScaledDeployment, likewise. DEMO=fleet: a ClusterScalingPolicy, likewise. DEMO=rollout: new pods at their size, likewise; ARGS='-deployments 20'
+demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks.
 	CGO_ENABLED=0 go build -trimpath -o bin/demo/ . ./cmd/kubectl-vscaler ./hack/demo
-	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once owned fleet rollout,$(DEMO))) $(ARGS)
+	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once,$(DEMO))) $(ARGS)
 
 ##@ Tests
 

@@ -7,16 +7,12 @@
 // The demo changes the simulated usage of a Deployment, waits for the operator to react,
 // and prints what kubectl shows. Tables list the steps (scenarios.go).
 //
-//	make demo              a VerticalScaler; keeps running until Ctrl-C
-//	make demo DEMO=once    the same, but exits, with an error unless all checks pass
-//	make demo DEMO=owned   a ScaledDeployment; exits, with an error unless all checks pass
-//	make demo DEMO=fleet   a ClusterScalingPolicy; exits, with an error unless all checks pass
-//	make demo DEMO=rollout new pods at their size, with and without the operator; exits, with an error unless all checks pass
+//	make demo             keeps running until Ctrl-C
+//	make demo DEMO=once   exits, with an error unless all checks pass
 package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -44,17 +40,6 @@ const (
 	usualPatience = 3 * time.Minute
 )
 
-// shownAfter is the command whose output is printed after each step.
-func (d *demo) shownAfter(s snapshot) string {
-	switch {
-	case d.shown != "":
-		return d.shown
-	case s.scaler.Name == "":
-		return "kubectl vscaler status"
-	}
-	return "kubectl vscaler top " + s.scaler.Name + " --once"
-}
-
 // demo is one run.
 type demo struct {
 	scenario
@@ -62,11 +47,9 @@ type demo struct {
 	dir      string // the folder of the operator's files
 	env      *testkit.Env
 	operator *process.Process
-	// isStopped says that a step has stopped the operator.
-	isStopped bool
-	observer  *observer
-	last      snapshot
-	seen      []*progress
+	observer *observer
+	last     snapshot
+	seen     []*progress
 }
 
 // The kernel stops a child process when the thread that started it ends (testkit/process).
@@ -75,27 +58,15 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	once := flag.Bool("once", false, "exit after the checks")
-	owned := flag.Bool("owned", false, "show a ScaledDeployment, and exit after the checks")
-	fleet := flag.Bool("fleet", false, "show a ClusterScalingPolicy, and exit after the checks")
-	rollout := flag.Bool("rollout", false, "show how new pods get their size, and exit after the checks")
-	deployments := flag.Int("deployments", 100, "how many Deployments of 10 pods -rollout has")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "Shows the operator at work in a local cluster. Use \"make demo\", which builds what is needed.\n\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	d := &demo{scenario: scalerScenario, began: time.Now()}
-	switch {
-	case *owned:
-		d.scenario = ownedScenario
-	case *fleet:
-		d.scenario = fleetScenario
-	case *rollout:
-		d.scenario = rolloutScenario(*deployments)
-	}
 	ctrl.SetLogger(logr.Discard()) // the client returns its errors
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := d.run(ctx, !*once && !*owned && !*fleet && !*rollout)
+	err := d.run(ctx, !*once)
 	cancel()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -142,7 +113,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 		return fmt.Errorf("creating a folder: %w", err)
 	}
 	d.say("Starting a cluster")
-	if d.env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, Nodes: d.nodes}); err != nil {
+	if d.env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true}); err != nil {
 		return err
 	}
 	if err := d.env.Install(ctx); err != nil {
@@ -151,10 +122,8 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := d.env.InjectSidecars(ctx); err != nil {
 		return err
 	}
-	for _, script := range append([]string{fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)}, d.setup...) {
-		if _, err := d.shell(ctx, script); err != nil {
-			return err
-		}
+	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)); err != nil {
+		return err
 	}
 	cmd := exec.Command("bin/demo/verticalscaler-operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
 	// Nothing else of our environment, which could name another cluster or a proxy.
@@ -165,11 +134,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, d.without)
 	d.say("Time is compressed: see hack/demo/operator.yaml")
 	d.say("To use the cluster: export KUBECONFIG=%s", d.env.Kubeconfig())
-	d.observer, err = newObserver(d.env, d.look)
-	if err != nil || !d.watchesPods {
-		return err
-	}
-	d.observer.newPods, err = watchNewPods(ctx, d.env)
+	d.observer, err = newObserver(d.env)
 	return err
 }
 
@@ -191,17 +156,12 @@ func (d *demo) takeSteps(ctx context.Context) (err error) {
 }
 
 func (d *demo) takeStep(ctx context.Context, p *progress) error {
-	if p.act != nil {
-		if err := p.act(ctx, d); err != nil {
-			return err
-		}
-	}
 	for _, command := range p.commands() {
 		if err := d.show(ctx, strings.ReplaceAll(command, "$POD", p.victim().Name)); err != nil {
 			return err
 		}
 	}
-	err := d.wait(ctx, cmp.Or(d.patience, usualPatience), func() string {
+	err := d.wait(ctx, usualPatience, func() string {
 		if err := d.takeLook(ctx, p); err != nil {
 			return "an answer of the API server: " + err.Error()
 		}
@@ -212,7 +172,7 @@ func (d *demo) takeStep(ctx context.Context, p *progress) error {
 	})
 	p.done = err == nil
 	d.say("After %.1fs:", p.took().Seconds())
-	return errors.Join(err, d.show(ctx, d.shownAfter(d.last)))
+	return errors.Join(err, d.show(ctx, "kubectl vscaler status"))
 }
 
 // takeLook takes a snapshot and prints the events that are new.
@@ -243,7 +203,7 @@ func (d *demo) wait(ctx context.Context, within time.Duration, missing func() st
 		if what == "" {
 			return nil
 		}
-		if d.operator.HasEnded() && !d.isStopped {
+		if d.operator.HasEnded() {
 			return d.operator.Failure()
 		}
 		if time.Since(began) > within {
@@ -283,9 +243,6 @@ func (d *demo) shell(ctx context.Context, command string) ([]byte, error) {
 // stop stops everything, the operator first, so that it releases its lease.
 func (d *demo) stop(failed bool) (err error) {
 	d.operator.Stop(30 * time.Second)
-	if d.observer != nil && d.observer.newPods != nil {
-		d.observer.newPods.stop()
-	}
 	if d.env != nil {
 		err = d.env.Stop()
 	}

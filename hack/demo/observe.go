@@ -33,31 +33,25 @@ const operatorUser = "system:serviceaccount:verticalscaler-system:verticalscaler
 // snapshot is what was read from the namespace at one moment.
 type snapshot struct {
 	at          time.Time
-	scaler      v1beta1.VerticalScaler   // zero if there is none
-	owner       v1beta1.ScaledDeployment // zero if there is none
+	scaler      v1beta1.VerticalScaler // zero if there is none
 	deployments []appsv1.Deployment
 	replicaSets int
 	pods        []workload.Pod // with the label app=web, by name
 	restarts    int32
 	memory      map[string]int64 // memory usage by pod in metrics.k8s.io
-	events      []eventsv1.Event // about scaler and owner
+	events      []eventsv1.Event // about the scaler
 	lastWrite   time.Time        // of the operator
-	deletions   int              // of Deployments by the operator
-	fleet       fleet
-	rollout     rollout
 }
 
 // observer reads snapshots.
 type observer struct {
 	client  client.Client
-	how     func(*observer, context.Context) (snapshot, error) // nil for the namespace demo
 	metrics *metricsapi.Source
 	audit   audit
-	newPods *newPods // nil if nobody watches
 }
 
-func newObserver(env *testkit.Env, how func(*observer, context.Context) (snapshot, error)) (*observer, error) {
-	o := &observer{client: env.Client, how: how, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
+func newObserver(env *testkit.Env) (*observer, error) {
+	o := &observer{client: env.Client, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
 	file, err := os.Open(env.AuditLog())
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -69,27 +63,20 @@ func newObserver(env *testkit.Env, how func(*observer, context.Context) (snapsho
 
 // look reads a snapshot.
 func (o *observer) look(ctx context.Context) (s snapshot, err error) {
-	if o.how != nil {
-		return o.how(o, ctx)
-	}
 	var (
 		scalers     v1beta1.VerticalScalerList
-		owners      v1beta1.ScaledDeploymentList
 		deployments appsv1.DeploymentList
 		replicaSets appsv1.ReplicaSetList
 		pods        corev1.PodList
 		events      eventsv1.EventList
 	)
-	for _, list := range []client.ObjectList{&scalers, &owners, &deployments, &replicaSets, &pods, &events} {
+	for _, list := range []client.ObjectList{&scalers, &deployments, &replicaSets, &pods, &events} {
 		if err := o.client.List(ctx, list, client.InNamespace("demo")); err != nil {
 			return s, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
 	if len(scalers.Items) > 0 {
 		s.scaler = scalers.Items[0]
-	}
-	if len(owners.Items) > 0 {
-		s.owner = owners.Items[0]
 	}
 	s.deployments, s.replicaSets = deployments.Items, len(replicaSets.Items)
 	for i := range pods.Items {
@@ -116,24 +103,17 @@ func (o *observer) look(ctx context.Context) (s snapshot, err error) {
 	s.at = time.Now()
 	// Last, so that the audit log has every write whose effect is in the snapshot.
 	err = o.audit.read()
-	s.lastWrite, s.deletions = o.audit.lastWrite, o.audit.writes["delete deployments"]
+	s.lastWrite = o.audit.lastWrite
 	return s, err
 }
 
 // resources are those that the kubelet reports for a pod.
 func resources(p workload.Pod) workload.Resources { return p.Actual["app"] }
 
-// targets are the Deployments of the demo, of which there must not be two; target is the
-// one, or zero.
-func (s snapshot) targets() []appsv1.Deployment {
-	return slices.DeleteFunc(slices.Clone(s.deployments), func(d appsv1.Deployment) bool {
-		return s.owner.UID != "" && !metav1.IsControlledBy(&d, &s.owner)
-	})
-}
-
+// target is the Deployment of the demo; zero if there is none.
 func (s snapshot) target() appsv1.Deployment {
-	if targets := s.targets(); len(targets) == 1 {
-		return targets[0]
+	if len(s.deployments) == 1 {
+		return s.deployments[0]
 	}
 	return appsv1.Deployment{}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,22 +21,11 @@ type scenario struct {
 	steps   []step
 	writes  []string // the kinds of writes
 	without string   // the roles of config/default that it does not need
-	setup   []string // commands before the operator starts
-	// patience is how long a step may take; 0 for three minutes.
-	patience time.Duration
-	nodes    int // simulated nodes; 0 for as many as the tests have
-	// look reads a snapshot; nil for one of the namespace demo.
-	look func(*observer, context.Context) (snapshot, error)
-	// watchesPods keeps all pods of the scenario as they were created.
-	watchesPods bool
-	shown       string // the command whose output is printed after each step; empty for one about the scaler
 }
 
 // step changes something and waits for the effect.
 type step struct {
 	name, story string
-	// act does what no command of a user does, before the commands; nil for nothing.
-	act func(context.Context, *demo) error
 	// do are a user's commands. $POD is the last pod.
 	do []string
 	// usage is what each pod uses from now on, except the last, which uses a fifth less; zero for no change.
@@ -71,14 +59,6 @@ type progress struct {
 	step
 	start, end snapshot
 	done       bool
-	mostAtOnce int // Deployments
-	// mostVerifying is the largest number of a policy's scalers that were being verified, and early are pods that were resized
-	// although the policy's scaler only recommends.
-	mostVerifying int
-	early         []string
-	settled       time.Time // when sizes of new pods were last seen to change
-	// decided are the scalers with each of the sizes of new pods that they had in this step.
-	decided map[types.NamespacedName][]*v1beta1.VerticalScaler
 	// caused is when the operator could know the cause of a resize: the new usage in
 	// metrics.k8s.io, or the OOM kill in the pod's status. before are the pods' resources
 	// until then, and first and last are when pods were resized after that. The effect of
@@ -93,13 +73,7 @@ func (p *progress) add(s snapshot) {
 	for _, pod := range p.end.pods {
 		previous[pod.UID] = resources(pod)
 	}
-	if p.settled.IsZero() || s.rollout.sizes() != p.end.rollout.sizes() {
-		p.settled = s.at
-	}
-	p.addSizes(s.rollout)
-	p.end, p.mostAtOnce = s, max(p.mostAtOnce, len(s.targets()))
-	p.mostVerifying = max(p.mostVerifying, s.fleet.verifying)
-	p.early = slices.Compact(slices.Sorted(slices.Values(append(p.early, s.fleet.early...))))
+	p.end = s
 	if p.caused.IsZero() {
 		if s.count(p.showsCause) == 0 {
 			return
