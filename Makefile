@@ -27,8 +27,8 @@ export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)
 export GOWORK := off
 
 # The modules of this repository, those of them that have tests of their own, and those that others import or copy.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod hack/*/go.mod hack/tools/*/go.mod))
-TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod bench/go.mod hack/*/go.mod hack/tools/*/go.mod))
+TESTED_MODULES := $(filter-out . bench hack/tools/%,$(MODULES))
 LINTED_MODULES := $(filter api,$(MODULES))
 
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
@@ -284,30 +284,17 @@ fuzz: ## Look for counterexamples with every fuzz target, FUZZTIME=1m each, or F
 
 FUZZTIME ?= 1m
 
-# With PKG, it runs Go benchmarks, also those that need an API server: PKG=./test/benchmark ARGS='-bench PodCreation'
-.PHONY: bench
-bench: ## Compare the operator with other ways to do the same, in one table, without a cluster. ARGS=-record keeps it.
-ifeq ($(origin PKG),file)
-	@go run ./hack/bench $(ARGS)
-else
-	@hack/cluster/build.sh >/dev/null
-	go test -tags integration -run '^$$' -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
-endif
-
-.PHONY: bench-new-pods
-bench-new-pods: ## Measure on a real API server what it costs to create a pod with and without a size. ARGS=-record keeps the table.
-	@hack/cluster/build.sh >/dev/null
-	@go run ./hack/bench new-pods $(ARGS)
-
 # How many scalers bench-cluster has.
 SCALERS ?= 1000
 
-# ARGS='-stages idle,oom' runs these stages, ARGS=-record keeps the tables, ARGS=-help lists all flags.
+# ARGS='-stages idle,oom' runs these stages, ARGS=-help lists all flags.
 .PHONY: bench-cluster
 bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA after it, on real API servers: start, idle, OOM kills, a wave. SCALERS=5000
 	@hack/cluster/build.sh >/dev/null
-	CGO_ENABLED=0 go build -trimpath -o bin/bench/ . ./hack/bench
-	@bin/bench/bench cluster -scalers $(SCALERS) -json bin/bench/cluster-$(SCALERS).json -operator bin/bench/verticalscaler-operator \
+	@mkdir -p bin/bench
+	CGO_ENABLED=0 go build -trimpath -o bin/bench/ .
+	CGO_ENABLED=0 go -C bench build -trimpath -o ../bin/bench/bench .
+	@bin/bench/bench -scalers $(SCALERS) -json bin/bench/cluster-$(SCALERS).json -operator bin/bench/verticalscaler-operator \
 		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
@@ -316,15 +303,16 @@ RECORD_ARGS ?=
 .PHONY: record
 record: ## Replay a folder of recorded usage, TRACES, with each profile and with VPA's rule, and compare them.
 	@: $${TRACES:?names no folder of tables: docs/record.md}
-	go run ./test/replay/record $(RECORD_ARGS) "$(TRACES)"
+	go -C bench build -o ../bin/bench/record ./record
+	@bin/bench/record $(RECORD_ARGS) "$(TRACES)"
 
 .PHONY: picture
 picture: ## Draw the picture of the README, docs/images/usage.svg.
-	go run ./hack/picture docs/images/usage.svg
+	go -C bench run ./picture ../docs/images/usage.svg
 
-.PHONY: bench-vpa
-bench-vpa: ## Compare what a container costs with VPA's own packages, in one run: heap, CPU and checkpoint.
-	cd hack/vpa && CGO_ENABLED=0 go test -trimpath -run '^$$' -bench . -timeout $(TEST_TIMEOUT) $(ARGS) .
+.PHONY: bench
+bench: ## Test the benchmarks, and compare what a container costs with VPA's own packages, in one run: heap, CPU and checkpoint.
+	cd bench && CGO_ENABLED=0 go test -trimpath -bench . -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.

@@ -206,7 +206,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(want, b.Bytes()) {
-			t.Errorf("%s/%s is out of date: go run ./hack/traces internal/backtest/%s", folder, name, folder)
+			t.Errorf("%s/%s is out of date: go -C bench run ./traces ../internal/backtest/%s", folder, name, folder)
 		}
 		b.Reset()
 	}

@@ -21,7 +21,7 @@
 // does not make the pod younger.
 //
 // Its promise: target and bounds are those of VPA's own library to the last byte, and its
-// updater accepts a pod exactly when Policy does. hack/vpa tests both.
+// updater accepts a pod exactly when Policy does. bench/vpa tests both.
 package vpa
 
 import (

@@ -19,7 +19,7 @@ const (
 	day  = 24 * 60 * 60
 )
 
-// TestRecommend holds some values that the library answers, too; hack/vpa compares with
+// TestRecommend holds some values that the library answers, too; bench/vpa compares with
 // the library itself.
 func TestRecommend(t *testing.T) {
 	cases := map[string]struct {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bench measures several ways to do the same side by side, in one run. They take turns, so that
-// other load on the machine affects all of them. hack/bench makes a table of the results.
+// other load on the machine affects all of them.
 //
 // A result has a unit of the form "name:unit", such as "operator:cpu-ns". The operator's own results are
 // named Operator; all other names are of what it is compared with.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 )
 
 // rows are the rows of the table: the name of a measure, what it is, and how it is written.

@@ -5,7 +5,7 @@
 // the rule of the Vertical Pod Autoscaler (VPA), in one run, and tells which of the
 // project's targets are reached:
 //
-//	go run ./test/replay/record [flags] FOLDER
+//	make record [flags] FOLDER
 //
 // The folder holds tables as "kubectl vscaler backtest" reads them, and the model is that
 // of internal/backtest. A table is a source. Series are told apart by patterns such as borg-*

@@ -4,7 +4,7 @@
 // Command picture draws the picture of the README: a backtest of one container of generated
 // usage.
 //
-//	go run ./hack/picture docs/images/usage.svg
+//	make picture
 package main
 
 import (

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // today is a fixed date for documents.
 var today = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// folder contains the output of "go run ./hack/traces -containers 10 -days 8 -step 30m
+// folder contains the output of "go run ./traces -containers 10 -days 8 -step 30m
 // FOLDER", in two tables, one of them compressed, and two series of 5 minutes in a third one.
 func folder(t *testing.T) string {
 	t.Helper()

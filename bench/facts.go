@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -62,27 +61,4 @@ func load() string {
 		return "unknown"
 	}
 	return fmt.Sprintf("%.1f", average.Load1)
-}
-
-// keep replaces what the page has of a command, between the line that names the command and the next end.
-func keep(path, command, text string) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	changed, err := replace(string(content), command, text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, []byte(changed), 0o644)
-}
-
-func replace(content, command, text string) (string, error) {
-	begin, end := fmt.Sprintf("<!-- %s ARGS=-record -->\n", command), "<!-- end -->\n"
-	before, rest, ok := strings.Cut(content, begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	return before + begin + "\n" + text + "\n" + end + after, nil
 }

@@ -3,7 +3,7 @@
 
 // Package cluster measures the operator, and VPA beside it, on a real API server with simulated nodes.
 //
-// Both sides get the same fleet (internal/testkit/fleet), each on a cluster of its own, one after the other.
+// Both sides get the same fleet (bench/internal/fleet), each on a cluster of its own, one after the other.
 // What a program costs is what the kernel says of its process, and what the API server's audit log says of
 // its requests.
 package cluster
@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // Stages are the stages of a run, in order. Each side always starts.

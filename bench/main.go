@@ -1,29 +1,47 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Command bench measures the operator and the Vertical Pod Autoscaler on real API servers, one after the other, with the same
+// fleet. "make bench-cluster" builds what it needs.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/verticalscaler/verticalscaler-operator/hack/bench/cluster"
+	"github.com/verticalscaler/verticalscaler-operator/bench/cluster"
 )
 
-// runCluster measures the operator and VPA on real API servers.
-func runCluster(ctx context.Context, args []string, out, progress io.Writer) error {
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+// Child processes end with the thread that started them (testkit/process). The main thread lives as long as the program.
+func init() { runtime.LockOSThread() }
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	ctrl.SetLogger(logr.Discard()) // the clients return their errors
 	o := cluster.Options{}
-	flags := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.Scalers, "scalers", 1000, "number of scalers, each with a Deployment of 3 pods of 2 containers")
 	flags.IntVar(&o.Foreign, "foreign", 20_000, "number of pods that no scaler names")
 	flags.DurationVar(&o.Idle, "idle", time.Minute, "how long the stage idle lasts")
@@ -34,7 +52,6 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 	flags.StringVar(&o.Updater, "vpa-updater", "", "the program of VPA's updater")
 	result := flags.String("json", "", "write the results to this `file`, too")
 	resume := flags.Bool("resume", false, "measure only what the file of -json lacks, after an error")
-	record := flags.Bool("record", false, "keep the tables in "+page)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,14 +90,6 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 			return fmt.Errorf("writing the results: %w", err)
 		}
 	}
-	text := results.Table() + "\n" + facts.String()
-	million := results.Million()
-	fmt.Fprintf(out, "%s\n%s", text, million)
-	if failure != nil || !*record {
-		return failure
-	}
-	if million != "" {
-		text += "\n#### A million containers\n\n" + million
-	}
-	return keep(page, fmt.Sprintf("make bench-cluster SCALERS=%d", o.Scalers), text)
+	fmt.Fprintf(out, "%s\n%s\n%s", results.Table(), facts, results.Million())
+	return failure
 }

@@ -4,7 +4,7 @@
 // Command traces generates synthetic usage of a few kinds of containers, for examples and
 // tests of "kubectl vscaler backtest":
 //
-//	go run ./hack/traces FOLDER
+//	go run ./traces FOLDER
 //
 // With -patterns, it generates those that make record shows: office hours, an hourly cron job and
 // the like, a sample a minute.

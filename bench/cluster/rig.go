@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // system is the namespace of the operator's lease.

@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 )
 
 // resolution is the time between two measurements of usage, as in metrics-server.

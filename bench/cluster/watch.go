@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // observer notes when it sees what the bench waits for, by its own watches.
