@@ -160,7 +160,7 @@ test-long: ## Run the tests that are shorter in make test in full: decision tabl
 .PHONY: test-modules
 test-modules: ## Run the tests of the other modules, as "make test" does.
 	@for module in $(TESTED_MODULES); do \
-		(cd $$module && go test $(ARGS) $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)); \
+		(cd $$module && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs -r go test $(ARGS)); \
 	done
 
 # The packages in test/ and the simulations of promotions are left out: the code that they test has no goroutines, and it is

@@ -282,7 +282,7 @@ func Default() Operator {
 			Pod:         Ceiling{CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")},
 			NodePercent: 75,
 		},
-		Freeze:    Freeze{ConfigMap: "verticalscaler-freeze"},
+		Freeze: Freeze{ConfigMap: "verticalscaler-freeze"},
 		Prometheus: Prometheus{
 			Lookback:   d(p.History.MemoryWindow),
 			Step:       d(time.Minute),

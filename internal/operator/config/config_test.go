@@ -52,7 +52,6 @@ health:
 kind: OperatorConfiguration
 leaderElection:
   enabled: true
-  replicas: 1
 metrics:
   bindAddress: :8443
   certDir: /etc/verticalscaler-metrics
@@ -65,9 +64,6 @@ prometheus:
   rateWindow: 5m0s
   step: 1m0s
   timeout: 30s
-provision:
-  monitoring: true
-  networkPolicy: true
 recommendation:
   confidenceUnit: 24h0m0s
   cpuHalfLife: 72h0m0s
@@ -157,7 +153,6 @@ func TestParseRejects(t *testing.T) {
 		"a number as a duration":                {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
 		"a word as a duration":                  {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
 		"a word as a switch":                    {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
-		"something else to provision":           {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
 		"no YAML":                               {text: head + "a: [", want: []string{"decoding"}},
 		"a resync without end":                  {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
 		"collecting without end":                {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
