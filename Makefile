@@ -154,7 +154,7 @@ test: ## Run all tests that need no cluster, cached, with -short: unit, replay, 
 
 .PHONY: test-long
 test-long: ## Run the tests that are shorter in make test in full: decision tables, model checker, order walker, admission policies.
-	go test $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs -n1 dirname | sort -u | sed 's|^|./|'))
+	go test $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs grep -L '^//go:build' | xargs -n1 dirname | sort -u | sed 's|^|./|'))
 
 # Packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
 .PHONY: test-modules

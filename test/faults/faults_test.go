@@ -27,17 +27,6 @@ type injection struct {
 // operator after the second resize in the scenario "up".
 func TestFaults(t *testing.T) {
 	opened := cluster.Open(t, env)
-	t.Run("rights", func(t *testing.T) { // alone: all operators have the same rights
-		scenario := world.Scenarios()[0]
-		reference := referenceOf(t, opened, scenario)
-		for _, resource := range rights {
-			t.Run("without-"+orAll(strings.ReplaceAll(resource, "/", ".")), func(t *testing.T) {
-				r := newRun(t, opened, scenario, "rights taken away", patience)
-				takeRights(r, resource)
-				r.judge(r.settle(), &reference)
-			})
-		}
-	})
 	for i, scenario := range world.Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
 			t.Parallel()

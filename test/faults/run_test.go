@@ -43,8 +43,6 @@ type run struct {
 	began    time.Time
 	folder   string // of the operator's files
 	wrong    []string
-	// distorted is the number of answers about usage that were wrong.
-	distorted int
 	// mayEnd says that the operator may end by itself and be restarted.
 	mayEnd bool
 
@@ -247,7 +245,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 			r.Logf("  %s", write)
 		}
 	}
-	results.add(r.name, cell{r.scenario.Name, r.fault}, sums{1, r.proxy.Injected(), r.proxy.Events(), r.distorted, len(r.wrong)}, time.Since(r.began))
+	results.add(r.name, cell{r.scenario.Name, r.fault}, sums{1, r.proxy.Injected(), len(r.wrong)}, time.Since(r.began))
 }
 
 // compare compares how the run ended, and its disruptive writes, with the reference.

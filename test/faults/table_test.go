@@ -20,7 +20,7 @@ import (
 type cell struct{ scenario, fault string }
 
 // sums are what a row of the table shows.
-type sums struct{ runs, writes, events, answers, violations int }
+type sums struct{ runs, faults, violations int }
 
 // table sums up the runs. A violation is reported with the name of its run.
 type table struct {
@@ -43,24 +43,21 @@ func (t *table) add(name string, c cell, s sums, took time.Duration) {
 	if s.violations > 0 {
 		t.failed = append(t.failed, name)
 	}
-	fmt.Printf("%4d  %-60s %3d faults, %d violations, %.1f s\n", t.total.runs, name, s.faults(), s.violations, took.Seconds())
+	fmt.Printf("%4d  %-60s %3d faults, %d violations, %.1f s\n", t.total.runs, name, s.faults, s.violations, took.Seconds())
 }
 
 func (s sums) plus(o sums) sums {
-	return sums{s.runs + o.runs, s.writes + o.writes, s.events + o.events, s.answers + o.answers, s.violations + o.violations}
+	return sums{s.runs + o.runs, s.faults + o.faults, s.violations + o.violations}
 }
-
-// faults is the number of faults of all kinds.
-func (s sums) faults() int { return s.writes + s.events + s.answers }
 
 // print prints the table and the names of the failed runs.
 func (t *table) print(out io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nSCENARIO\tFAULT\tRUNS\tWRITES\tWATCH EVENTS\tUSAGE\tINJECTED\tVIOLATIONS")
+	fmt.Fprintln(w, "\nSCENARIO\tFAULT\tRUNS\tINJECTED\tVIOLATIONS")
 	line := func(scenario, fault string, s sums) {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", scenario, fault, s.runs, s.writes, s.events, s.answers, s.faults(), s.violations)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", scenario, fault, s.runs, s.faults, s.violations)
 	}
 	for _, c := range slices.SortedFunc(maps.Keys(t.rows), func(a, b cell) int {
 		return cmp.Or(cmp.Compare(a.scenario, b.scenario), cmp.Compare(a.fault, b.fault))

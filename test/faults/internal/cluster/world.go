@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster is what the fault runs happen in. A world is one namespace with untidy
-// workloads, nodes that answer by a script, usage that a test distorts, and a recorder that
+// workloads, nodes that answer by a script, usage, and a recorder that
 // sees everything that happens there. The scenarios and the oracles are those of package world.
 //
 // A run goes like this:

@@ -37,26 +37,12 @@ type Fault struct {
 	Kind string
 	// N is the write, counted from 1 for each kind; 0 for every write.
 	N int
-	// Every applies the action to each write whose number is divisible by it; 0 for none.
-	// It replaces N.
-	Every int
-	// Last is the last write that the action applies to; 0 for no limit.
-	Last int
 	// Action is what happens.
 	Action Action
 }
 
 // applies tells whether the fault applies to the n-th write of its kind.
-func (f Fault) applies(n int) bool {
-	switch {
-	case f.Last > 0 && n > f.Last:
-		return false
-	case f.Every > 0:
-		return n%f.Every == 0
-	default:
-		return f.N == 0 || f.N == n
-	}
-}
+func (f Fault) applies(n int) bool { return f.N == 0 || f.N == n }
 
 type moment int
 
@@ -65,7 +51,6 @@ const (
 	hang
 	killBefore
 	killAfter
-	cut
 )
 
 // Action is what happens to a write.
@@ -87,11 +72,7 @@ func KillBefore() Action { return Action{moment: killBefore} }
 // KillAfter passes the write on and kills the operator before it gets the answer.
 func KillAfter() Action { return Action{moment: killAfter} }
 
-// Cut closes all connections of the operator instead of passing the write on. Its watches end,
-// too.
-func Cut() Action { return Action{moment: cut} }
-
-// String is the action's part in the name of a fault: "cut", "kill-after".
+// String is the action's part in the name of a fault: "hang", "kill-after".
 func (a Action) String() string {
 	switch a.moment {
 	case delay:
@@ -102,8 +83,6 @@ func (a Action) String() string {
 		return "kill-before"
 	case killAfter:
 		return "kill-after"
-	case cut:
-		return "cut"
 	}
 	return "unknown"
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proxy is a TLS reverse proxy between one operator process and a real API server. It
-// injects faults into writes and watches.
+// injects faults into writes.
 //
 // Faults of writes are addressed as the n-th write of a kind and never by time, so each is
 // reproducible. Reads and the answers of the API server are not changed.
@@ -10,7 +10,6 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -28,7 +27,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -52,7 +50,6 @@ type Proxy struct {
 	requests   apirequest.RequestInfoFactory
 	folder     string
 	kubeconfig string
-	watches    *watches
 	closed     chan struct{}
 
 	mu       sync.Mutex
@@ -61,8 +58,6 @@ type Proxy struct {
 	counts   map[string]int // writes by kind; "" for all that are addressable
 	writes   []*Write
 	injected int
-	answers  map[int]int   // of the API server, by code
-	rounds   int           // how often the operator has asked for usage
 	released chan struct{} // closed by Release
 }
 
@@ -80,11 +75,9 @@ func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
 	p := &Proxy{
 		metrics:  metrics,
 		requests: apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		watches:  newWatches(),
 		closed:   make(chan struct{}),
 		kill:     func() {},
 		counts:   map[string]int{},
-		answers:  map[int]int{},
 		released: make(chan struct{}),
 	}
 	p.upstream = &httputil.ReverseProxy{
@@ -115,24 +108,6 @@ func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
 // JSON, whose events are lines.
 func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
-	if isWatch(r.In) {
-		r.Out.Header.Set("Accept", inJSON(r.In.Header.Get("Accept")))
-		r.Out.Header.Del("Accept-Encoding")
-	}
-}
-
-// inJSON removes the types from an Accept header that are not JSON. What remains may still ask for
-// metadata only.
-func inJSON(accept string) string {
-	types := slices.DeleteFunc(strings.Split(accept, ","), func(t string) bool {
-		return !strings.HasPrefix(strings.TrimSpace(t), runtime.ContentTypeJSON)
-	})
-	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
-}
-
-func isWatch(r *http.Request) bool {
-	watch := r.URL.Query().Get("watch")
-	return watch == "true" || watch == "1"
 }
 
 // config is a kubeconfig for the operator. It has no credentials: the proxy adds them.
@@ -173,14 +148,11 @@ func (p *Proxy) Plan(faults ...Fault) {
 	p.counts = map[string]int{}
 	p.writes = nil
 	p.injected = 0
-	p.answers = map[int]int{}
 	p.release()
 }
 
-// Release ends all faults: of writes, also those that are delayed or hung, and of watches. The
-// counters stay.
+// Release ends all faults: also of writes that are delayed or hung. The counters stay.
 func (p *Proxy) Release() {
-	p.watches.release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = nil
@@ -191,9 +163,6 @@ func (p *Proxy) release() {
 	close(p.released)
 	p.released = make(chan struct{})
 }
-
-// FaultWatches applies a fault to the watches of a resource, or to all watches if resource is "".
-func (p *Proxy) FaultWatches(resource string, fault WatchFault) { p.watches.set(resource, fault) }
 
 // Writes are the writes since Plan, in the order of their arrival.
 func (p *Proxy) Writes() []Write {
@@ -213,29 +182,9 @@ func (p *Proxy) Injected() int {
 	return p.injected
 }
 
-// Events is the number of events of watches that were held, dropped or swapped, and of watches
-// that were ended, since the start.
-func (p *Proxy) Events() int { return p.watches.count() }
-
-// Answers is the number of requests that the API server has answered with the code since Plan,
-// including reads.
-func (p *Proxy) Answers(code int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.answers[code]
-}
-
-// Rounds is how often the operator has asked for usage.
-func (p *Proxy) Rounds() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rounds
-}
-
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, metricsPath) {
-		p.nextRound()
 		p.metrics.ServeHTTP(w, r)
 		return
 	}
@@ -251,12 +200,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.upstream.ServeHTTP(w, r)
 	}
-}
-
-func (p *Proxy) nextRound() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rounds++
 }
 
 // pending is a write that has not been answered yet.
@@ -304,10 +247,6 @@ func (p *Proxy) interrupt(r *http.Request, action Action) {
 		panic(http.ErrAbortHandler)
 	case killBefore:
 		p.killer()()
-		panic(http.ErrAbortHandler)
-	case cut:
-		go p.server.CloseClientConnections()
-		p.wait(r, 0) // for the end of this connection, so that the next one is not cut
 		panic(http.ErrAbortHandler)
 	case killAfter:
 	}
@@ -376,14 +315,6 @@ func (p *Proxy) set(write *pending, code int) {
 // answered sees each answer of the API server before the operator does.
 func (p *Proxy) answered(response *http.Response) error {
 	r := response.Request
-	p.mu.Lock()
-	p.answers[response.StatusCode]++
-	p.mu.Unlock()
-	if isWatch(r) && response.StatusCode == http.StatusOK {
-		info, _ := apirequest.RequestInfoFrom(r.Context())
-		response.Body = p.watches.follow(r, info.Resource, response.Body)
-		return nil
-	}
 	write := pendingFrom(r.Context())
 	if write == nil {
 		return nil
