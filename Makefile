@@ -396,7 +396,7 @@ bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
 
 .PHONY: bundle-validate
 bundle-validate: $(OPERATOR_SDK) ## Check the bundle with the validators of operator-sdk.
-	@for validators in suite=operatorframework name=good-practices name=community name=standardcapabilities name=standardcategories; do \
+	@for validators in suite=operatorframework name=community; do \
 		$(OPERATOR_SDK) bundle validate $(BUNDLE) --select-optional $$validators --optional-values=k8s-version=1.34 \
 			--optional-values=index-path=bundle.Dockerfile || exit; \
 	done
