@@ -14,6 +14,20 @@ import (
 	"os"
 	"path/filepath"
 
+	helmclient "github.com/operator-framework/helm-operator-plugins/pkg/client"
+	ocv1 "github.com/operator-framework/operator-controller/api/v1"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/action"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/applier"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/bundleutil"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/catalogmetadata/cache"
+	catalogclient "github.com/operator-framework/operator-controller/internal/operator-controller/catalogmetadata/client"
+	olmlabels "github.com/operator-framework/operator-controller/internal/operator-controller/labels"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/resolve"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/rukpak/preflights/crdupgradesafety"
+	"github.com/operator-framework/operator-controller/internal/operator-controller/scheme"
+	httputil "github.com/operator-framework/operator-controller/internal/shared/util/http"
+	"github.com/operator-framework/operator-controller/internal/shared/util/image"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"go.podman.io/image/v5/types"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
@@ -30,22 +44,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	helmclient "github.com/operator-framework/helm-operator-plugins/pkg/client"
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
-
-	ocv1 "github.com/operator-framework/operator-controller/api/v1"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/action"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/applier"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/bundleutil"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/catalogmetadata/cache"
-	catalogclient "github.com/operator-framework/operator-controller/internal/operator-controller/catalogmetadata/client"
-	olmlabels "github.com/operator-framework/operator-controller/internal/operator-controller/labels"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/resolve"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/rukpak/preflights/crdupgradesafety"
-	"github.com/operator-framework/operator-controller/internal/operator-controller/scheme"
-	httputil "github.com/operator-framework/operator-controller/internal/shared/util/http"
-	"github.com/operator-framework/operator-controller/internal/shared/util/image"
 )
 
 // installer is what operator-controller sets up when it starts.

@@ -13,12 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/operator-controller/internal/operator-controller/rukpak/bundle/source"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/operator-framework/operator-controller/internal/operator-controller/rukpak/bundle/source"
 )
 
 // right is one verb on one resource, in all namespaces if namespace is empty, and on all objects if name is empty.

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // restoredAs is the scaler after a backup was restored.
