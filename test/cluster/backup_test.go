@@ -43,7 +43,7 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 		return 0
 	}
 	recommend := func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend }
-	w.runs("web")
+	w.deploy("web")
 	w.uses("web", "app", 300, 240)
 	w.scale("web", recommend)
 	w.rounds(30)

@@ -20,7 +20,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -213,9 +212,6 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	lease := func(name string) client.Object {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testkit.System, Name: name}}
 	}
-	isolation := func(name string) client.Object {
-		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: testkit.System, Name: name}}
-	}
 	ofPlanned := testkit.Scaler(w.Namespace, "planned", "planned")
 	ofPlanned.OwnerReferences = ownedBy("planned", planned.UID)
 	sizing := func(deployment string, mode v1beta1.UpdateMode) client.Object {
@@ -292,7 +288,6 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 			DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
 		})},
 		{"operator-objects", "the lease of others", create(thief, lease("kube-scheduler")), "only its own objects", create(thief, lease(v1beta1.LeaseName))},
-		{"operator-objects", "isolating others", create(thief, isolation("deny-all")), "only its own objects", create(thief, isolation("verticalscaler-operator-ingress"))},
 		{
 			"operator-scalers", "another mode", patch(thief, mine, `{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "may only change its own finalizer",
 			patch(thief, mine, `{"metadata":{"finalizers":["autoscaling.verticalscaler.io/restore-original-resources"]}}`),

@@ -31,6 +31,16 @@ type cache struct {
 
 func (c *cache) forget() { c.kinds = map[reflect.Type][]client.Object{} }
 
+// forgetKind forgets the objects of one kind, or all if the object has no type of its own.
+func (c *cache) forgetKind(like client.Object) {
+	switch like.(type) {
+	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
+		c.forget()
+	default:
+		delete(c.kinds, reflect.TypeOf(like))
+	}
+}
+
 // of returns the objects of a kind in the namespace. They must not be modified.
 func (c *cache) of(ctx context.Context, like client.Object) ([]client.Object, error) {
 	kind := reflect.TypeOf(like)

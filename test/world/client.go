@@ -235,12 +235,14 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 		w.Err = sent()
 	}
 	c.world.writes = append(c.world.writes, w)
-	c.world.cache.forget()
-	if verb == "apply" {
+	object, ok := o.(client.Object)
+	if verb == "apply" || !ok {
+		c.world.cache.forget()
 		c.world.versions() // The document has no type that the monitor knows.
 		return w.Err
 	}
-	if object, ok := o.(client.Object); ok && w.Err == nil && verb != "delete" && object.GetUID() != "" {
+	c.world.cache.forgetKind(object)
+	if w.Err == nil && verb != "delete" && object.GetUID() != "" {
 		c.world.see(copyOf(object))
 	}
 	return w.Err

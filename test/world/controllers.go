@@ -115,7 +115,7 @@ func (c *Controllers) beginRollout(ctx context.Context, d *appsv1.Deployment, se
 		return c.createSet(ctx, d, hash, revision)
 	}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, revisionAnnotation, revision))
-	return c.world.wrote(c.world.Client.Patch(ctx, sets[latest].DeepCopy(), patch))
+	return c.world.wrote(&sets[latest], c.world.Client.Patch(ctx, sets[latest].DeepCopy(), patch))
 }
 
 // progress is how far a Deployment is.
@@ -151,11 +151,11 @@ func (c *Controllers) step(ctx context.Context, r progress) error {
 	case alive <= r.want:
 		return nil
 	case len(r.old) == 0:
-		return c.world.wrote(c.world.Client.Delete(ctx, &r.current[len(r.current)-1]))
+		return c.world.wrote(&r.current[0], c.world.Client.Delete(ctx, &r.current[len(r.current)-1]))
 	}
 	last := &r.old[len(r.old)-1]
 	if r.ready > r.want || !isReady(last) || allReady(r.current) {
-		return c.world.wrote(c.world.Client.Delete(ctx, last))
+		return c.world.wrote(last, c.world.Client.Delete(ctx, last))
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash 
 		return out
 	}
 	template.Labels = with(template.Labels)
-	return c.world.wrote(c.world.Client.Create(ctx, &appsv1.ReplicaSet{
+	return c.world.wrote(&appsv1.ReplicaSet{}, c.world.Client.Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: template.Labels,
 			Annotations:     map[string]string{revisionAnnotation: strconv.Itoa(revision)},
@@ -244,7 +244,7 @@ func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) err
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = "default" // as the admission plugin does
 	}
-	err := c.world.wrote(c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager")))
+	err := c.world.wrote(pod, c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager")))
 	if err != nil {
 		c.names-- // so that the same message comes again
 	}
@@ -287,7 +287,7 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused 
 	}
 	d = d.DeepCopy()
 	d.Status = s
-	return c.world.wrote(c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
+	return c.world.wrote(d, c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
 }
 
 // setStatus counts the pods of a ReplicaSet.
@@ -309,7 +309,7 @@ func (c *Controllers) setStatus(ctx context.Context, set *appsv1.ReplicaSet, pod
 	after := set.DeepCopy()
 	after.Status = s
 	set.Status = s
-	return c.world.wrote(c.world.Client.Status().Update(ctx, after))
+	return c.world.wrote(after, c.world.Client.Status().Update(ctx, after))
 }
 
 // condition is a condition of a Deployment. It keeps its times while it says the same.
@@ -377,13 +377,13 @@ func (c *Controllers) follow(ctx context.Context, o client.Object, reference met
 			return nil
 		}
 		o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
-		return c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
+		return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 	case o.GetDeletionTimestamp() != nil:
 		return nil
 	case isDeleted(owner, metav1.FinalizerDeleteDependents):
-		return c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		return c.world.wrote(o, c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	case owner == nil && !c.exists(ctx, o.GetNamespace(), reference):
-		return c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
+		return c.world.wrote(o, c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
 	}
 	return nil
 }
@@ -398,7 +398,7 @@ func (c *Controllers) release(ctx context.Context, o client.Object) error {
 		return nil
 	}
 	o.SetFinalizers(left)
-	return c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
+	return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 }
 
 // exists reports whether an owner of a kind that the world does not list exists.
@@ -429,7 +429,7 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 			continue
 		}
 		b.Status = s
-		if err := c.world.wrote(c.world.Client.Status().Update(ctx, b)); err != nil && !apierrors.IsConflict(err) {
+		if err := c.world.wrote(b, c.world.Client.Status().Update(ctx, b)); err != nil && !apierrors.IsConflict(err) {
 			return err
 		}
 	}

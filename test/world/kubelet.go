@@ -115,7 +115,7 @@ func (k *Kubelet) change(pod *corev1.Pod, change func(pod *corev1.Pod, now metav
 		return err
 	}
 	change(current, k.now(current))
-	return w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))
+	return w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet")))
 }
 
 // now is the time by the clock of the pod's node.
@@ -152,7 +152,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	if pod.DeletionTimestamp != nil {
-		return k.world.wrote(k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
+		return k.world.wrote(pod, k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return nil
@@ -167,7 +167,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
 		return nil
 	}
-	return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
+	return k.world.wrote(pod, k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
 }
 
 // Answer does with a pod's status what its kubelet does.
@@ -208,7 +208,7 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 			if apiequality.Semantic.DeepEqual(before.Conditions, pod.Status.Conditions) {
 				return nil
 			}
-			return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler")))
+			return k.world.wrote(pod, k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler")))
 		}
 	}
 	node := Nodes[ordinal%len(Nodes)].Name
@@ -219,7 +219,7 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
-	if err := k.world.wrote(k.world.Client.SubResource("binding").Create(ctx, pod, binding)); err != nil {
+	if err := k.world.wrote(pod, k.world.Client.SubResource("binding").Create(ctx, pod, binding)); err != nil {
 		return err
 	}
 	return k.world.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod)

@@ -393,9 +393,9 @@ func (w *World) see(o client.Object) {
 	w.monitor.Saw(watch.Event{Type: kind, Object: o})
 }
 
-// wrote notes a write of a controller or a kubelet, and returns its error.
-func (w *World) wrote(err error) error {
-	w.cache.forget()
+// wrote notes a write of a controller or a kubelet to an object, and returns its error.
+func (w *World) wrote(o client.Object, err error) error {
+	w.cache.forgetKind(o)
 	return err
 }
 
