@@ -233,17 +233,10 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 		words string
 	}{
 		"pull-policy": {container(func(c *corev1.Container) { c.ImagePullPolicy = "Sometimes" }), `imagePullPolicy: Unsupported value: "Sometimes"`},
-		"port-names": {container(func(c *corev1.Container) {
-			c.Ports = []corev1.ContainerPort{{Name: "a", ContainerPort: 80}, {Name: "a", ContainerPort: 81}}
-		}), `ports[1].name: Duplicate value: "a"`},
-		"port-number":    {container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 99999}} }), "must be between 1 and 65535"},
-		"limits":         {container(func(c *corev1.Container) { c.Resources.Limits["cpu"] = resource.MustParse("1m") }), "must be less than or equal to cpu limit"},
-		"no-image":       {container(func(c *corev1.Container) { c.Image = "" }), "image: Required value"},
-		"mount":          {container(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "gone", MountPath: "/x"}} }), `Not found: "gone"`},
-		"container-name": {container(func(c *corev1.Container) { c.Name = "App" }), `name: Invalid value: "App"`},
-		"restart-policy": {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }, `restartPolicy: Unsupported value: "Never"`},
-		"label-value":    {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["x"] = "a b" }, "a valid label must be"},
-		"own-label":      {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels[ownerLabel] = "other" }, "`selector` does not match template `labels`"},
+		"limits":      {container(func(c *corev1.Container) { c.Resources.Limits["cpu"] = resource.MustParse("1m") }), "must be less than or equal to cpu limit"},
+		"mount":       {container(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "gone", MountPath: "/x"}} }), `Not found: "gone"`},
+		"label-value": {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["x"] = "a b" }, "a valid label must be"},
+		"own-label":   {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels[ownerLabel] = "other" }, "`selector` does not match template `labels`"},
 		"same-containers": {func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("app")}
 		}, `Duplicate value: "app"`},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +32,10 @@ type cache struct {
 
 func (c *cache) forget() { c.kinds = map[reflect.Type][]client.Object{} }
 
-// forgetKind forgets the objects of one kind, or all if the object has no type of its own.
+// forgetKind forgets the objects of one kind, or all if the object has no type of its own. The API server counts what is written
+// in quotas.
 func (c *cache) forgetKind(like client.Object) {
+	delete(c.kinds, reflect.TypeOf(&corev1.ResourceQuota{}))
 	switch like.(type) {
 	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
 		c.forget()
