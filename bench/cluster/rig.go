@@ -221,7 +221,7 @@ func (r *rig) changeTemplate(ctx context.Context, i int, version string) (genera
 	return d.Generation, nil
 }
 
-// finishRollout says that the Deployment is up to date again.
+// finishRollout reports whether the Deployment is up to date again.
 func (r *rig) finishRollout(ctx context.Context, i int, generation int64) error {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.Name(i)}}
 	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, generation)

@@ -59,7 +59,7 @@ type Results struct {
 	Operator, VPA                      Measures
 }
 
-// isOf says whether the results are of a run with these options.
+// isOf reports whether the results are of a run with these options.
 func (r Results) isOf(o Options) bool { return r.Scalers == o.Scalers && r.Foreign == o.Foreign }
 
 // Run measures both sides. If one fails, it returns the results of the other, and an error.
@@ -143,7 +143,7 @@ type side struct {
 	sized func(*rig, context.Context) (int, error)
 	// patience is how long to wait for the first larger pod after an OOM kill.
 	patience time.Duration
-	// reactsToTemplates says that the side writes something when a pod template changes.
+	// reactsToTemplates is true if the side writes something when a pod template changes.
 	reactsToTemplates bool
 }
 

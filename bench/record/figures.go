@@ -25,9 +25,9 @@ type measure struct {
 	isTotal bool
 	// percentile is from 0 to 1, by nearest rank; 0 for none.
 	percentile float64
-	// isOfVPA says that the value is about VPA's, so that VPA's own tells nothing.
+	// isOfVPA is true if the value is about VPA's, so that VPA's own tells nothing.
 	isOfVPA bool
-	// isPlain says that a ratio to VPA's value tells little: the interval is that of the value.
+	// isPlain is true if a ratio to VPA's value tells little: the interval is that of the value.
 	isPlain bool
 	// unit is for sentences.
 	unit string

@@ -83,7 +83,7 @@ type targetRecord struct {
 	Target   string `json:"target"`
 	VPA      number `json:"vpa"`
 	Ours     number `json:"verticalScaler"`
-	// IsAbsolute says that Estimate and Folds are about the value, and not about its ratio to VPA's.
+	// IsAbsolute is true if Estimate and Folds are about the value, and not about its ratio to VPA's.
 	IsAbsolute bool     `json:"isAbsolute"`
 	Estimate   estimate `json:"estimate"`
 	// Folds is the range of the same without each source in turn.

@@ -31,9 +31,9 @@ type scenario struct {
 	world       backtest.World
 	// from returns the series to replay, of those that were read; nil for all of them.
 	from func(read []backtest.Trace, o options) []backtest.Trace
-	// isFromStart says that there is no warm-up.
+	// isFromStart is true if there is no warm-up.
 	isFromStart bool
-	// isByName says that each series is its own group.
+	// isByName is true if each series is its own group.
 	isByName bool
 }
 

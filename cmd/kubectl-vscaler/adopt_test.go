@@ -65,7 +65,7 @@ func adoptable(t *testing.T) *apiServer {
 	return s
 }
 
-// allowed says whether the operator has the rights that policies need.
+// allowed reports whether the operator has the rights that policies need.
 func (s *apiServer) allowed(yes bool) {
 	s.set(accessReviews, authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}, Status: authorizationv1.SubjectAccessReviewStatus{Allowed: yes},

@@ -95,7 +95,7 @@ func (b *browser) listen(event any) {
 	}
 }
 
-// expect says that requests fail from now on, as part of the test.
+// expect reports whether requests fail from now on, as part of the test.
 func (b *browser) expect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -126,7 +126,7 @@ func (o *patchOptions) writeFile(name string, text []byte) error {
 	return nil
 }
 
-// isOurs says that a file was written by this program.
+// isOurs reports whether a file was written by this program.
 func isOurs(path string) bool {
 	text, err := os.ReadFile(path) //nolint:gosec // in the folder that the user names
 	return err == nil && bytes.HasPrefix(text, []byte(fleet.PatchHeader))

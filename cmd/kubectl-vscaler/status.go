@@ -295,12 +295,12 @@ type statusReader struct {
 	selector  labels.Selector
 	sortBy    string // "" for the API server's order
 	warn      func(what string, err error)
-	// needsOperator says that the user must know if the operator cannot be seen.
+	// needsOperator is true if the user must know if the operator cannot be seen.
 	needsOperator     bool
 	operatorNamespace string
 	now               func() time.Time
 
-	// needsSavings says that the Deployments are read.
+	// needsSavings is true if the Deployments are read.
 	needsSavings bool
 
 	// versions are the resource versions of the scalers when deployments were read. They are

@@ -305,7 +305,7 @@ func (b *supportBundle) objects(ctx context.Context, kind schema.GroupVersionKin
 	b.addObjects(strings.ToLower(kind.Kind)+"s.yaml", objects...)
 }
 
-// isAbout says whether an event is about a scaler or what it sizes.
+// isAbout reports whether an event is about a scaler or what it sizes.
 func (b *supportBundle) isAbout(event map[string]any) bool {
 	kind, _, _ := unstructured.NestedString(event, "involvedObject", "kind")
 	name, _, _ := unstructured.NestedString(event, "involvedObject", "name")

@@ -172,7 +172,7 @@ func (v view) visible() []string {
 	return lines[offset:min(len(lines), offset+room)]
 }
 
-// trouble says that what is shown is old, or incomplete.
+// trouble reports whether what is shown is old, or incomplete.
 func (v view) trouble() string {
 	switch {
 	case v.failed == nil:

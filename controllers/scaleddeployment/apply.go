@@ -224,14 +224,14 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	return eventUpdated, nil
 }
 
-// hadNoEffect says whether the same document was applied to the same object before, and
+// hadNoEffect reports whether the same document was applied to the same object before, and
 // the API server modified it.
 func (r *Reconciler) hadNoEffect(desired *unstructured.Unstructured, live client.Object) bool {
 	before, ok := r.ineffective.Load(keyOf(desired))
 	return ok && before == attemptOf(desired, live)
 }
 
-// isSameSpec says whether two objects of one kind have the same spec. The generation of
+// isSameSpec reports whether two objects of one kind have the same spec. The generation of
 // a Deployment does not show this, because annotations change it too.
 func isSameSpec(a, b client.Object) bool {
 	switch a := a.(type) {
@@ -257,7 +257,7 @@ func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructu
 	return rejection, nil
 }
 
-// deleteObject deletes exactly the object that was read, and says whether it was this call
+// deleteObject deletes exactly the object that was read, and reports whether it was this call
 // that started the deletion. Foreground deletion keeps the object until its dependents are
 // deleted.
 func (r *Reconciler) deleteObject(ctx context.Context, object client.Object, propagation metav1.DeletionPropagation) (bool, error) {

@@ -177,7 +177,7 @@ func appliedHash(object metav1.Object) string {
 	return object.GetAnnotations()[v1beta1.AppliedAnnotation]
 }
 
-// isApplied says whether applying the document would change nothing: it was applied, and
+// isApplied reports whether applying the document would change nothing: it was applied, and
 // the object still has all of its values.
 func isApplied(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
 	if appliedHash(live) != appliedHash(desired) {
@@ -200,7 +200,7 @@ var mergedLists = sets.New("ownerReferences",
 	"hostAliases", "topologySpreadConstraints", "resourceClaims", "claims", "schedulingGates",
 	"containerPolicies", "controlledResources")
 
-// contains says whether live, the value of the field, has everything that is desired.
+// contains reports whether live, the value of the field, has everything that is desired.
 func contains(field string, desired, live any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
@@ -227,7 +227,7 @@ func contains(field string, desired, live any) bool {
 	return desired == live
 }
 
-// containsInOrder says whether a list has all desired entries in their order, with any
+// containsInOrder reports whether a list has all desired entries in their order, with any
 // other entries between them.
 func containsInOrder(want, have []any) bool {
 	for _, value := range want {

@@ -184,7 +184,7 @@ func (s *scope) classify(err error) outcome {
 	return settled
 }
 
-// mayBeOutdated says whether the API server may have rejected a write because its admission
+// mayBeOutdated reports whether the API server may have rejected a write because its admission
 // policy has compared it with an older version of the owner.
 func (r *Reconciler) mayBeOutdated(s *scope) bool {
 	if !strings.Contains(s.rejection.Message, ownedPolicy) {

@@ -67,7 +67,7 @@ type Reconciler struct {
 	Release release.Release
 	// Namespaces are those that the operator watches; none means all.
 	Namespaces []string
-	// ServesCluster says that ClusterScalingPolicies are served. Without it, namespaces are not read.
+	// ServesCluster is true if ClusterScalingPolicies are served. Without it, namespaces are not read.
 	ServesCluster bool
 	// Rights reports which rights to serve policies are missing.
 	Rights Rights

@@ -57,7 +57,7 @@ type standing struct {
 	// winner names the scaler that takes precedence; empty if that is this one, or if the scaler
 	// is refused.
 	winner string
-	// refused says that too many scalers take precedence.
+	// refused is true if too many scalers take precedence.
 	refused bool
 }
 

@@ -106,7 +106,7 @@ func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName)
 	return l.lookUp(ctx, claimIndex, deployment)
 }
 
-// isClaimed says whether a scaler claims the Deployment, or the first reconcile of a new scaler will, unless another scaler
+// isClaimed reports whether a scaler claims the Deployment, or the first reconcile of a new scaler will, unless another scaler
 // does. If that cannot be looked up, the Deployment counts as claimed: what is not stored would be missing.
 func (l *lookup) isClaimed(ctx context.Context, deployment types.NamespacedName) bool {
 	for _, index := range []string{claimIndex, expectedIndex} {

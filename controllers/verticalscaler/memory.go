@@ -65,7 +65,7 @@ type remembered struct {
 	// withdrawals is how many resizes of the pod were withdrawn in a row.
 	withdrawals int
 	withdrawnAt time.Time
-	// evicted says that the pod was evicted, at that time.
+	// evicted is true if the pod was evicted, at that time.
 	evicted bool
 	// eviction is the last rejected eviction of the Deployment's pods.
 	eviction *plan.RejectedEviction

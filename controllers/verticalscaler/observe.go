@@ -27,7 +27,7 @@ type observation struct {
 	deployment *appsv1.Deployment
 	// situation is the input of the plan. The learn phase adds the recommendations.
 	situation plan.Situation
-	// judgesQuotas says that the situation has all the ResourceQuotas.
+	// judgesQuotas is true if the situation has all the ResourceQuotas.
 	judgesQuotas bool
 	// undone are the pods that another controller has resized after our last resize, by
 	// generation.

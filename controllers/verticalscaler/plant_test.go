@@ -57,7 +57,7 @@ type plant struct {
 	conflict error
 	// resized are the pods that were resized, in order.
 	resized []string
-	// actuates says that pods get the resources of a resize at once.
+	// actuates is true if pods get the resources of a resize at once.
 	actuates bool
 	// shared are the objects that were read without a copy.
 	shared []sharedObject

@@ -34,16 +34,16 @@ const (
 // promotion is what the policy of a scaler asks of it before it is promoted, and what is known about that. Whether the
 // scaler is promoted then is not decided here: the policy's controller reads the condition.
 type promotion struct {
-	// isUnknown says that the scaler's policy cannot be found. Nothing changes about what is recorded.
+	// isUnknown is true if the scaler's policy cannot be found. Nothing changes about what is recorded.
 	isUnknown bool
-	// waits says that the scaler waits to be promoted.
+	// waits is true if the scaler waits to be promoted.
 	waits bool
 	// goal is how much usage its recommendations must cover.
 	goal history.Goal
-	// isAtStart says that the scaler has the update mode in which evidence is collected.
+	// isAtStart is true if the scaler has the update mode in which evidence is collected.
 	isAtStart bool
 
-	// isLearned says that the learn phase has read the following.
+	// isLearned is true if the learn phase has read the following.
 	isLearned bool
 	covered   []coveredContainer
 }
@@ -171,7 +171,7 @@ func readyForPromotion(s *scope, provided metav1.Condition) (metav1.Condition, b
 	return c, true
 }
 
-// isUnread says that the reconcile has not come to read the history of a Deployment, or may not read it.
+// isUnread reports whether the reconcile has not come to read the history of a Deployment, or may not read it.
 func (s *scope) isUnread() bool { return s.err != nil || s.observation.deployment != nil }
 
 // lastShortfall is the last reason for which a container that has not covered enough began again; empty if there is

@@ -132,7 +132,7 @@ type scope struct {
 	plan plan.Plan
 	// postponed is the decision that waits for permission; nil if none does.
 	postponed *plan.Decision
-	// keepsNewPods says that new pods get the same sizes as before.
+	// keepsNewPods is true if new pods get the same sizes as before.
 	keepsNewPods bool
 	// unsized says why the API server does not size new pods; it has no reason if it does.
 	unsized unsized
@@ -431,10 +431,10 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 	r.forgetBudget(key)
 }
 
-// errStaleCache says that the cache does not show our own last write yet.
+// errStaleCache is true if the cache does not show our own last write yet.
 var errStaleCache = errors.New("the cache is older than our own last write")
 
-// errUsageUnread says that a decision was lost, and that usage was not read since the process started. Without usage, the
+// errUsageUnread is true if a decision was lost, and that usage was not read since the process started. Without usage, the
 // pods that were lowered before a crash would be raised again, and lowered a second time after the first round of usage.
 var errUsageUnread = errors.New("no usage was read since the operator started")
 

@@ -320,7 +320,7 @@ func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []strin
 	return parts
 }
 
-// restored says that a request was lowered, and is raised to its last good value because another
+// restored reports whether a request was lowered, and is raised to its last good value because another
 // decision interrupts the verification.
 func restored(lastGood, before, after int64) string {
 	if lastGood == 0 || after != lastGood || after <= before {

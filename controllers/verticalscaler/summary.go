@@ -38,7 +38,7 @@ func summaryOf(s *scope) *v1beta1.Summary {
 // wanted are the requests that a summary points to, by container.
 type wanted struct {
 	requests map[string]quantity.Amounts
-	// isOnlyRecommended says that the operator would not apply them.
+	// isOnlyRecommended is true if the operator would not apply them.
 	isOnlyRecommended bool
 }
 

@@ -46,7 +46,7 @@ type Container struct {
 	Name string
 	// Step is the length of the intervals.
 	Step time.Duration
-	// HasMemory says that the trace includes memory. If false, only CPU is sized.
+	// HasMemory is true if the trace includes memory. If false, only CPU is sized.
 	HasMemory bool
 	// Requests are the initial requests.
 	Requests quantity.Amounts
@@ -73,7 +73,7 @@ type Observation struct {
 	// MemoryBytes is the peak of memory, at most the limit. With several pods, it is that of the
 	// largest one.
 	MemoryBytes int64
-	// OOMKilled says that the container needed more memory than its limit.
+	// OOMKilled is true if the container needed more memory than its limit.
 	OOMKilled bool
 	// Requests are the requests during the interval.
 	Requests quantity.Amounts

@@ -69,7 +69,7 @@ const averaged = 5 * time.Minute
 // window is a span of 5 minutes, by the clock, of which the means are compared: an interval belongs
 // to the span in which it begins.
 type window struct {
-	// isOfOne says that each interval is its own span: it is as long, or longer.
+	// isOfOne is true if each interval is its own span: it is as long, or longer.
 	isOfOne bool
 
 	number           int64

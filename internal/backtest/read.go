@@ -65,7 +65,7 @@ type Reader struct {
 // series is what has been read of one container.
 type series struct {
 	rows []row
-	// about says that a table of containers has set the fields that follow.
+	// about is true if a table of containers has set the fields that follow.
 	about      bool
 	table      int
 	step       int64 // 0 for not told

@@ -19,7 +19,7 @@ type Trace struct {
 	Step time.Duration
 	// Requests are those that the container has today.
 	Requests quantity.Amounts
-	// HasMemory says that memory was recorded: it is not 0 throughout.
+	// HasMemory is true if memory was recorded: it is not 0 throughout.
 	HasMemory bool
 	// Samples are in the order of time, at least two, no two of them at the same time.
 	Samples []Sample

@@ -49,7 +49,7 @@ type Explanation struct {
 	Policy *Origin `json:"policy,omitempty"`
 	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
-	// Applied says whether the pods have the sizes: True, False or Unknown.
+	// Applied reports whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
 	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
 	// if unknown.
@@ -125,7 +125,7 @@ type Resource struct {
 	LoweredInSeconds int64 `json:"loweredInSeconds,omitempty"`
 	// TolerancePercent is the smallest change, in percent of the request.
 	TolerancePercent int32 `json:"tolerancePercent"`
-	// Moves says that requests are moved at all: the update mode is not Off, and the
+	// Moves is true if requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
 	Moves bool `json:"moves"`
 	// Template is the size in the Deployment's pod template, and Pods are those of its pods.

@@ -111,7 +111,7 @@ func conditions(said ...string) change {
 	}
 }
 
-// stalled says that a person must act.
+// stalled reports whether a person must act.
 func stalled(reason, message string) change {
 	return conditions("Ready False "+reason+" "+message, "Applied False "+reason+" "+message, "Stalled True "+reason+" "+message)
 }

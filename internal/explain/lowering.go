@@ -20,7 +20,7 @@ import (
 // mostLowerings is how many requests an advice names.
 const mostLowerings = 3
 
-// waitsForEvidence says that the operator keeps a request above its target until more usage has been
+// waitsForEvidence reports whether the operator keeps a request above its target until more usage has been
 // observed, and that it runs, as far as that is known.
 func waitsForEvidence(e Evidence) bool {
 	s := e.Scaler
@@ -81,7 +81,7 @@ func (r Resource) request() int64 {
 	return most
 }
 
-// hasWholeCores says that the request may stay because it is one of whole CPUs, and new pods may get it.
+// hasWholeCores reports whether the request may stay because it is one of whole CPUs, and new pods may get it.
 func (r Resource) hasWholeCores(s *v1beta1.VerticalScaler) bool {
 	const core = 1000
 	if scaler.Mode(&s.Spec) == v1beta1.UpdateModeInPlace && scaler.Fallback(&s.Spec) == v1beta1.FallbackWait {

@@ -24,7 +24,7 @@ type Operator struct {
 	Namespace string `json:"namespace"`
 	// LastHeard is when its leader last renewed the lease, by the clock of its node.
 	LastHeard metav1.Time `json:"lastHeard"`
-	// HasStopped says that the leader has released the lease: it was stopped, and did not crash.
+	// HasStopped is true if the leader has released the lease: it was stopped, and did not crash.
 	HasStopped bool `json:"hasStopped,omitempty"`
 	// Version is the version of the leader; empty if it is not known.
 	Version string `json:"version,omitempty"`

@@ -244,7 +244,7 @@ type Origin struct {
 	Harmed   *metav1.Time `json:"harmed,omitempty"`
 	// Message is that of the condition ReadyForPromotion.
 	Message string `json:"message,omitempty"`
-	// Detaching says that the scaler is about to become one of its users.
+	// Detaching is true if the scaler is about to become one of its users.
 	Detaching bool `json:"detaching,omitempty"`
 }
 

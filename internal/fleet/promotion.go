@@ -68,13 +68,13 @@ func (r Rollout) isExceededBy(harmed, promoted int) bool {
 // Candidate is what the promotion sees of one scaler of the policy.
 type Candidate struct {
 	Key types.NamespacedName
-	// Ready says that the condition ReadyForPromotion is True.
+	// Ready is true if the condition ReadyForPromotion is True.
 	Ready bool
 	// Promoted is when the scaler was promoted; zero if it is not.
 	Promoted time.Time
 	// Harmed is when the scaler did harm; zero if it did not.
 	Harmed time.Time
-	// Blocked says that the scaler is frozen, paused or suspended. It is not promoted now.
+	// Blocked is true if the scaler is frozen, paused or suspended. It is not promoted now.
 	Blocked bool
 }
 
@@ -109,7 +109,7 @@ type Promotion struct {
 	// HarmedExamples are the last three of them, the last one first.
 	HarmedExamples []types.NamespacedName
 
-	// Halted says that too many scalers did harm, and HaltedSince since when.
+	// Halted is true if too many scalers did harm, and HaltedSince since when.
 	Halted      bool
 	HaltedSince time.Time
 

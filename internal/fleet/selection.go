@@ -26,9 +26,9 @@ type Namespace struct {
 	Name string
 	// Labels are its labels. They may not be modified.
 	Labels map[string]string
-	// Excluded says that an annotation excludes the namespace from all policies.
+	// Excluded is true if an annotation excludes the namespace from all policies.
 	Excluded bool
-	// Terminating says that the namespace is being deleted.
+	// Terminating is true if the namespace is being deleted.
 	Terminating bool
 }
 
@@ -37,9 +37,9 @@ type Deployment struct {
 	Namespace, Name string
 	// Labels are its labels. They may not be modified.
 	Labels map[string]string
-	// Excluded says that an annotation excludes the Deployment from all policies.
+	// Excluded is true if an annotation excludes the Deployment from all policies.
 	Excluded bool
-	// IsOwned says that a ScaledDeployment controls the Deployment.
+	// IsOwned is true if a ScaledDeployment controls the Deployment.
 	IsOwned bool
 	// Replicas is the number of pods that it should have.
 	Replicas int32

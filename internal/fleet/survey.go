@@ -35,7 +35,7 @@ type Member struct {
 	Message string
 	// Scaler is the scaler of this policy; nil if there is none.
 	Scaler *v1beta1.VerticalScaler
-	// IsPending says that a scaler is to be created, changed or deleted.
+	// IsPending is true if a scaler is to be created, changed or deleted.
 	IsPending bool
 }
 

@@ -41,9 +41,9 @@ type Metric struct {
 	Help      string
 	Labels    []string
 	Stability Stability
-	// AboutScalers says that the configuration key metrics.scalers decides about its series.
+	// AboutScalers is true if the configuration key metrics.scalers decides about its series.
 	AboutScalers bool
-	// AboutPolicies says that there are series for each policy.
+	// AboutPolicies is true if there are series for each policy.
 	AboutPolicies bool
 }
 

@@ -48,7 +48,7 @@ type PolicyState struct {
 // Stages are the scalers of a policy by how far they are.
 type Stages struct {
 	Collecting, Waiting, Verifying, Promoted, Harmed int32
-	// Halted says that the promotion has halted.
+	// Halted is true if the promotion has halted.
 	Halted bool
 }
 

@@ -25,5 +25,5 @@ func as[S plan.Step](p plan.Plan) *S {
 	return nil
 }
 
-// is says whether the plan's step is of that kind.
+// is reports whether the plan's step is of that kind.
 func is[S plan.Step](p plan.Plan) bool { return as[S](p) != nil }

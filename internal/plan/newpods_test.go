@@ -520,7 +520,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	}.run(t)
 }
 
-// setBackFrom says that a pod with these requests was set back a while ago.
+// setBackFrom reports whether a pod with these requests was set back a while ago.
 func setBackFrom(requests quantity.Amounts) func(*world) {
 	return func(w *world) {
 		w.situation.SetBackFrom = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: requests}}}

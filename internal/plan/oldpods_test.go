@@ -25,7 +25,7 @@ var (
 	stuckRollout  = deployment(func(d *workload.Deployment) { d.RollingOut, d.Stuck = true, true })
 )
 
-// killedAt says that an OOM kill needs this much memory, in MiB.
+// killedAt reports whether an OOM kill needs this much memory, in MiB.
 func killedAt(floor int64) func(*world) {
 	return func(w *world) {
 		rec := recommended("app")

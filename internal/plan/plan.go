@@ -187,7 +187,7 @@ func (o outcome) recordFirst(p Plan) Plan {
 	return p
 }
 
-// isChange says whether the step changes the cluster.
+// isChange reports whether the step changes the cluster.
 func isChange(step Step) bool {
 	switch step.(type) {
 	case nil, Record:

@@ -104,11 +104,11 @@ type world struct {
 	others    []int64          // what others use of each quota
 	overhead  quantity.Amounts // of new pods
 	now       time.Time
-	// ineffective says that the API server does not size new pods, and vain how many were
+	// ineffective is true if the API server does not size new pods, and vain how many were
 	// evicted since it last did.
 	ineffective bool
 	vain        int
-	// crowded says that the nodes of some pods have no room for more.
+	// crowded is true if the nodes of some pods have no room for more.
 	crowded bool
 }
 

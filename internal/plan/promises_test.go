@@ -146,7 +146,7 @@ func (w *world) undecidedSizes() map[string]workload.Resources {
 	return out
 }
 
-// isFirst says whether a decision is the first one about a resource of the container.
+// isFirst reports whether a decision is the first one about a resource of the container.
 func isFirst(before, after *plan.Decision, container string) bool {
 	var was, is quantity.Amounts
 	if before != nil {
@@ -416,18 +416,18 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	}
 }
 
-// isLeaving says whether a rollout that makes progress is about to replace the pod.
+// isLeaving reports whether a rollout that makes progress is about to replace the pod.
 func (w world) isLeaving(pod workload.Pod) bool {
 	d := w.situation.Deployment
 	return !pod.Current && !d.Paused && !d.Stuck
 }
 
-// stays says whether the pod runs, and neither ends nor is replaced by a rollout.
+// stays reports whether the pod runs, and neither ends nor is replaced by a rollout.
 func (w world) stays(pod workload.Pod) bool {
 	return pod.Running && !pod.Terminating && (pod.Current || w.policy.Mode == "InPlace" && !w.isLeaving(pod))
 }
 
-// onlyRescues says whether the sizes only raise memory, and only where a container has less than an OOM
+// onlyRescues reports whether the sizes only raise memory, and only where a container has less than an OOM
 // kill has shown to be necessary.
 func (w world) onlyRescues(pod workload.Pod, sizes []plan.Size) bool {
 	for _, size := range sizes {
@@ -562,7 +562,7 @@ func (w world) checkNotLower(what, container string, before, after quantity.Amou
 // evicted ends the name of a pod that has come for one that was evicted.
 const evicted = "-e"
 
-// evicts says that pods are evicted where they cannot be resized.
+// evicts reports whether pods are evicted where they cannot be resized.
 func (w world) evicts() bool { return w.policy.Mode == "InPlace" && w.policy.Fallback == "Recreate" }
 
 // checkEviction: one at a time, of enough replicas that are all available, and none once the API
@@ -1111,7 +1111,7 @@ func exceeds(a, b quantity.Amounts) bool {
 	return b.CPUMillis > 0 && a.CPUMillis > b.CPUMillis || b.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes
 }
 
-// raises says whether a container requests more.
+// raises reports whether a container requests more.
 func raises(before, after []workload.Container) bool {
 	for i := range before {
 		if b, a := before[i].Requests, after[i].Requests; a.CPUMillis > b.CPUMillis || a.MemoryBytes > b.MemoryBytes {

@@ -73,7 +73,7 @@ func MemoryBytes(q resource.Quantity) (int64, error) {
 	return q.Value(), nil
 }
 
-// Equal says whether two quantities are the same. A quantity with an absurd exponent is equal to
+// Equal reports whether two quantities are the same. A quantity with an absurd exponent is equal to
 // none.
 func Equal(a, b resource.Quantity) bool {
 	return isComparable(a) && isComparable(b) && a.Cmp(b) == 0
@@ -86,14 +86,14 @@ const (
 	mostOrdinary  = 1e20
 )
 
-// isBetween says whether the quantity is certainly between two numbers. It takes no time and no memory,
+// isBetween reports whether the quantity is certainly between two numbers. It takes no time and no memory,
 // whatever the exponent, and is precise enough: the float is off by less than a millionth.
 func isBetween(q resource.Quantity, least, most float64) bool {
 	about := q.AsApproximateFloat64()
 	return least < about && about < most
 }
 
-// isComparable says whether the quantity can be compared quickly. A comparison first aligns the
+// isComparable reports whether the quantity can be compared quickly. A comparison first aligns the
 // exponents digit by digit: 1e9999999 takes seconds.
 func isComparable(q resource.Quantity) bool {
 	if isBetween(q, leastOrdinary, mostOrdinary) {

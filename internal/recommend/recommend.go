@@ -406,7 +406,7 @@ func spent(perMille int64, c float64) int64 {
 // limitedPerMille is the smallest margin of CPU while the history is limited.
 const limitedPerMille = 150
 
-// isLimited says whether the history may cover less than a day. That is the case until 24 to 48 hours
+// isLimited reports whether the history may cover less than a day. That is the case until 24 to 48 hours
 // have been observed, by the phase, when the bounds change anyway. A request that was raised because of it is
 // lowered when it is above the upper bound, which may take until twice as much has been observed.
 func isLimited(confidence float64) bool { return confidence > 1 }

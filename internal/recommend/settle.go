@@ -18,7 +18,7 @@ const maxSteps = 4
 type settled struct {
 	target, lower, upper, uncapped int64
 	reasons                        []Reason
-	// isOld says that everything was published before, except for the policy's bounds.
+	// isOld is true if everything was published before, except for the policy's bounds.
 	isOld bool
 }
 
@@ -80,14 +80,14 @@ func settle(resource string, now estimate, before settled, l limits, n notes, p 
 	return out.within(resource, l)
 }
 
-// allows says whether an old target may stay although the estimate differs slightly.
+// allows reports whether an old target may stay although the estimate differs slightly.
 func (e estimate) allows(target int64) bool {
 	return e.needed <= target &&
 		e.target <= target+target/100*e.raise+target%100*e.raise/100 &&
 		e.target >= target-target/100*e.fall-target%100*e.fall/100
 }
 
-// confirms says whether the published bounds are still good enough. They are while they are close. A lower
+// confirms reports whether the published bounds are still good enough. They are while they are close. A lower
 // bound closer to the target is: it was set when the old target was too small. If all requests are known,
 // bounds that more evidence has narrowed are, too, as long as no request comes to lie beyond them.
 func (e estimate) confirms(before settled, l limits, n notes, p Params) bool {
@@ -132,7 +132,7 @@ const (
 	settledPercent = 10
 )
 
-// areDue says whether the evidence is published although nothing else changes: whenever it has doubled, but
+// areDue reports whether the evidence is published although nothing else changes: whenever it has doubled, but
 // for a settled container not before it is long.
 func (n notes) areDue(target int64) bool {
 	if !hasDoubled(n.evidence, n.before, n.phase) {
@@ -141,7 +141,7 @@ func (n notes) areDue(target int64) bool {
 	return isLong(n.evidence, n.phase) || slices.ContainsFunc(n.requests, func(request int64) bool { return !isClose(target, request, settledPercent) })
 }
 
-// hasDoubled says whether evidence has passed one of the scaler's doublings since it was noted before.
+// hasDoubled reports whether evidence has passed one of the scaler's doublings since it was noted before.
 func hasDoubled(evidence, before time.Duration, phase float64) bool {
 	return doublings(evidence, phase) > doublings(before, phase)
 }
@@ -150,12 +150,12 @@ func isLong(evidence time.Duration, phase float64) bool {
 	return doublings(evidence, phase) >= settledDoublings
 }
 
-// IsWorthSaving says whether a crash would lose much evidence: half of it, and more than four hours.
+// IsWorthSaving reports whether a crash would lose much evidence: half of it, and more than four hours.
 func IsWorthSaving(evidence, saved time.Duration, phase float64) bool {
 	return hasDoubled(evidence, saved, phase) && isLong(evidence, phase)
 }
 
-// isClose says whether an amount is within a percentage of the previous one.
+// isClose reports whether an amount is within a percentage of the previous one.
 func isClose(amount, before int64, percent int) bool {
 	return max(amount-before, before-amount)*100 <= before*int64(percent)
 }

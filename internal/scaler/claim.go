@@ -75,7 +75,7 @@ func IsPaused(s *v1beta1.VerticalScaler) bool {
 	return isSet && value != "false"
 }
 
-// PauseMessage says that the scaler is paused, and quotes the value of the annotation unless it is
+// PauseMessage reports whether the scaler is paused, and quotes the value of the annotation unless it is
 // only "true".
 func PauseMessage(s *v1beta1.VerticalScaler) string {
 	text := "The annotation " + v1beta1.PausedAnnotation + " is set"

@@ -334,7 +334,7 @@ func (e *Env) AuditLog() string { return e.audit }
 // PATH.
 func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
-// isUsersOwn says whether the cluster is one that VERTICALSCALER_TEST_KUBECONFIG names.
+// isUsersOwn reports whether the cluster is one that VERTICALSCALER_TEST_KUBECONFIG names.
 func (e *Env) isUsersOwn() bool { return e.kubectl == "" }
 
 // NeedKwok skips a test that controls kwok if the cluster has real nodes.

@@ -27,7 +27,7 @@ type Sample struct {
 	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
 	// one of them. Usage of the past has none.
 	LimitFactor float64
-	// NoCPU says that CPUMillis does not count: it is from a start for which the container had
+	// NoCPU is true if CPUMillis does not count: it is from a start for which the container had
 	// a startup boost.
 	NoCPU bool
 	// MemoryBytes is the working set, in bytes. At least 0.

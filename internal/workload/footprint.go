@@ -23,7 +23,7 @@ type Footprint struct {
 	// PodLevel are the pod-level resources. Each value that is set replaces the sum over the
 	// containers.
 	PodLevel Resources
-	// IsTemplate says that no pod exists yet: the API server may set what is not set.
+	// IsTemplate is true if no pod exists yet: the API server may set what is not set.
 	IsTemplate bool
 }
 

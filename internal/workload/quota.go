@@ -92,7 +92,7 @@ func readMemory(list corev1.ResourceList, key corev1.ResourceName) (int64, bool)
 	return v, ok && err == nil
 }
 
-// MoreRoom says whether any quota has more room than before.
+// MoreRoom reports whether any quota has more room than before.
 func MoreRoom(before, after []corev1.ResourceQuota) bool {
 	had, _ := ReadQuotas(before)
 	has, _ := ReadQuotas(after)

@@ -189,13 +189,13 @@ func scales(ref autoscalingv2.CrossVersionObjectReference, deployment *appsv1.De
 	return false
 }
 
-// isOwnGroup says that the kind ScaledDeployment is of our API group, in any version.
+// isOwnGroup reports whether the kind ScaledDeployment is of our API group, in any version.
 func isOwnGroup(apiVersion string) bool {
 	group, _, found := strings.Cut(apiVersion, "/")
 	return found && group == v1beta1.GroupVersion.Group
 }
 
-// isForeignGroup says that the kind Deployment is not of the Kubernetes API.
+// isForeignGroup reports whether the kind Deployment is not of the Kubernetes API.
 func isForeignGroup(apiVersion string) bool {
 	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }

@@ -20,7 +20,7 @@ type VPA struct {
 	Name      string
 	// Target is the object whose pods it sizes.
 	Target autoscalingv2.CrossVersionObjectReference
-	// Off says that it only recommends.
+	// Off is true if it only recommends.
 	Off bool
 	// Containers has the changed resources of each container. AnyContainer applies to
 	// containers that are not named.

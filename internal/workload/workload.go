@@ -35,10 +35,10 @@ type Container struct {
 	// restart when that resource changes.
 	RestartOnCPU    bool
 	RestartOnMemory bool
-	// Unreadable says that a quantity is out of range. The operator does not change such a
+	// Unreadable is true if a quantity is out of range. The operator does not change such a
 	// container.
 	Unreadable bool
-	// IsSidecar says that the container is a native sidecar: an init container that runs for as
+	// IsSidecar is true if the container is a native sidecar: an init container that runs for as
 	// long as its pod.
 	IsSidecar bool
 	// SidecarsBefore is how many native sidecars start before an init container that ends; 0 for
@@ -57,16 +57,16 @@ type Deployment struct {
 	UpdatedReplicas int32
 	Paused          bool
 	Terminating     bool
-	// RollingOut says that pods of an older template are not replaced yet, or that the
+	// RollingOut is true if pods of an older template are not replaced yet, or that the
 	// Deployment controller has not observed the latest spec.
 	RollingOut bool
-	// Stuck says that the rollout of the latest spec made no progress for longer than
+	// Stuck is true if the rollout of the latest spec made no progress for longer than
 	// progressDeadlineSeconds.
 	Stuck bool
 	// Unavailable is how many old pods a rollout may terminate before the first new pod is
 	// ready: all of them with the strategy Recreate.
 	Unavailable int32
-	// PodLevelResources says that the template declares pod-level resources, and PodLevel has them.
+	// PodLevelResources is true if the template declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
 	PodLevel          Resources
 	// Overhead is what the template itself says that pods need besides their containers. Usually
@@ -88,10 +88,10 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current says that the pod has the Deployment's latest template.
+	// Current is true if the pod has the Deployment's latest template.
 	Current bool
 	Running bool
-	// Ended says that the pod has succeeded or failed. Another pod replaces it.
+	// Ended is true if the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
 	// looked for.
@@ -104,7 +104,7 @@ type Pod struct {
 	Created time.Time
 	// Started is when the kubelet started the pod; zero before.
 	Started time.Time
-	// Ready says that the pod is ready, and ReadyChanged is the last transition; zero if
+	// Ready is true if the pod is ready, and ReadyChanged is the last transition; zero if
 	// unknown.
 	Ready        bool
 	ReadyChanged time.Time
@@ -116,7 +116,7 @@ type Pod struct {
 	// GraceEnds is when a pod that terminates must have ended; zero for another.
 	GraceEnds time.Time
 	QoS       corev1.PodQOSClass
-	// PodLevelResources says that the pod declares pod-level resources, and PodLevel has them.
+	// PodLevelResources is true if the pod declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
 	PodLevel          Resources
 	// Overhead is what the pod needs besides its containers, by its RuntimeClass.
@@ -156,7 +156,7 @@ type Run struct {
 	Container string
 	// Since is when it started; zero if no process runs.
 	Since time.Time
-	// Restarted says that the container was restarted before.
+	// Restarted is true if the container was restarted before.
 	Restarted bool
 }
 
@@ -184,7 +184,7 @@ type OOMKill struct {
 	HitBytes int64
 }
 
-// KeepsOldPods says whether pods of an older template stay for now: a paused Deployment replaces
+// KeepsOldPods reports whether pods of an older template stay for now: a paused Deployment replaces
 // none, and a rollout that makes no progress may never replace them.
 func (d Deployment) KeepsOldPods() bool { return d.Paused || d.Stuck }
 
@@ -248,7 +248,7 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 	return out
 }
 
-// IsDeadlineExceeded says that a condition of a Deployment reports a rollout without progress.
+// IsDeadlineExceeded reports whether a condition of a Deployment reports a rollout without progress.
 func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {
 	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
 }
@@ -276,7 +276,7 @@ func maxUnavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
 	return int32(min(max(n, 0), int(replicas)))
 }
 
-// ReadPod reads a pod. current says whether it has the Deployment's latest template.
+// ReadPod reads a pod. current reports whether it has the Deployment's latest template.
 func ReadPod(p *corev1.Pod, current bool) Pod {
 	out := Pod{
 		Name:              p.Name,
@@ -335,7 +335,7 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 	return out
 }
 
-// IsUnschedulable says that a condition of a pod reports that the scheduler found no node for it.
+// IsUnschedulable reports whether a condition of a pod reports that the scheduler found no node for it.
 func IsUnschedulable(c corev1.PodCondition) bool {
 	return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 }
@@ -369,7 +369,7 @@ func (p *Pod) readActual(status *corev1.ContainerStatus) {
 	}
 }
 
-// IsBackingOff says that a container waits for a restart because it terminates each time.
+// IsBackingOff reports whether a container waits for a restart because it terminates each time.
 func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
@@ -439,7 +439,7 @@ func readResize(p *corev1.Pod) (r Resize) {
 	return r
 }
 
-// IsSidecar says that an init container is a native sidecar.
+// IsSidecar reports whether an init container is a native sidecar.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -155,7 +155,7 @@ func walk(t *testing.T, v reflect.Value, path string, visit func(path, done stri
 	}
 }
 
-// isSkipped says whether a test of every field leaves out the nth case: with -short, it has one in twenty.
+// isSkipped reports whether a test of every field leaves out the nth case: with -short, it has one in twenty.
 func isSkipped(n int) bool { return testing.Short() && n%20 != 0 }
 
 // object is an object with a Go type.

@@ -43,7 +43,7 @@ type run struct {
 	began    time.Time
 	folder   string // of the operator's files
 	wrong    []string
-	// mayEnd says that the operator may end by itself and be restarted.
+	// mayEnd is true if the operator may end by itself and be restarted.
 	mayEnd bool
 
 	closers []func() // what close does, last first

@@ -113,7 +113,7 @@ type operatorClient struct {
 	world *World
 	// owner is the process that uses the client.
 	owner *Operator
-	// isLive says that it reads from the API server. Others read from a cache, which has no managed fields, if the API server
+	// isLive is true if it reads from the API server. Others read from a cache, which has no managed fields, if the API server
 	// is in memory.
 	isLive bool
 }

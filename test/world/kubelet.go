@@ -65,7 +65,7 @@ type Kubelet struct {
 	answers  map[types.UID]int           // the number of answered resizes
 	late     map[types.UID]int64         // the generation that is applied next
 	served   map[types.UID]string        // the version that was last looked at
-	// restarted says that the containers of every third pod have restarted before.
+	// restarted is true if the containers of every third pod have restarted before.
 	restarted bool
 }
 

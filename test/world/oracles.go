@@ -141,7 +141,7 @@ func neverInvalid(r Record) (out []string) {
 	return out
 }
 
-// isOperators says whether a change of an object is the operator's: its managed fields have
+// isOperators reports whether a change of an object is the operator's: its managed fields have
 // a new or another entry of the operator.
 func isOperators(before, after client.Object) bool {
 	entries := func(o client.Object) (own []metav1.ManagedFieldsEntry) {
@@ -243,7 +243,7 @@ func appliedTo(p *corev1.Pod) (containers []corev1.Container) {
 	return containers
 }
 
-// isEvicted says whether a pod is being evicted through the API.
+// isEvicted reports whether a pod is being evicted through the API.
 func isEvicted(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI"
@@ -289,7 +289,7 @@ func evictions(r Record) (out []string) {
 	return out
 }
 
-// hasItsSize says whether a pod, as podLine describes it, runs and waits for no resize.
+// hasItsSize reports whether a pod, as podLine describes it, runs and waits for no resize.
 func hasItsSize(line string) bool {
 	return strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " applied ") && !strings.Contains(line, "PodResize")
 }
@@ -393,7 +393,7 @@ func Unexplained(changes []Change, writes []Write, since time.Time) (out []Write
 	return out
 }
 
-// isSurer says whether two versions of a scaler differ in the recommendation, and in nothing
+// isSurer reports whether two versions of a scaler differ in the recommendation, and in nothing
 // else.
 func isSurer(before, after *v1beta1.VerticalScaler) bool {
 	a, b := before.DeepCopy(), after.DeepCopy()

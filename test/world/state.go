@@ -53,7 +53,7 @@ type ScalerState struct {
 	// Decision are the decided requests by container. DecidedFor is the reason.
 	Decision   []string
 	DecidedFor string
-	// Template says that the decision is in the template.
+	// Template is true if the decision is in the template.
 	Template    bool
 	Reverts     int32
 	ContestedBy []string

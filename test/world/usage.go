@@ -37,7 +37,7 @@ type Usage struct {
 	// Rounds is the number of rounds so far.
 	Rounds int
 
-	// steady says that no pod is silent now and then.
+	// steady is true if no pod is silent now and then.
 	steady bool
 	world  *World
 	uses   []use

@@ -69,7 +69,7 @@ type World struct {
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
 	monitor *monitor.Monitor
-	// isMonitored says that what the monitor finds fails the test.
+	// isMonitored is true if what the monitor finds fails the test.
 	isMonitored bool
 	seen        map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
 

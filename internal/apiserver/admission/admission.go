@@ -27,7 +27,7 @@ const (
 	// hash is the label by which the Deployment controller tells the ReplicaSets of a Deployment apart.
 	hash = `object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `']`
 
-	// isReplicaSet says that the owner o is the pod's controller, and is named like a ReplicaSet of a
+	// isReplicaSet is true if the owner o is the pod's controller, and is named like a ReplicaSet of a
 	// Deployment. Labels alone would match any pod that has them.
 	isReplicaSet = `has(o.controller) && o.controller && o.kind == 'ReplicaSet' && o.apiVersion.startsWith('apps/') && o.name.endsWith('-' + ` + hash + `)`
 

@@ -42,7 +42,7 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 	return owned, nil
 }
 
-// HasResource says whether the set contains an entry, such as "cpu", of the list "requests"
+// HasResource reports whether the set contains an entry, such as "cpu", of the list "requests"
 // or "limits" of a container or an init container in a Deployment's pod template: their names differ.
 // A nil set is empty.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
@@ -55,7 +55,7 @@ func HasResource(set *fieldpath.Set, container, list, resource string) bool {
 // Leaf is one entry of a container's resources, such as "cpu" in "requests".
 type Leaf struct {
 	Container, List, Resource string
-	// IsSidecar says that the container is an init container.
+	// IsSidecar is true if the container is an init container.
 	IsSidecar bool
 }
 

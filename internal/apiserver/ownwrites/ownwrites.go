@@ -55,7 +55,7 @@ func (m *Memory) Forget(key types.NamespacedName) {
 	delete(m.last, key)
 }
 
-// IsNewerThan says whether our last write is newer than the version that was read. A version
+// IsNewerThan reports whether our last write is newer than the version that was read. A version
 // that cannot be compared counts as current.
 func (m *Memory) IsNewerThan(read client.Object, now time.Time) bool {
 	if m == nil {

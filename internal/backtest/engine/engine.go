@@ -79,7 +79,7 @@ type policy struct {
 	highest [7]int64
 	day     int
 
-	// settled says that the last plan was to do nothing, until wake if that is not zero.
+	// settled is true if the last plan was to do nothing, until wake if that is not zero.
 	settled bool
 	wake    time.Time
 }
@@ -163,7 +163,7 @@ func (p *policy) remember(cpu int64, now time.Time) {
 	*today = max(*today, cpu)
 }
 
-// isQuiet says that a reconcile would do nothing again. Time alone changes a plan only when its
+// isQuiet reports whether a reconcile would do nothing again. Time alone changes a plan only when its
 // RequeueAfter has passed.
 func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 	before := p.recommended

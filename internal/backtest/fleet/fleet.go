@@ -42,7 +42,7 @@ type Container struct {
 	// Requests and Limits are those of one pod; 0 is not set.
 	Requests quantity.Amounts `json:"-"`
 	Limits   quantity.Amounts `json:"-"`
-	// IsSidecar says that it is a native sidecar.
+	// IsSidecar is true if it is a native sidecar.
 	IsSidecar bool `json:"-"`
 	// Controller is the object that controls the Deployment, such as "ScaledDeployment web"; empty if there is
 	// none or if it is not known.

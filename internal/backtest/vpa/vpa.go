@@ -111,7 +111,7 @@ func (p *Pod) Kill(now time.Time) {
 	p.KilledFrom, p.KilledAt, p.ContainerStarted = p.ContainerStarted, now, now
 }
 
-// IsUpdated says whether the updater would apply the target.
+// IsUpdated reports whether the updater would apply the target.
 func (p Pod) IsUpdated(r Recommendation, now time.Time) bool {
 	var (
 		isOutside = p.Requests.CPUMillis < r.Lower.CPUMillis || p.Requests.CPUMillis > r.Upper.CPUMillis ||

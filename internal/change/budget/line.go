@@ -71,7 +71,7 @@ type namespace struct {
 	woken   int
 	// ranked and byAge are the scalers in line, by rank and by arrival.
 	ranked, byAge *btree.BTree[*entry]
-	// lastWasOldest says that its last place on the shortlist went to its longest overdue scaler.
+	// lastWasOldest is true if its last place on the shortlist went to its longest overdue scaler.
 	lastWasOldest bool
 	filed         filed
 }
@@ -96,7 +96,7 @@ type line struct {
 	emergencies *btree.BTree[*namespace]
 	// byUse are all with a scaler in line, by the slots that count for their share.
 	byUse *btree.BTree[*namespace]
-	// lastWasOldest says that the last place on the shortlist went to the longest overdue scaler.
+	// lastWasOldest is true if the last place on the shortlist went to the longest overdue scaler.
 	lastWasOldest bool
 }
 
@@ -151,7 +151,7 @@ func (b *Budget) leaveLine(e *entry) {
 	b.refile(e.in)
 }
 
-// turn says whether a scaler is the longest overdue one in line, of all that have room and of its
+// turn reports whether a scaler is the longest overdue one in line, of all that have room and of its
 // namespace.
 type turn struct{ ofAll, ofNamespace bool }
 

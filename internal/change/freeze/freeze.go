@@ -34,7 +34,7 @@ const (
 
 // State is the content of the ConfigMap.
 type State struct {
-	// Active says that the ConfigMap exists.
+	// Active is true if the ConfigMap exists.
 	Active bool
 	// Namespaces are the frozen namespaces, sorted; an empty list means all.
 	Namespaces []string
@@ -60,12 +60,12 @@ func Read(c *corev1.ConfigMap) State {
 	return s
 }
 
-// Freezes says whether the namespace is frozen.
+// Freezes reports whether the namespace is frozen.
 func (s State) Freezes(namespace string) bool {
 	return s.Active && (len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace))
 }
 
-// Switch says whether changes are frozen. It is safe for concurrent use. A nil Switch freezes nothing.
+// Switch reports whether changes are frozen. It is safe for concurrent use. A nil Switch freezes nothing.
 type Switch struct {
 	// ConfigMap is the name of the watched ConfigMap.
 	ConfigMap types.NamespacedName
@@ -81,7 +81,7 @@ func New(configMap types.NamespacedName) *Switch {
 	return &Switch{ConfigMap: configMap, synced: make(chan struct{})}
 }
 
-// Frozen says whether changes in the namespace are frozen, and why. The message stays the same
+// Frozen reports whether changes in the namespace are frozen, and why. The message stays the same
 // during a freeze.
 func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 	if s == nil {
@@ -100,7 +100,7 @@ func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 	return fmt.Sprintf("ConfigMap %s freezes changes: %s", s.ConfigMap, s.state.Reason), true
 }
 
-// Announced says whether an administrator has frozen the namespace, and why. Unlike Frozen, it is
+// Announced reports whether an administrator has frozen the namespace, and why. Unlike Frozen, it is
 // false while it is unknown whether the ConfigMap exists: every restart would look like a freeze.
 func (s *Switch) Announced(namespace string) (why string, frozen bool) {
 	if s == nil {
@@ -114,7 +114,7 @@ func (s *Switch) Announced(namespace string) (why string, frozen bool) {
 	}
 }
 
-// Set stores the state of the ConfigMap, and says whether it is new.
+// Set stores the state of the ConfigMap, and reports whether it is new.
 func (s *Switch) Set(state State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,13 +83,13 @@ func Parse(spec Spec) (Window, error) {
 	return w, nil
 }
 
-// Equal says whether two windows have the same spec.
+// Equal reports whether two windows have the same spec.
 func (w Window) Equal(other Window) bool {
 	return w.spec.Schedule == other.spec.Schedule && w.spec.TimeZone == other.spec.TimeZone &&
 		w.spec.Duration == other.spec.Duration && slices.Equal(w.spec.Directions, other.spec.Directions)
 }
 
-// isOpen says whether the last opening is less than the duration ago.
+// isOpen reports whether the last opening is less than the duration ago.
 func (w Window) isOpen(now time.Time) bool {
 	if w.schedule == nil {
 		return false
@@ -98,7 +98,7 @@ func (w Window) isOpen(now time.Time) bool {
 	return !first.IsZero() && !first.After(now)
 }
 
-// Opens says whether changes in a direction may be made now, and otherwise how long it takes
+// Opens reports whether changes in a direction may be made now, and otherwise how long it takes
 // until they may; 0 for never. A direction that no window names is always open.
 func (ws Windows) Opens(d Direction, now time.Time) (open bool, in time.Duration) {
 	open = true

@@ -35,7 +35,7 @@ type World struct {
 	// Policy is the policy as the API server would store it, and Described the same for sentences.
 	Policy    *fleet.Policy
 	Described explain.Policy
-	// Exists says that a policy with that name exists, and IsSame that it is like this one.
+	// Exists is true if a policy with that name exists, and IsSame that it is like this one.
 	Exists, IsSame bool
 	// Others are all other policies.
 	Others      []*fleet.Policy

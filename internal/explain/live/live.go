@@ -69,7 +69,7 @@ type Resource struct {
 	Busiest Share
 	// Target to MaxAllowed are for one pod; 0 for none.
 	Target, LowerBound, UpperBound, Decided, MinAllowed, MaxAllowed int64
-	// HasTarget says that Over and Short are known: there are pods, and a target. They are
+	// HasTarget is true if Over and Short are known: there are pods, and a target. They are
 	// how much the pods request above and below the target, all pods together.
 	HasTarget   bool
 	Over, Short int64

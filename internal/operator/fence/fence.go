@@ -36,7 +36,7 @@ type Fence struct {
 	mu sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
 	renewed time.Time
-	// isLost says that another process may have led since the first renewal.
+	// isLost is true if another process may have led since the first renewal.
 	isLost bool
 }
 
@@ -123,7 +123,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite says whether a request changes something that matters. A review only asks, and an event
+// isWrite reports whether a request changes something that matters. A review only asks, and an event
 // only tells.
 func isWrite(request *http.Request) bool {
 	switch request.Method {

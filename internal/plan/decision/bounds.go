@@ -105,7 +105,7 @@ func currentLimit(s model.Situation, policy model.Policy, container workload.Con
 	return limit
 }
 
-// limitsAreOff says that a limit is not what its own policy says, although no decision has
+// limitsAreOff reports whether a limit is not what its own policy says, although no decision has
 // set the request that it follows.
 func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
 	p := policy.Containers[container.Name]

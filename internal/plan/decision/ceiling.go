@@ -93,7 +93,7 @@ func (c ceilings) capped(has, v int64) int64 {
 	return min(v, max(has, c.container))
 }
 
-// leavesNothing says that the ceiling of the pod is used up, and that the container has no request.
+// leavesNothing reports whether the ceiling of the pod is used up, and that the container has no request.
 // Nothing can be decided for it then.
 func (c ceilings) leavesNothing(container string) bool {
 	left, isBounded := c.left.of(container)
@@ -108,7 +108,7 @@ func (c ceilings) says(container string, r model.Resource) string {
 	return c.pod.says(r)
 }
 
-// obstacle says that the operator's configuration does not allow what is wanted.
+// obstacle reports whether the operator's configuration does not allow what is wanted.
 func (c ceilings) obstacle(container string, wanted int64, r model.Resource) (reason, message string) {
 	return v1beta1.ReasonOperatorCeiling, fmt.Sprintf(
 		"%s is recommended or required by minAllowed, but the operator's configuration allows %s", r.Format(wanted), c.says(container, r))

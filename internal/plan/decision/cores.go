@@ -21,7 +21,7 @@ import (
 // core is one whole CPU, in millicores.
 const core = 1000
 
-// hasWholeCores says whether the container requests whole CPUs in a Guaranteed pod, in the template as
+// hasWholeCores reports whether the container requests whole CPUs in a Guaranteed pod, in the template as
 // the user wrote it, and whether new pods may get its next size.
 func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
 	if r.IsMemory() || policy.InPlace() && !policy.MayReplace() {
@@ -35,20 +35,20 @@ func isWhole(s model.Situation, policy model.Policy, c workload.Container, r mod
 	return limit > 0 && limit%core == 0 && keepsLimitsEqual(policy.Containers[c.Name], r) && isGuaranteed(s)
 }
 
-// LosesWholeCores says whether a new pod of the template may have exclusive CPUs for the container, and would not
+// LosesWholeCores reports whether a new pod of the template may have exclusive CPUs for the container, and would not
 // with that request. Requests that are decided for running pods alone are not rounded up.
 func LosesWholeCores(s model.Situation, policy model.Policy, c workload.Container, cpuMillis int64) bool {
 	return cpuMillis%core != 0 && isWhole(s, policy, c, model.CPU)
 }
 
-// keepsLimitsEqual says whether a limit that equals its request still does after the request has changed.
+// keepsLimitsEqual reports whether a limit that equals its request still does after the request has changed.
 func keepsLimitsEqual(p model.ContainerPolicy, r model.Resource) bool {
 	headroom := r.Headroom(p.LimitPolicy)
 	hasBounds := max(r.Of(p.LimitPolicy.MinAllowed), r.Of(p.LimitPolicy.MaxAllowed)) > 0
 	return p.Limits && !hasBounds && (headroom == nil || *headroom == 0)
 }
 
-// isGuaranteed says whether the template's containers make Guaranteed pods. Init containers and what is
+// isGuaranteed reports whether the template's containers make Guaranteed pods. Init containers and what is
 // injected into pods only show in the pods.
 func isGuaranteed(s model.Situation) bool {
 	template := slices.Clone(s.Deployment.Containers)

@@ -29,7 +29,7 @@ var urgency = map[string]int{
 type Outcome struct {
 	// Decision is the decision, new or not; nil for none.
 	Decision *model.Decision
-	// Decided says that Decision is new.
+	// Decided is true if Decision is new.
 	Decided bool
 	// Remark says why nothing, or nothing more, is decided, and when a deferred change is
 	// due; empty if there is nothing to say.
@@ -119,9 +119,9 @@ type move struct {
 	resource  model.Resource
 	from, to  int64
 	why       string // the reason of the decision; empty if the request stays
-	// isUnsettled says that no decision tells the request so far, and that pods, or new ones, do not have it.
+	// isUnsettled is true if no decision tells the request so far, and that pods, or new ones, do not have it.
 	isUnsettled bool
-	// isPaced says that only minAllowed demands the move.
+	// isPaced is true if only minAllowed demands the move.
 	isPaced bool
 }
 

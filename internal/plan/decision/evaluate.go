@@ -62,7 +62,7 @@ func evaluate(s model.Situation, policy model.Policy) *evaluation {
 	return e
 }
 
-// isFull says that there is no room for the usage history of another container. Those that the
+// isFull reports whether there is no room for the usage history of another container. Those that the
 // policy leaves alone have a history, too.
 func isFull(s model.Situation, policy model.Policy) bool {
 	taken := 0
@@ -232,7 +232,7 @@ func (e *evaluation) moveOf(p proposal) move {
 	return paced(e.policy, p, m)
 }
 
-// avoidsRestart says that restarting pods costs more than a little missing CPU.
+// avoidsRestart reports whether restarting pods costs more than a little missing CPU.
 func (e *evaluation) avoidsRestart(p proposal, to int64) bool {
 	return e.policy.RollsOut() && !p.resource.IsMemory() && p.isClose(to)
 }
@@ -293,10 +293,10 @@ func (p proposal) whenLowered() string {
 	return fmt.Sprintf(", after about %s of observed time", duration.HumanDuration(enough))
 }
 
-// isClose says whether an amount is within the tolerance of the current request.
+// isClose reports whether an amount is within the tolerance of the current request.
 func (p proposal) isClose(to int64) bool { return !differs(p.current, to, p.tolerance) }
 
-// differs says whether two requests are further apart than the tolerance, as a share of the
+// differs reports whether two requests are further apart than the tolerance, as a share of the
 // current one.
 func differs(current, target int64, tolerance float64) bool {
 	return math.Abs(float64(target-current)) > tolerance*float64(current)
@@ -311,7 +311,7 @@ func targetFor(s model.Situation, allowed bounds, container workload.Container, 
 
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
-// isUnsettled says that no decision tells it, because a status was lost: the pods disagree, or a
+// isUnsettled reports whether no decision tells it, because a status was lost: the pods disagree, or a
 // kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to.
 func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {

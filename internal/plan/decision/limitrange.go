@@ -56,7 +56,7 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 	return ""
 }
 
-// isAbove says that an amount is above a bound that is set.
+// isAbove reports whether an amount is above a bound that is set.
 func isAbove(v, most int64) bool { return most > 0 && v > most }
 
 // brokenByPod applies the API server's rules to the pod's sum: a value that is not set counts for nothing,
@@ -81,7 +81,7 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 	return ""
 }
 
-// mayGetRequests says that a container of a new pod may get a request from a LimitRange or a webhook.
+// mayGetRequests reports whether a container of a new pod may get a request from a LimitRange or a webhook.
 func mayGetRequests(pod workload.Footprint, r model.Resource) bool {
 	return r.Request(pod.PodLevel) == 0 && slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool {
 		return r.Request(c.Resources) == 0

@@ -47,7 +47,7 @@ func (l LimitRules) WithoutRetained() (rules LimitRules, differs bool) {
 	return rules, l.retained != rules.retained
 }
 
-// HasLimit says whether the limits' proportion has a limit of the resource.
+// HasLimit reports whether the limits' proportion has a limit of the resource.
 func (l LimitRules) HasLimit(r model.Resource) bool { return r.Limit(l.shape) > 0 }
 
 // knownNeed is the memory that the container has used, or was OOM-killed with. The bounds of

@@ -25,13 +25,13 @@ var directions = map[string]window.Direction{
 	model.DecidedScaleDown: window.ScaleDown,
 }
 
-// IsDeferrable says whether a change for this reason can wait.
+// IsDeferrable reports whether a change for this reason can wait.
 func IsDeferrable(reason string) bool {
 	_, ok := directions[reason]
 	return ok
 }
 
-// MayRestartAnytime says whether a decision with this reason may restart pods outside the
+// MayRestartAnytime reports whether a decision with this reason may restart pods outside the
 // windows.
 func MayRestartAnytime(reason string) bool {
 	return !IsDeferrable(reason) && reason != model.DecidedAdopted
@@ -230,7 +230,7 @@ func (d Directions) Note(up, down bool) {
 	}
 }
 
-// Allowed says whether a change in these directions may be made now, and otherwise how long
+// Allowed reports whether a change in these directions may be made now, and otherwise how long
 // it waits. A change in both directions may be made in a window for either, because there
 // may be no window for both.
 func (d Directions) Allowed(windows window.Windows, now time.Time) (open bool, in time.Duration) {

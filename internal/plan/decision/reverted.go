@@ -21,7 +21,7 @@ func skipKnownBad(reverted []model.RevertedChange, m move) (move, *model.Reverte
 	return m, nil
 }
 
-// repeats says whether usage moves the request to the reverted value or further.
+// repeats reports whether usage moves the request to the reverted value or further.
 func (m move) repeats(change model.RevertedChange) bool {
 	if change.Container != m.container || change.Resource != m.resource.String() {
 		return false

@@ -42,7 +42,7 @@ type Decision struct {
 	Reason string
 	// Requests holds the decided requests, by container. 0 leaves the resource unchanged.
 	Requests Requests
-	// AppliedToTemplate says that the template has carried the decision once.
+	// AppliedToTemplate is true if the template has carried the decision once.
 	AppliedToTemplate bool
 	// Reverts counts how often another controller has undone it, or a decision before it,
 	// on the template or on pods; LastRevert is when that was seen last.
@@ -88,7 +88,7 @@ type RevertedChange struct {
 	Evidence string
 }
 
-// IsReduction says that the value that failed was the lower one.
+// IsReduction reports whether the value that failed was the lower one.
 func (c RevertedChange) IsReduction() bool { return c.Value < c.Good }
 
 // change is a changed copy of the decision.
@@ -119,7 +119,7 @@ func (d *Decision) WithVerification(v *Verification) *Decision {
 	return d.change(func(next *Decision) { next.Verification = v })
 }
 
-// IsUrgentRestart says whether the decision helps pods that may not become available
+// IsUrgentRestart reports whether the decision helps pods that may not become available
 // without it.
 func (d *Decision) IsUrgentRestart() bool {
 	return d.Reason == DecidedOOMKill || d.Reason == DecidedReverted
@@ -170,7 +170,7 @@ func (d *Decision) Only(requests Requests) *Decision {
 	})
 }
 
-// WasAppliedToTemplate says that a template has carried the decision, even if another
+// WasAppliedToTemplate reports whether a template has carried the decision, even if another
 // controller has undone it since.
 func (d *Decision) WasAppliedToTemplate() bool {
 	return d.AppliedToTemplate || d.LastRevert.After(d.Time)
@@ -192,7 +192,7 @@ func (d *Decision) NotApplied() *Decision {
 	return d.change(func(next *Decision) { next.AppliedToTemplate = false })
 }
 
-// Expects says whether the template may get what the other decision says, without this one
+// Expects reports whether the template may get what the other decision says, without this one
 // being undone by that.
 func (d *Decision) Expects(other *Decision) bool {
 	return d != nil && !d.AppliedToTemplate && d.Reverts == other.Reverts && maps.Equal(d.Requests, other.Requests)

@@ -15,13 +15,13 @@ type Obstacle struct {
 	Reason  string
 	Subject string
 	Message string
-	// Stalled says that a user must act.
+	// Stalled is true if a user must act.
 	Stalled bool
-	// NeedsNewPod says that only a new pod can have the size: a matter for the fallback.
+	// NeedsNewPod is true if only a new pod can have the size: a matter for the fallback.
 	NeedsNewPod bool
 }
 
-// Exists says whether there is an obstacle.
+// Exists reports whether there is an obstacle.
 func (o Obstacle) Exists() bool { return o.Reason != "" }
 
 // On is the obstacle of another subject.
@@ -53,7 +53,7 @@ func (o Obstacles) NeedingNewPod() (out Obstacles) {
 	return out
 }
 
-// Concern says whether one of them is about the subject.
+// Concern reports whether one of them is about the subject.
 func (o Obstacles) Concern(subject string) bool {
 	return slices.ContainsFunc(o, func(each Obstacle) bool { return each.Subject == subject })
 }

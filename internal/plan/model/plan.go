@@ -19,7 +19,7 @@ import (
 type Plan struct {
 	// Decision is the decision once the plan is carried out; nil for none.
 	Decision *Decision
-	// Decided says that Decision is new.
+	// Decided is true if Decision is new.
 	Decided bool
 	// Reverted is the evidence, if Decision reverts the decision before it; else empty.
 	Reverted string
@@ -37,7 +37,7 @@ type Plan struct {
 	Progress Progress
 }
 
-// Progress says that PodsAtSize of Pods have the decided sizes.
+// Progress is true if PodsAtSize of Pods have the decided sizes.
 type Progress struct {
 	PodsAtSize, Pods int
 }
@@ -55,7 +55,7 @@ type (
 		// PodLevel are the pod-level resources beside the sizes; 0 for what the pod does not
 		// declare.
 		PodLevel workload.Resources
-		// Boost says that the pod is starting, and gets more CPU meanwhile.
+		// Boost is true if the pod is starting, and gets more CPU meanwhile.
 		Boost bool
 		// SetsBack has the requests that the pod had, if it has found no node with them and now
 		// gets those of the template; empty otherwise. New pods do not get them for a while.
@@ -114,24 +114,24 @@ type Verdict struct {
 type State int
 
 const (
-	// Waiting says that the decision is not applied, and that the operator changes nothing
+	// Waiting is true if the decision is not applied, and that the operator changes nothing
 	// until the reason no longer holds.
 	Waiting State = iota
-	// Changing says that a change is in progress.
+	// Changing is true if a change is in progress.
 	Changing
-	// Applied says that everything is as decided.
+	// Applied is true if everything is as decided.
 	Applied
-	// PartlyApplied says that everything that can be decided is applied, and that a user
+	// PartlyApplied is true if everything that can be decided is applied, and that a user
 	// must act for the rest.
 	PartlyApplied
-	// Stalled says that a user must act.
+	// Stalled is true if a user must act.
 	Stalled
 )
 
-// IsApplied says whether everything decided is applied.
+// IsApplied reports whether everything decided is applied.
 func (s State) IsApplied() bool { return s == Applied || s == PartlyApplied }
 
-// IsStalled says whether a user must act.
+// IsStalled reports whether a user must act.
 func (s State) IsStalled() bool { return s == Stalled || s == PartlyApplied }
 
 // Because is the verdict with this state.

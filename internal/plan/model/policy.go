@@ -25,13 +25,13 @@ type Policy struct {
 	// Fallback is what InPlace does where a pod cannot be resized in place. Empty stands
 	// for Wait.
 	Fallback v1beta1.Fallback
-	// SizesNewPods says that the API server may give new pods the decided size. With InPlace
+	// SizesNewPods is true if the API server may give new pods the decided size. With InPlace
 	// it is a choice; Initial and the fallback Recreate need it.
 	SizesNewPods bool
 	// MinReplicas is the smallest number of replicas with which pods are evicted.
 	MinReplicas int32
 	Suspended   bool
-	// Edited says that the spec is newer than the last reconcile. Then differences from the
+	// Edited is true if the spec is newer than the last reconcile. Then differences from the
 	// template come from the edit, and contested values are tried again.
 	Edited bool
 	// Cooldown is the shortest time between two decisions, unless ScaleUp or ScaleDown
@@ -65,7 +65,7 @@ type Direction struct {
 // ContainerPolicy says what may be changed on one container.
 type ContainerPolicy struct {
 	CPU, Memory bool
-	// Limits says that limits follow their requests, and LimitPolicy how.
+	// Limits is true if limits follow their requests, and LimitPolicy how.
 	Limits      bool
 	LimitPolicy LimitPolicy
 	MinAllowed  quantity.Amounts
@@ -84,44 +84,44 @@ type LimitPolicy struct {
 	MinAllowed, MaxAllowed quantity.Amounts
 }
 
-// IsExact says that limits equal their requests.
+// IsExact reports whether limits equal their requests.
 func (p LimitPolicy) IsExact() bool { return isZero(p.HeadroomCPU) && isZero(p.HeadroomMemory) }
 
 func isZero(v *int64) bool { return v != nil && *v == 0 }
 
-// Shapes says whether the policy has a say in the limit of the resource.
+// Shapes reports whether the policy has a say in the limit of the resource.
 func (p LimitPolicy) Shapes(r Resource) bool {
 	return r.Headroom(p) != nil || max(r.Of(p.MinAllowed), r.Of(p.MaxAllowed)) > 0
 }
 
-// InPlace says whether pods are resized in place.
+// InPlace reports whether pods are resized in place.
 func (p Policy) InPlace() bool { return p.Mode == v1beta1.UpdateModeInPlace }
 
-// RollsOut says whether every change is a rollout.
+// RollsOut reports whether every change is a rollout.
 func (p Policy) RollsOut() bool { return p.Mode == v1beta1.UpdateModeRollout }
 
 func (p Policy) fallsBackTo(f v1beta1.Fallback) bool { return p.InPlace() && p.Fallback == f }
 
-// MayRollOut says whether the pod template may be changed, now or as a fallback.
+// MayRollOut reports whether the pod template may be changed, now or as a fallback.
 func (p Policy) MayRollOut() bool {
 	return p.RollsOut() || p.fallsBackTo(v1beta1.FallbackRollout)
 }
 
-// MayEvict says whether pods may be evicted as a fallback.
+// MayEvict reports whether pods may be evicted as a fallback.
 func (p Policy) MayEvict() bool { return p.fallsBackTo(v1beta1.FallbackRecreate) }
 
-// MayReplace says whether pods may be replaced by new ones.
+// MayReplace reports whether pods may be replaced by new ones.
 func (p Policy) MayReplace() bool { return p.MayRollOut() || p.MayEvict() }
 
-// Verifies says whether changes are verified.
+// Verifies reports whether changes are verified.
 func (p Policy) Verifies() bool { return p.VerificationPeriod > 0 }
 
-// Controls says whether the policy manages the resource of the container.
+// Controls reports whether the policy manages the resource of the container.
 func (p Policy) Controls(container string, r Resource) bool {
 	return r.controls(p.Containers[container])
 }
 
-// Boosts says whether any container may have a startup boost.
+// Boosts reports whether any container may have a startup boost.
 func (p Policy) Boosts() bool {
 	if !p.InPlace() {
 		return false

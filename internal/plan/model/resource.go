@@ -23,7 +23,7 @@ const (
 // Resources are all resources.
 var Resources = [...]Resource{CPU, Memory}
 
-// IsMemory says whether the resource is memory.
+// IsMemory reports whether the resource is memory.
 func (r Resource) IsMemory() bool { return r == Memory }
 
 // String is the resource as the API spells it.
@@ -52,12 +52,12 @@ func (r Resource) Ratio(of workload.Ratios) int64 { return pick(r, of.CPU, of.Me
 // Headroom is that of the resource; nil for none.
 func (r Resource) Headroom(p LimitPolicy) *int64 { return pick(r, p.HeadroomCPU, p.HeadroomMemory) }
 
-// Restarts says whether a container restarts when the resource changes.
+// Restarts reports whether a container restarts when the resource changes.
 func (r Resource) Restarts(c workload.Container) bool {
 	return pick(r, c.RestartOnCPU, c.RestartOnMemory)
 }
 
-// IsInsufficientFor says whether the scheduler has found no node with enough of it for a pod.
+// IsInsufficientFor reports whether the scheduler has found no node with enough of it for a pod.
 func (r Resource) IsInsufficientFor(pod workload.Pod) bool {
 	return pick(r, pod.InsufficientCPU, pod.InsufficientMemory)
 }
@@ -98,10 +98,10 @@ func (r Resource) Copy(to *workload.Resources, from workload.Resources) {
 	r.Put(to, r.Request(from), r.Limit(from))
 }
 
-// Differs says whether the request or the limit changes.
+// Differs reports whether the request or the limit changes.
 func (r Resource) Differs(a, b workload.Resources) bool { return r.Pair(a) != r.Pair(b) }
 
-// IsApplied says whether what the kubelet reports is what was asked for. The kernel holds CPU no
+// IsApplied reports whether what the kubelet reports is what was asked for. The kernel holds CPU no
 // finer than 2 shares and 10 ms of quota, so small differences of CPU are the same.
 func (r Resource) IsApplied(actual, asked workload.Resources) bool {
 	if r.IsMemory() {
@@ -117,15 +117,15 @@ func isNear(actual, asked int64) bool {
 	return math.Abs(float64(actual-asked)) <= 0.02*float64(asked)
 }
 
-// Raises says whether the request or the limit goes up.
+// Raises reports whether the request or the limit goes up.
 func (r Resource) Raises(before, after workload.Resources) bool {
 	return r.Request(after) > r.Request(before) || r.Limit(after) > r.Limit(before)
 }
 
-// Lowers says whether the request or the limit goes down to a value that is set.
+// Lowers reports whether the request or the limit goes down to a value that is set.
 func (r Resource) Lowers(before, after workload.Resources) bool {
 	return isBelow(r.Request(after), r.Request(before)) || isBelow(r.Limit(after), r.Limit(before))
 }
 
-// isBelow says that a value that is set is less than another.
+// isBelow reports whether a value that is set is less than another.
 func isBelow(v, than int64) bool { return v > 0 && v < than }

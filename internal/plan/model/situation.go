@@ -35,7 +35,7 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
-	// IsUnsaved says that the usage history cannot be saved, so that a restart would not know what
+	// IsUnsaved is true if the usage history cannot be saved, so that a restart would not know what
 	// a decision is based on. An urgent decision lowers no other request meanwhile.
 	IsUnsaved bool
 	// Decision is the current decision; nil before the first.
@@ -81,10 +81,10 @@ type Original struct {
 	workload.Resources
 }
 
-// Has says whether the resource has been taken over.
+// Has reports whether the resource has been taken over.
 func (o Original) Has(r Resource) bool { return *r.taken(&o) }
 
-// IsEmpty says that nothing has been taken over.
+// IsEmpty reports whether nothing has been taken over.
 func (o Original) IsEmpty() bool { return !o.CPU && !o.Memory }
 
 // With is the original with the values of one more resource, unless it is taken over
@@ -136,7 +136,7 @@ type NewPods struct {
 	Obstacle Obstacle
 }
 
-// LearnedMoreThan says whether this holds a finding about the API server that another value
+// LearnedMoreThan reports whether this holds a finding about the API server that another value
 // does not.
 func (n NewPods) LearnedMoreThan(before NewPods) bool {
 	return n.IneffectiveOnPod != before.IneffectiveOnPod || !n.EffectiveSince.Equal(before.EffectiveSince)
@@ -145,10 +145,10 @@ func (n NewPods) LearnedMoreThan(before NewPods) bool {
 // Writers are the field managers of what is contested.
 type Writers struct {
 	Names []string
-	// Ours says that we still own all of it: no other controller has undone anything, but a
+	// Ours is true if we still own all of it: no other controller has undone anything, but a
 	// changed LimitRange requires other values.
 	Ours bool
-	// Partly says that only a part has been looked at.
+	// Partly is true if only a part has been looked at.
 	Partly bool
 }
 
@@ -161,7 +161,7 @@ type Contest struct {
 	Pods map[string][]Size
 }
 
-// IsEmpty says that nothing is contested.
+// IsEmpty reports whether nothing is contested.
 func (c Contest) IsEmpty() bool { return len(c.Template)+len(c.Pods) == 0 }
 
 // With is the situation with another decision.
@@ -208,7 +208,7 @@ func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	return Obstacle{}
 }
 
-// IsManaged says whether the policy and the other autoscalers leave a resource to us.
+// IsManaged reports whether the policy and the other autoscalers leave a resource to us.
 func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
 	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
 }
@@ -225,17 +225,17 @@ func (s Situation) WaitsForUsage() Obstacle {
 	}
 }
 
-// IsAlive says whether the pod runs and is not about to end.
+// IsAlive reports whether the pod runs and is not about to end.
 func IsAlive(p workload.Pod) bool { return p.Running && !p.Terminating }
 
-// IsActive says whether the pod runs and stays, so that its size depends on the decision and the
+// IsActive reports whether the pod runs and stays, so that its size depends on the decision and the
 // decision on it. Where pods are resized in place, a pod of an older template stays while the
 // Deployment is paused or its rollout is stuck.
 func (s Situation) IsActive(policy Policy, p workload.Pod) bool {
 	return IsAlive(p) && (p.Current || policy.InPlace() && s.Deployment.KeepsOldPods())
 }
 
-// IsLeaving says whether the pod runs, and a rollout is about to replace it.
+// IsLeaving reports whether the pod runs, and a rollout is about to replace it.
 func (s Situation) IsLeaving(policy Policy, p workload.Pod) bool {
 	return IsAlive(p) && !s.IsActive(policy, p)
 }
@@ -262,7 +262,7 @@ func (s Situation) count(is func(workload.Pod) bool) (n int) {
 	return n
 }
 
-// IsResizeOpen says whether the container was asked for another amount of the resource that the
+// IsResizeOpen reports whether the container was asked for another amount of the resource that the
 // kubelet does not report as applied, on any of the active pods. Only a resize can leave what a pod
 // declares unapplied: a kubelet that reports something else of a pod that was never resized is not
 // believed.
@@ -274,7 +274,7 @@ func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) boo
 	})
 }
 
-// HasResized says whether an active pod of the current template was resized in place.
+// HasResized reports whether an active pod of the current template was resized in place.
 func (s Situation) HasResized(policy Policy) bool {
 	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
 		return pod.Current && s.IsActive(policy, pod) && !pod.Resized.IsZero()

@@ -10,7 +10,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
-// isApplied says that the condition Applied is True.
+// isApplied reports whether the condition Applied is True.
 func (st status) isApplied() bool { return plan.State(st.state).IsApplied() }
 
 // violation says which invariant a reconcile breaks; empty for none. s is the state before the
@@ -145,7 +145,7 @@ func (r *pass) violationOfLowering(s state) string {
 	return ""
 }
 
-// isUnverified says that a second pod is lowered before the first one is verified.
+// isUnverified reports whether a second pod is lowered before the first one is verified.
 func (r *pass) isUnverified(has level) bool {
 	other := r.pods[1-r.outcome.pod]
 	isResized := other.phase == ready && r.stays(other) && other.resized != never
@@ -155,7 +155,7 @@ func (r *pass) isUnverified(has level) bool {
 	return r.verifies && isSecond && r.outcome.to < has && st.good > 0 && st.passed == never && st.observed != old
 }
 
-// stays says that no rollout is about to replace the pod.
+// stays reports whether no rollout is about to replace the pod.
 func (r *pass) stays(p pod) bool { return p.born == r.deployment.template || r.deployment.paused }
 
 // violationOfDisruption: one pod at a time is evicted or resized, and evicting one again does not
@@ -219,7 +219,7 @@ func (m *machine) violationAtRest(s state) string {
 	return ""
 }
 
-// isHindered says whether something keeps the pods from the size that they need.
+// isHindered reports whether something keeps the pods from the size that they need.
 func (m *machine) isHindered(s state, st status) bool {
 	if s.isMissing(s.world.pods) || st.reverts > 1 || st.failed > 0 || s.world.admitsPlain {
 		return true

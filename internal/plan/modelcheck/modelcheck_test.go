@@ -176,11 +176,11 @@ type exploration struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
 	verifies bool
-	// sizes says that the API server sizes new pods, in InPlace.
+	// sizes is true if the API server sizes new pods, in InPlace.
 	sizes bool
 	first []state
 	kinds kind
-	// widens says that FULL=1 allows one more disturbance. The other explorations would then have
+	// widens is true if FULL=1 allows one more disturbance. The other explorations would then have
 	// several million states.
 	widens bool
 }

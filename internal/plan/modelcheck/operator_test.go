@@ -186,7 +186,7 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 	return out
 }
 
-// keepsQoS says whether the resize leaves the QoS class and the proportion of the limits.
+// keepsQoS reports whether the resize leaves the QoS class and the proportion of the limits.
 func (m *machine) keepsQoS(list []workload.Pod, step plan.Resize) bool {
 	size := step.Sizes[0]
 	if m.bugs.guaranteed {
@@ -329,7 +329,7 @@ func (r *pass) undone(p *process) (out [pods]bool) {
 	return out
 }
 
-// isMissing says that usage of a running pod is missing.
+// isMissing reports whether usage of a running pod is missing.
 func (s *state) isMissing(seen [pods]pod) bool {
 	for k, p := range seen {
 		if p.phase == ready && s.world.mute[k] {
@@ -555,7 +555,7 @@ func (m *machine) statusWrites(s state, i int) (out []edge) {
 	return append(out, edge{name: name, next: next.normal(), fair: i == 0})
 }
 
-// isUpToDate says that the cache of the process shows all writes of the operator, or that the process
+// isUpToDate reports whether the cache of the process shows all writes of the operator, or that the process
 // waits for them. It waits only for its own, and for a minute.
 func (r *pass) isUpToDate(s state) bool {
 	for _, since := range s.processes[r.process].behind {

@@ -69,11 +69,11 @@ type pod struct {
 type deployment struct {
 	uid      identity
 	template level
-	// ours says that the operator owns the value in the template.
+	// ours is true if the operator owns the value in the template.
 	ours bool
-	// rolling says that the Deployment controller has not finished.
+	// rolling is true if the Deployment controller has not finished.
 	rolling bool
-	// paused says that it replaces no pods of an older template.
+	// paused is true if it replaces no pods of an older template.
 	paused bool
 }
 
@@ -174,7 +174,7 @@ type process struct {
 	// turns is how many reconciles a deposed process still makes.
 	turns uint8
 
-	// stalled says that a watch delivers nothing, so that the process sees the kept objects.
+	// stalled is true if a watch delivers nothing, so that the process sees the kept objects.
 	stalled    [watches]bool
 	pods       [pods]pod
 	deployment deployment
@@ -380,7 +380,7 @@ func (s *state) newPodOf(template level) pod {
 type edge struct {
 	name string
 	next state
-	// fair says that it happens sooner or later, without any disturbance.
+	// fair is true if it happens sooner or later, without any disturbance.
 	fair bool
 	// violation says which invariant the transition breaks; empty for none.
 	violation string

@@ -40,12 +40,12 @@ func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size,
 	return unchanged, refusal
 }
 
-// isPossible says that nothing is known to keep the pod from these sizes.
+// isPossible reports whether nothing is known to keep the pod from these sizes.
 func (p planner) isPossible(pod workload.Pod, sizes []model.Size) bool {
 	return !p.refusalFor(pod, sizes).Exists() && !p.blockerOf(pod, sizes).Exists()
 }
 
-// refusalFor says that the API server has refused the sizes, or would because of a quota or of a pod-level
+// refusalFor reports whether the API server has refused the sizes, or would because of a quota or of a pod-level
 // limit, or that the kubelet has not granted them, nor less.
 func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle {
 	for _, rejected := range p.RejectedResizes[pod.UID] {
@@ -62,7 +62,7 @@ func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle
 	return overQuota(p.Quotas, p.growth(pod, sizes))
 }
 
-// endsByItself says whether no user must act.
+// endsByItself reports whether no user must act.
 func endsByItself(reason string) bool {
 	return reason == v1beta1.ReasonNamespaceTerminating || reason == v1beta1.ReasonDeferred
 }
@@ -120,7 +120,7 @@ func (p planner) qosObstacle(before, after corev1.PodQOSClass, sizes []model.Siz
 	return o
 }
 
-// addsHeadroom says whether the policy itself puts limits above requests.
+// addsHeadroom reports whether the policy itself puts limits above requests.
 func addsHeadroom(policy model.ContainerPolicy) bool {
 	return policy.Limits && policy.LimitPolicy != model.LimitPolicy{} && !policy.LimitPolicy.IsExact()
 }

@@ -116,7 +116,7 @@ type boostable struct {
 	most int64
 	// until is when its start will be over; zero if it is not starting.
 	until time.Time
-	// resizedAtStart says that the pod was last resized while it started, if clocks may
+	// resizedAtStart is true if the pod was last resized while it started, if clocks may
 	// differ; resizedSinceStart that it was resized after the start began, by the clocks.
 	resizedAtStart, resizedSinceStart bool
 }
@@ -202,7 +202,7 @@ func (b boostable) keeps() int64 {
 	return max(b.base, b.Requests.CPUMillis)
 }
 
-// isBoosted says whether a container has a boost, if no CPU is decided for it. A boost is
+// isBoosted reports whether a container has a boost, if no CPU is decided for it. A boost is
 // recognized by when the pod was resized, and by its amount, which may be 1m less to keep the
 // QoS class. Without a decision, any other CPU of a pod stays.
 func (b boostable) isBoosted() bool {
@@ -213,18 +213,18 @@ func (b boostable) isBoosted() bool {
 	return missing == 0 || missing == 1
 }
 
-// hasMoreThanDecided says whether the container has more than its base, and no CPU is decided
+// hasMoreThanDecided reports whether the container has more than its base, and no CPU is decided
 // for it.
 func (b boostable) hasMoreThanDecided() bool {
 	return !b.isDecided && b.Requests.CPUMillis > b.base
 }
 
-// hadBoost says whether this start has had its boost, which we or another controller have
+// hadBoost reports whether this start has had its boost, which we or another controller have
 // ended. Each start has one boost. If clocks differ, a boost may be overlooked and given once
 // more. That is better than to mistake a resize just before the start for a boost.
 func (b boostable) hadBoost() bool { return b.resizedSinceStart && b.Requests.CPUMillis <= b.base }
 
-// hasStartingSize says whether the container has more than its base because of a start, and
+// hasStartingSize reports whether the container has more than its base because of a start, and
 // no CPU is decided for it.
 func (b boostable) hasStartingSize() bool {
 	if b.until.IsZero() {

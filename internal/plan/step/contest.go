@@ -50,13 +50,13 @@ func (p planner) isTemplateUndone() bool {
 	return p.Decision.AppliedToTemplate && p.ownValuesDiffer(p.template())
 }
 
-// ownValuesDiffer says whether the template differs from the decision only in values that we
+// ownValuesDiffer reports whether the template differs from the decision only in values that we
 // have taken over before.
 func (p planner) ownValuesDiffer(t template) bool {
 	return p.policy.MayRollOut() && t.isOurs()
 }
 
-// arePodsUndone says that another controller has changed pods from what is still managed.
+// arePodsUndone reports whether another controller has changed pods from what is still managed.
 func (p planner) arePodsUndone() bool {
 	if !p.policy.InPlace() || len(p.Undone) == 0 {
 		return false
@@ -73,7 +73,7 @@ func (p planner) arePodsUndone() bool {
 	return len(p.with(p.Decision.WithRequests(managed)).contestedPods()) > 0
 }
 
-// isReleased says that the field managers of what is contested no longer own it, or never
+// isReleased reports whether the field managers of what is contested no longer own it, or never
 // did, or that nothing is contested any longer.
 func (p planner) isReleased(c model.Contest) bool {
 	w := p.Writers

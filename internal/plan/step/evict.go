@@ -168,7 +168,7 @@ func (p planner) isAvailable(pod workload.Pod) bool {
 	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
 }
 
-// evictionWindow says whether pods may be evicted now for what was decided. An eviction is
+// evictionWindow reports whether pods may be evicted now for what was decided. An eviction is
 // a restart: it waits for a window that allows the directions in which pods are changed,
 // unless the decision is urgent.
 func (p planner) evictionWindow(candidates []workload.Pod) (open bool, left time.Duration) {

@@ -61,7 +61,7 @@ func (p planner) withoutPods() model.Plan {
 	return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
 }
 
-// isRollingOutDecision says that the rollout in progress is one of the decided size, as a fallback.
+// isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
 func (p planner) isRollingOutDecision() bool {
 	if p.isUndecided || !p.policy.MayRollOut() {
 		return false

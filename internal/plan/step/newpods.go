@@ -53,7 +53,7 @@ func (p planner) newPodsBeside() model.NewPods {
 	return n
 }
 
-// unschedulable says that a new pod of these sizes may find no node, and would if it started as in the
+// unschedulable reports whether a new pod of these sizes may find no node, and would if it started as in the
 // template: a pod that is resized later runs meanwhile.
 func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 	made := p.withDefaults(p.NewPod())
@@ -180,7 +180,7 @@ func (p planner) learnNewPods() model.NewPods {
 	return next
 }
 
-// isEffective says that pods that are created from now on get the sizes, which is not known
+// isEffective reports whether pods that are created from now on get the sizes, which is not known
 // yet.
 func (p planner) isEffective(n model.NewPods) bool {
 	if n.AskedSince.IsZero() || !n.EffectiveSince.IsZero() {
@@ -260,7 +260,7 @@ func newestAfter(pods []workload.Pod, after time.Time) (newest *workload.Pod) {
 	return newest
 }
 
-// isAsCreated says whether the pod is of the newest template and was never resized.
+// isAsCreated reports whether the pod is of the newest template and was never resized.
 func isAsCreated(pod workload.Pod) bool { return pod.Current && pod.Resized.IsZero() }
 
 func isNewer(pod workload.Pod, than *workload.Pod) bool {
@@ -270,7 +270,7 @@ func isNewer(pod workload.Pod, than *workload.Pod) bool {
 	return cmp.Or(pod.Created.Compare(than.Created), cmp.Compare(pod.Name, than.Name)) > 0
 }
 
-// hasSizes says whether the pod has the sizes: a new pod would gain nothing.
+// hasSizes reports whether the pod has the sizes: a new pod would gain nothing.
 //
 // What a pod declares is applied, except after a resize, which may be Infeasible. Only then
 // does the report of the kubelet count: a pod whose kubelet always reports something else

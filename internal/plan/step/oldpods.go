@@ -69,7 +69,7 @@ func (p planner) classifyLeaving(pod workload.Pod, t target) podVerdict {
 	return v.as(leaving)
 }
 
-// hasDecided says whether the pod declares the decided sizes.
+// hasDecided reports whether the pod declares the decided sizes.
 func (p planner) hasDecided(pod workload.Pod) bool {
 	sizes, dropped := p.sizesFor(pod)
 	return len(dropped) == 0 && len(p.missingContainers(pod)) == 0 && !differsFrom(pod, sizes)

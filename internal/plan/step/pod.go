@@ -119,7 +119,7 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 	return v.as(asks)
 }
 
-// mayEndUnsupported says whether the fallback may replace the pod later, once its node has
+// mayEndUnsupported reports whether the fallback may replace the pod later, once its node has
 // had enough time to report the applied resources.
 func (p planner) mayEndUnsupported(o model.Obstacle) bool {
 	return o.Reason == v1beta1.ReasonUnsupported && !o.NeedsNewPod && p.policy.MayReplace()

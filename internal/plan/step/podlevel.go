@@ -92,12 +92,12 @@ func (p planner) resizedPod(pod workload.Pod, sizes []model.Size) workload.Footp
 	return f
 }
 
-// limitsFollow says whether the policy of one of the containers lets limits follow requests.
+// limitsFollow reports whether the policy of one of the containers lets limits follow requests.
 func (p planner) limitsFollow(sizes []model.Size) bool {
 	return slices.ContainsFunc(sizes, func(size model.Size) bool { return p.policy.Containers[size.Container].Limits })
 }
 
-// overPodLevelLimit says that the pod would request more than a pod-level limit that stays.
+// overPodLevelLimit reports whether the pod would request more than a pod-level limit that stays.
 func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.Obstacle {
 	next := p.podLevelWith(pod, sizes)
 	for _, r := range model.Resources {
@@ -112,7 +112,7 @@ func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.O
 	return model.Obstacle{}
 }
 
-// podLevelQoSObstacle says that the pod-level resources of the sizes change the QoS class.
+// podLevelQoSObstacle reports whether the pod-level resources of the sizes change the QoS class.
 func (p planner) podLevelQoSObstacle(pod workload.Pod, sizes []model.Size) model.Obstacle {
 	before, after := podLevelQoS(pod.PodLevel), podLevelQoS(p.podLevelWith(pod, sizes))
 	if before == after || pod.PodLevel == (workload.Resources{}) {

@@ -192,7 +192,7 @@ func (p planner) nextReduction(t tally) (planner, *model.Resize) {
 	return p.with(verification.PassFirst(d, p.now)), t.reduction
 }
 
-// mayLowerMore says whether the first pods are verified, or whether there may be more of
+// mayLowerMore reports whether the first pods are verified, or whether there may be more of
 // them.
 func (p planner) mayLowerMore(v model.Verification, t tally) bool {
 	return !v.FirstPodsVerified.IsZero() || t.inFlight+t.settled < concurrency(t.pods-t.leaving)

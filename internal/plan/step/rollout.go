@@ -26,7 +26,7 @@ type template struct {
 	withheld  model.Obstacle // what the requests that are to be lowered wait for
 }
 
-// isOurs says that the template changes only what has been taken over before.
+// isOurs reports whether the template changes only what has been taken over before.
 func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
 
 // rollOut plans the next change of the Deployment's pod template.
@@ -66,7 +66,7 @@ func (p planner) rollOut() model.Plan {
 	return p.with(p.Decision.Applied()).plan(rewrite, verdict)
 }
 
-// isTemplateAsDecided says that a fallback has given the template the decided size.
+// isTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (p planner) isTemplateAsDecided() bool {
 	if p.isUndecided || !p.policy.MayRollOut() || len(p.Originals) == 0 {
 		return false
@@ -98,7 +98,7 @@ func (p planner) rolloutObstacle(t template) model.Obstacle {
 	return model.Obstacle{}
 }
 
-// endsRollout says whether the changed template lets a rollout end that otherwise would not.
+// endsRollout reports whether the changed template lets a rollout end that otherwise would not.
 func (p planner) endsRollout(t template) bool {
 	if p.breaksBounds() || p.isUnschedulable() && p.onlyLowers(t) {
 		return true
@@ -106,12 +106,12 @@ func (p planner) endsRollout(t template) bool {
 	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
 }
 
-// isUnschedulable says that a pod lacks a node.
+// isUnschedulable reports whether a pod lacks a node.
 func (p planner) isUnschedulable() bool {
 	return slices.ContainsFunc(p.Pods, lacksNode)
 }
 
-// onlyLowers says that the changed template requests less than the current one, and of no resource
+// onlyLowers reports whether the changed template requests less than the current one, and of no resource
 // more.
 func (p planner) onlyLowers(t template) bool {
 	isLower := false
@@ -131,7 +131,7 @@ func anotherRollout() model.Obstacle {
 	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
 }
 
-// breaksBounds says that a LimitRange allows no pod of the current template.
+// breaksBounds reports whether a LimitRange allows no pod of the current template.
 func (p planner) breaksBounds() bool {
 	var sizes []model.Size
 	for _, c := range p.Deployment.Containers {
@@ -140,7 +140,7 @@ func (p planner) breaksBounds() bool {
 	return decision.OutOfBounds(p.withDefaults(p.NewPod()), sizes, p.Bounds).Exists()
 }
 
-// rolloutWindow says whether the template may be changed now. A rollout restarts pods: it
+// rolloutWindow reports whether the template may be changed now. A rollout restarts pods: it
 // does not begin after the window of its decision has closed, unless the decision is urgent
 // and was never applied.
 func (p planner) rolloutWindow(t template) (open bool, in time.Duration) {
@@ -276,13 +276,13 @@ func (p planner) podsAt(owned []model.Size) (n int) {
 	return n
 }
 
-// carries says whether the pod declares what is set of the size.
+// carries reports whether the pod declares what is set of the size.
 func carries(pod workload.Pod, size model.Size) bool {
 	c, ok := pod.Container(size.Container)
 	return ok && cover(c.Resources, size.Resources) == c.Resources
 }
 
-// MustRestore says that we own something of the template, but nothing that is still
+// MustRestore reports whether we own something of the template, but nothing that is still
 // managed.
 func MustRestore(s model.Situation, policy model.Policy) bool {
 	if !policy.MayRollOut() || len(s.Originals) == 0 {

@@ -46,12 +46,12 @@ func (p planner) setBack() (planner, *model.Resize) {
 	return p, nil
 }
 
-// lacksNode says that the scheduler has found no node for a pod of the current template.
+// lacksNode reports whether the scheduler has found no node for a pod of the current template.
 func lacksNode(pod workload.Pod) bool {
 	return !pod.NoNodeSince.IsZero() && pod.Current && !pod.Terminating && !pod.Ended
 }
 
-// isUnchanged says that the spec of a pod is as it was created. Where a scheduling gate was removed, it is not
+// isUnchanged reports whether the spec of a pod is as it was created. Where a scheduling gate was removed, it is not
 // known how long the scheduler has looked for a node.
 func isUnchanged(pod workload.Pod) bool { return isAsCreated(pod) && pod.Generation <= 1 }
 
@@ -85,14 +85,14 @@ func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes,
 	return sizes, lowered
 }
 
-// mayBeSetBack says that nothing is known because of which the API server would refuse the sizes of a pod
+// mayBeSetBack reports whether nothing is known because of which the API server would refuse the sizes of a pod
 // that has no node.
 func (p planner) mayBeSetBack(pod workload.Pod, sizes []model.Size) bool {
 	return !pod.PodLevelResources && QoSAfter(pod, sizes) == qosOf(pod) &&
 		!p.refusalFor(pod, sizes).Exists() && !decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds).Exists()
 }
 
-// hadNoNode says whether a pod was set back a while ago, from a request that is at most that of these sizes.
+// hadNoNode reports whether a pod was set back a while ago, from a request that is at most that of these sizes.
 func (p planner) hadNoNode(sizes []model.Size) bool {
 	return slices.ContainsFunc(p.SetBackFrom, func(before model.Size) bool {
 		return slices.ContainsFunc(sizes, func(size model.Size) bool {

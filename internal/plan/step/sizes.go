@@ -29,7 +29,7 @@ func (p planner) sizesFor(pod workload.Pod) (sizes []model.Size, dropped model.O
 	return keepBurstable(pod, sizes), dropped
 }
 
-// isDecided says whether something is decided for a container that can be changed.
+// isDecided reports whether something is decided for a container that can be changed.
 func (p planner) isDecided(c workload.Container) bool {
 	_, ok := p.Decision.Requests[c.Name]
 	return ok && !c.Unreadable
@@ -91,7 +91,7 @@ func (p planner) failedShrink(pod workload.Pod, c workload.Container) (limit int
 	return limit, !p.now.Before(p.answeredSince(pod).Add(shrinkGrace))
 }
 
-// isShrinking says whether an applied memory limit is above the declared one.
+// isShrinking reports whether an applied memory limit is above the declared one.
 func isShrinking(pod workload.Pod) bool {
 	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
 		return isShrinkingTo(c, pod.Actual[c.Name].Limits.MemoryBytes)
@@ -170,7 +170,7 @@ func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
 	})
 }
 
-// anySize says whether a condition holds between what a container of the pod has and its
+// anySize reports whether a condition holds between what a container of the pod has and its
 // size.
 func anySize(pod workload.Pod, sizes []model.Size, is func(has, size workload.Resources) bool) bool {
 	return slices.ContainsFunc(sizes, func(size model.Size) bool {
@@ -179,7 +179,7 @@ func anySize(pod workload.Pod, sizes []model.Size, is func(has, size workload.Re
 	})
 }
 
-// differsFrom says whether the sizes change the pod.
+// differsFrom reports whether the sizes change the pod.
 func differsFrom(pod workload.Pod, sizes []model.Size) bool {
 	return slices.ContainsFunc(sizes, func(size model.Size) bool {
 		c, ok := pod.Container(size.Container)
@@ -187,21 +187,21 @@ func differsFrom(pod workload.Pod, sizes []model.Size) bool {
 	})
 }
 
-// raisesNothing says whether the sizes give a pod nothing, which frees capacity for others.
+// raisesNothing reports whether the sizes give a pod nothing, which frees capacity for others.
 func raisesNothing(pod workload.Pod, sizes []model.Size) bool {
 	return !anySize(pod, sizes, func(has, size workload.Resources) bool {
 		return model.CPU.Raises(has, size) || model.Memory.Raises(has, size)
 	})
 }
 
-// lowersRequest says whether the sizes lower a request of the pod.
+// lowersRequest reports whether the sizes lower a request of the pod.
 func lowersRequest(pod workload.Pod, sizes []model.Size) bool {
 	return anySize(pod, sizes, func(has, size workload.Resources) bool {
 		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Request(size) < r.Request(has) })
 	})
 }
 
-// isApplied says whether the kubelet reports the sizes as applied.
+// isApplied reports whether the kubelet reports the sizes as applied.
 func isApplied(pod workload.Pod, sizes []model.Size) bool {
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
 		actual, ok := pod.Actual[size.Container]

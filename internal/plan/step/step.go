@@ -19,7 +19,7 @@ type planner struct {
 
 	policy model.Policy
 	now    time.Time
-	// isUndecided says that there is no decision, and that the empty one stands for it.
+	// isUndecided is true if there is no decision, and that the empty one stands for it.
 	isUndecided bool
 
 	// What is known of the plan so far.
@@ -64,7 +64,7 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	return next.WithDecision(next.Decision.Uncontested())
 }
 
-// changesPod says whether the step changes a pod. A step that changes the template checks
+// changesPod reports whether the step changes a pod. A step that changes the template checks
 // for a contest by itself.
 func changesPod(step model.Step) bool {
 	switch step.(type) {

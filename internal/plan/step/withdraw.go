@@ -46,12 +46,12 @@ func applied(declared, actual int64) int64 {
 	return actual
 }
 
-// isPending says whether the reason is that of a kubelet that does not grant a resize.
+// isPending reports whether the reason is that of a kubelet that does not grant a resize.
 func isPending(reason string) bool {
 	return reason == v1beta1.ReasonDeferred || reason == v1beta1.ReasonInfeasible
 }
 
-// asksFor says whether the sizes ask for no less than others, for any container.
+// asksFor reports whether the sizes ask for no less than others, for any container.
 func asksFor(sizes, others []model.Size) bool {
 	return len(sizes) == len(others) && !slices.ContainsFunc(others, func(other model.Size) bool {
 		i := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == other.Container })

@@ -83,7 +83,7 @@ func (p planner) withholdFromPod(pod workload.Pod, t target, boosts []boostable)
 	return t
 }
 
-// isWithheld says whether one of the obstacles is missing usage.
+// isWithheld reports whether one of the obstacles is missing usage.
 func isWithheld(obstacles model.Obstacles) bool {
 	return slices.ContainsFunc(obstacles, func(o model.Obstacle) bool { return o.Reason == v1beta1.ReasonMetricsIncomplete })
 }

@@ -111,7 +111,7 @@ func (all compared) lastFailure() (last time.Time) {
 	return last
 }
 
-// isComparable says whether the pod runs, and in place, that it stays.
+// isComparable reports whether the pod runs, and in place, that it stays.
 func (c comparison) isComparable(pod workload.Pod) bool {
 	if c.policy.RollsOut() {
 		return model.IsAlive(pod)
@@ -134,7 +134,7 @@ func (c comparison) podHealth(pod workload.Pod) podHealth {
 	return health
 }
 
-// checksReadiness says whether an unready pod is a failed one. A rollout waits for
+// checksReadiness reports whether an unready pod is a failed one. A rollout waits for
 // readiness by itself, and a new pod may take its time to start.
 func (c comparison) checksReadiness(pod workload.Pod, isChanged bool) bool {
 	switch {
@@ -160,7 +160,7 @@ func (c comparison) cohortOf(pod workload.Pod, isChanged bool) cohort {
 	return unchanged
 }
 
-// isVerified says whether the pod is one of the first pods, which are verified already.
+// isVerified reports whether the pod is one of the first pods, which are verified already.
 func (c comparison) isVerified(pod workload.Pod) bool {
 	return !c.policy.RollsOut() && !changedAt(pod).After(c.FirstPodsVerified)
 }
@@ -173,11 +173,11 @@ func changedAt(pod workload.Pod) time.Time {
 	return pod.Created
 }
 
-// isResized says whether the pod was resized once it had a node, and not before (step.setBack): then it has never run with
+// isResized reports whether the pod was resized once it had a node, and not before (step.setBack): then it has never run with
 // another size. The API server tells both times.
 func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Scheduled) }
 
-// hasChanged says whether the pod has the values to verify, and not those before.
+// hasChanged reports whether the pod has the values to verify, and not those before.
 func (c comparison) hasChanged(pod workload.Pod) bool {
 	if c.policy.RollsOut() {
 		return c.decision.AppliedToTemplate && pod.Current
@@ -190,12 +190,12 @@ func (c comparison) hasChanged(pod workload.Pod) bool {
 	})
 }
 
-// isReplacement says whether the pod may be the replacement of an evicted one.
+// isReplacement reports whether the pod may be the replacement of an evicted one.
 func (c comparison) isReplacement(pod workload.Pod) bool {
 	return c.policy.MayEvict() && pod.Created.After(c.Began)
 }
 
-// isLowered says whether a request is nearer to a lower decided value than to the one
+// isLowered reports whether a request is nearer to a lower decided value than to the one
 // before.
 func (c comparison) isLowered(container workload.Container, r model.Resource) bool {
 	good, decided := r.Of(c.Good[container.Name]), c.decision.Request(container.Name, r)
@@ -254,7 +254,7 @@ func (h *cohortHealth) add(p podHealth) {
 	}
 }
 
-// isRegression says whether the change is the cause of the failures. A single pod of many may
+// isRegression reports whether the change is the cause of the failures. A single pod of many may
 // fail by chance.
 func (h cohortHealth) isRegression() bool {
 	least := 1

@@ -25,7 +25,7 @@ const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
 // place of the live one, together with the live samples that are newer than its end.
 type filling struct {
 	done bool
-	// unsaved says that the checkpoint does not hold the past yet.
+	// unsaved is true if the checkpoint does not hold the past yet.
 	unsaved bool
 	// active is since StartFilling; newer are the samples that came since then.
 	active bool
@@ -56,7 +56,7 @@ type Round struct {
 	Silent map[string]bool
 }
 
-// Feed adds a round to the scaler's history, calls f with it, and says whether there was
+// Feed adds a round to the scaler's history, calls f with it, and reports whether there was
 // one in memory. f must not keep it.
 func (s *Store) Feed(vs *v1beta1.VerticalScaler, round Round, f func(history.Histories)) bool {
 	e := s.loaded(vs)
@@ -76,7 +76,7 @@ func (s *Store) Feed(vs *v1beta1.VerticalScaler, round Round, f func(history.His
 	return true
 }
 
-// Readiness says whether a history can be filled.
+// Readiness reports whether a history can be filled.
 type Readiness int
 
 const (

@@ -39,7 +39,7 @@ func (s *saves) doubt(sent digest) {
 	}
 }
 
-// has says whether this process has read or written it.
+// has reports whether this process has read or written it.
 func (s *saves) has(spec v1beta1.VerticalScalerCheckpointSpec) bool {
 	d := digestOf(spec)
 	return d == s.known || slices.Contains(s.doubts, d)

@@ -80,7 +80,7 @@ type mark struct {
 	// evidence is how much of the evidence of the recommendation is in the history: less than all of it
 	// after a history was lost.
 	evidence time.Duration
-	// isCPULasting says whether usage of CPU is in the checkpoint. The first one may be written before.
+	// isCPULasting reports whether usage of CPU is in the checkpoint. The first one may be written before.
 	isCPULasting bool
 	// covered is for how long the recommendations would have been enough, and goal how long that must be; 0 for
 	// a scaler that does not wait to be promoted.
@@ -154,7 +154,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	return nil
 }
 
-// isLoaded says whether the scaler's history is in memory.
+// isLoaded reports whether the scaler's history is in memory.
 func (e *entry) isLoaded(vs *v1beta1.VerticalScaler) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -229,7 +229,7 @@ func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, e
 	return container, nil
 }
 
-// With calls f with the scaler's history, and says whether there was one in memory.
+// With calls f with the scaler's history, and reports whether there was one in memory.
 // f must not keep it.
 func (s *Store) With(key types.NamespacedName, f func(history.Histories)) bool {
 	s.mu.Lock()
@@ -262,7 +262,7 @@ func (s *Store) Len() int {
 	return len(s.entries)
 }
 
-// ErrOvertaken says that another process has saved a history of the same scaler. It was not
+// ErrOvertaken is true if another process has saved a history of the same scaler. It was not
 // overwritten, and what it says must be loaded before anything is decided.
 var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
 
@@ -329,7 +329,7 @@ func (e *entry) settle(marks map[string]mark) {
 	e.object.Spec.Containers, e.object.ManagedFields = nil, nil
 }
 
-// current says whether the checkpoint read at the start still holds all that the
+// current reports whether the checkpoint read at the start still holds all that the
 // histories does. Time observed since then is too little to matter. latest is the latest time that it may know of.
 func (e *entry) current(marks map[string]mark, latest time.Time) bool {
 	if !e.isAbout(e.object) || metav1.GetControllerOf(e.object) == nil {
@@ -440,7 +440,7 @@ func (s *Store) write(ctx context.Context, e *entry, object *v1beta1.VerticalSca
 	return nil
 }
 
-// isOutdated says whether a write was refused because the checkpoint has been changed, removed or
+// isOutdated reports whether a write was refused because the checkpoint has been changed, removed or
 // made since it was read.
 func isOutdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
@@ -502,7 +502,7 @@ func (e *entry) drop() history.Histories {
 	return dropped
 }
 
-// isReadable says whether all of a checkpoint can be read.
+// isReadable reports whether all of a checkpoint can be read.
 func isReadable(spec v1beta1.VerticalScalerCheckpointSpec, latest time.Time) bool {
 	return !slices.ContainsFunc(spec.Containers, func(c v1beta1.ContainerCheckpoint) bool {
 		_, err := read(c, latest)

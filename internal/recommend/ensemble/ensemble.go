@@ -516,18 +516,18 @@ func (c *CPU) Need() Need {
 	}
 }
 
-// IsEmpty says whether no usage is known: none was added yet, or all of it was lost.
+// IsEmpty reports whether no usage is known: none was added yet, or all of it was lost.
 func (c *CPU) IsEmpty() bool {
 	return c.phase == 0 || c.IsLost()
 }
 
-// IsLost says whether usage was added and is not known anymore: the state was encoded before its
+// IsLost reports whether usage was added and is not known anymore: the state was encoded before its
 // first interval ended. The next sample makes it known again.
 func (c *CPU) IsLost() bool {
 	return c.phase != 0 && c.level[first] == 0 && c.open.count() == 0
 }
 
-// IsLasting says whether the encoded state has usage in it: an interval is complete.
+// IsLasting reports whether the encoded state has usage in it: an interval is complete.
 func (c *CPU) IsLasting() bool {
 	return c.level[first] > 0 || c.open.recent >= interval
 }

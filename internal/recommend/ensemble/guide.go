@@ -55,5 +55,5 @@ func (c *CPU) guide(usage float32) (g guide) {
 // scaled is the guide for a candidate's margin and spread.
 func (g guide) scaled(by float32) guide { return guide{ahead: g.ahead * by, later: g.later * by} }
 
-// fallsFurther says that usage will be clearly below a level in the next hours.
+// fallsFurther reports whether usage will be clearly below a level in the next hours.
 func (g guide) fallsFurther(level float32) bool { return g.later > 0 && g.later < level*laterShare }

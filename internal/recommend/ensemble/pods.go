@@ -94,7 +94,7 @@ func (o *open) usages() []float32 {
 	return list
 }
 
-// isUrgent says whether the mean of the pods is certain to exceed a level at the end of the
+// isUrgent reports whether the mean of the pods is certain to exceed a level at the end of the
 // interval, and exceeds it now.
 func (o *open) isUrgent(mean, level float32) bool {
 	n := o.count()

@@ -51,7 +51,7 @@ type Coverage struct {
 	At        time.Time
 }
 
-// Reaches says whether it is enough for a goal.
+// Reaches reports whether it is enough for a goal.
 func (c Coverage) Reaches(g Goal) bool {
 	return c.Time >= g.Time && c.Starved <= g.mostStarved(c.Time)
 }
@@ -63,9 +63,9 @@ type coverage struct {
 	at            int64 // ns since 1970; 0 without a shortfall
 	shortfall     Shortfall
 
-	// isRecording says that a goal is to be reached. The rest is not encoded.
+	// isRecording is true if a goal is to be reached. The rest is not encoded.
 	isRecording bool
-	// lacksCPU says that a sample of Raise showed that CPU is short in the current interval.
+	// lacksCPU is true if a sample of Raise showed that CPU is short in the current interval.
 	lacksCPU bool
 	// recommended is what is recommended now, and least the least CPU in the current interval; 0 is none.
 	recommended quantity.Amounts
@@ -221,7 +221,7 @@ func (c *Container) DecodeCoverage(b []byte, latest time.Time) error {
 	return nil
 }
 
-// isPossible says whether samples and kills can lead to this state. The caller has checked that all numbers are at
+// isPossible reports whether samples and kills can lead to this state. The caller has checked that all numbers are at
 // least 0.
 func (v *coverage) isPossible(observed time.Duration) bool {
 	return v.time <= observed && v.starved <= v.time && v.shortfall < shortfalls &&

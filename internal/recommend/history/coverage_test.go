@@ -41,7 +41,7 @@ func podsAt(r *rand.Rand, c *Container, at time.Duration, memory int64, cpu ...i
 	}
 }
 
-// about says that a duration is within two intervals of CPU usage of another one.
+// about reports whether a duration is within two intervals of CPU usage of another one.
 func about(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if (got - want).Abs() > 10*minute {

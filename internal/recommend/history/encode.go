@@ -177,7 +177,7 @@ func (c *Container) peakNumbers() []*int64 {
 	return peaks
 }
 
-// isPossible says whether samples and kills can lead to this state. The caller has checked that
+// isPossible reports whether samples and kills can lead to this state. The caller has checked that
 // all numbers are at least 0.
 func (c *Container) isPossible() bool {
 	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown} {

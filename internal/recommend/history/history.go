@@ -238,7 +238,7 @@ func (c *Container) ObservedCPU() time.Duration { return c.observed - c.cpuFrom 
 // Samples is the number of samples added.
 func (c *Container) Samples() int64 { return c.samples }
 
-// IsEmpty says whether no sample was added yet.
+// IsEmpty reports whether no sample was added yet.
 func (c *Container) IsEmpty() bool { return c.newest == 0 }
 
 // Peak is the highest usage of memory within the memory window, in bytes.
@@ -253,13 +253,13 @@ func (c *Container) Peak() int64 {
 // CPU is the result of the ensemble.
 func (c *Container) CPU() ensemble.Need { return c.cpu.Need() }
 
-// KnowsCPU says whether any usage of CPU is known.
+// KnowsCPU reports whether any usage of CPU is known.
 func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
 
-// LostCPU says whether usage of CPU was added, but was lost in a restart. The next sample ends that.
+// LostCPU reports whether usage of CPU was added, but was lost in a restart. The next sample ends that.
 func (c *Container) LostCPU() bool { return c.cpu.IsLost() }
 
-// IsCPULasting says whether usage of CPU outlasts a restart: not before the first interval is complete.
+// IsCPULasting reports whether usage of CPU outlasts a restart: not before the first interval is complete.
 func (c *Container) IsCPULasting() bool { return c.cpu.IsLasting() }
 
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.

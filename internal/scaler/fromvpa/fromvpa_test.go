@@ -255,12 +255,12 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-// isStrange says that a character is not in the names of fields and objects.
+// isStrange reports whether a character is not in the names of fields and objects.
 func isStrange(c rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", c)
 }
 
-// isEmpty says that a value holds nothing but nulls.
+// isEmpty reports whether a value holds nothing but nulls.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case nil:

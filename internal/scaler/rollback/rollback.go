@@ -68,7 +68,7 @@ func (c Change) String() string {
 type Plan struct {
 	// Changes are the requests that return to earlier values; none if RestoresTemplate.
 	Changes []Change
-	// RestoresTemplate says that the operator restores the original values of the pod template.
+	// RestoresTemplate is true if the operator restores the original values of the pod template.
 	RestoresTemplate bool
 	// Kept are the requests that stay as they are, and why.
 	Kept []string
@@ -85,7 +85,7 @@ type Spec struct {
 // SpecOf is that part of a spec.
 func SpecOf(s v1beta1.Scaling) Spec { return Spec{s.UpdatePolicy.UpdateMode, s.ResourcePolicy} }
 
-// IsEqual says whether two specs mean the same. The API server sets defaults, which count as not set.
+// IsEqual reports whether two specs mean the same. The API server sets defaults, which count as not set.
 func (s Spec) IsEqual(other Spec) bool {
 	return equality.Semantic.DeepEqual(s.defaulted(), other.defaulted())
 }

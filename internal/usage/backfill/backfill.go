@@ -103,7 +103,7 @@ func (p *pause) extend(now time.Time) {
 	p.until = now.Add(p.length)
 }
 
-// NeedLeaderElection says that only the leader fills.
+// NeedLeaderElection reports whether only the leader fills.
 func (f *Filler) NeedLeaderElection() bool { return true }
 
 // Start fills histories until the context ends.

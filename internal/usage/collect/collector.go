@@ -50,10 +50,10 @@ const atOnce = 8
 type Problems struct {
 	// Outage is the source's error; empty while it answers.
 	Outage string
-	// Silent says that running pods have no usage, or had none a few rounds ago, or that no
+	// Silent is true if running pods have no usage, or had none a few rounds ago, or that no
 	// round was made yet: nothing may be lowered.
 	Silent bool
-	// Unread says that no round was made yet.
+	// Unread is true if no round was made yet.
 	Unread bool
 	// Incomplete names the silent containers that are worth a word; empty if there are none.
 	Incomplete string
@@ -66,7 +66,7 @@ type Problems struct {
 type known struct {
 	Problems
 
-	// wasReadSilent says that the problems were read since they are silent: what waits for
+	// wasReadSilent is true if the problems were read since they are silent: what waits for
 	// usage must be reconciled once it is there.
 	wasReadSilent bool
 	silences      silences
@@ -106,7 +106,7 @@ type Collector struct {
 	delivered map[string]map[string]time.Time
 }
 
-// NeedLeaderElection says that only the leader collects.
+// NeedLeaderElection reports whether only the leader collects.
 func (c *Collector) NeedLeaderElection() bool { return true }
 
 // Start collects once per interval until the context ends.
@@ -287,7 +287,7 @@ func usable(pods []workload.Pod, samples map[string][]usage.Sample, refused map[
 	return left, out
 }
 
-// isUsable says whether a sample is of a container of the pod, and is used as it is.
+// isUsable reports whether a sample is of a container of the pod, and is used as it is.
 func isUsable(pod workload.Pod, sample usage.Sample) bool {
 	_, isOfPod := pod.Container(sample.Container)
 	bytes, isPossible := memoryOf(pod, sample)
@@ -403,7 +403,7 @@ func (c *Collector) silencesOf(key types.NamespacedName) silences {
 	return c.known[key].silences
 }
 
-// tell records what is silent after an answer, and says whether the scaler must be reconciled.
+// tell records what is silent after an answer, and reports whether the scaler must be reconciled.
 func (c *Collector) tell(key types.NamespacedName, s silences) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -411,7 +411,7 @@ func (c *Collector) tell(key types.NamespacedName, s silences) bool {
 	return c.note(key, known{Problems: p, silences: s})
 }
 
-// tellFailure records that the source has failed, and says whether the scaler must be reconciled.
+// tellFailure records that the source has failed, and reports whether the scaler must be reconciled.
 func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

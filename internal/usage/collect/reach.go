@@ -35,7 +35,7 @@ const (
 	reviewPeriod = time.Hour
 )
 
-// isAllFewer says whether one list of all pods is fewer bytes than one list for each of the namespaces, which have
+// isAllFewer reports whether one list of all pods is fewer bytes than one list for each of the namespaces, which have
 // that many pods together.
 func isAllFewer(namespaces, pods, allPods int) bool {
 	return namespaces >= fewestNamespaces && requestBytes+allPods*podBytes < namespaces*requestBytes+pods*podBytes

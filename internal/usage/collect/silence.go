@@ -52,7 +52,7 @@ type silence struct {
 	// rounds is the number of silent rounds, and heard that of the rounds with a sample since
 	// the last silent one.
 	rounds, heard int
-	// isNamed says that it is worth a word; isNew that the container has just started.
+	// isNamed is true if it is worth a word; isNew that the container has just started.
 	isNamed, isNew bool
 }
 
@@ -83,7 +83,7 @@ func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, r
 	return after, silent
 }
 
-// counts says whether the pod should have usage.
+// counts reports whether the pod should have usage.
 func counts(pod workload.Pod, now time.Time) bool {
 	return pod.Running && (!pod.Terminating || now.Before(pod.GraceEnds))
 }
@@ -130,7 +130,7 @@ func startOf(pod workload.Pod, container string) time.Time {
 	return pod.Started
 }
 
-// isOver says whether one more round with a sample ends the silence. A container that has just
+// isOver reports whether one more round with a sample ends the silence. A container that has just
 // started is heard from once, and stays so.
 func (s silence) isOver() bool {
 	return s.isNew && !s.isNamed || s.heard+1 >= recoveredAfter

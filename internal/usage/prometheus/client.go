@@ -40,9 +40,9 @@ var (
 type Error struct {
 	// Words is a stable text for conditions.
 	Words string
-	// Unavailable says that other queries would fail as well.
+	// Unavailable is true if other queries would fail as well.
 	Unavailable bool
-	// Unauthorized says that the credentials are missing or rejected.
+	// Unauthorized is true if the credentials are missing or rejected.
 	Unauthorized bool
 	// Err is the full error.
 	Err error
@@ -206,14 +206,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isTooLong says that a query for less time may succeed.
+// isTooLong reports whether a query for less time may succeed.
 func isTooLong(err error) bool {
 	var said *v1.Error
 	return errors.Is(err, errTooLong) || errors.As(err, &said) &&
 		(isServerTimeout(said) || said.Type == v1.ErrExec && strings.Contains(said.Msg, "too many samples"))
 }
 
-// isServerTimeout says that Prometheus ended the query because of its timeout.
+// isServerTimeout reports whether Prometheus ended the query because of its timeout.
 func isServerTimeout(e *v1.Error) bool {
 	return e.Type == v1.ErrTimeout || bodyOf(e).Type == v1.ErrTimeout
 }

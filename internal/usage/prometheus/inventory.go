@@ -96,7 +96,7 @@ func raise(to *quantity.Amounts, resource model.LabelValue, value float64) {
 	}
 }
 
-// Has says whether Prometheus has any series of a metric within the last hour before a time, whatever the
+// Has reports whether Prometheus has any series of a metric within the last hour before a time, whatever the
 // additional labels. An error is an *Error.
 func (s *Source) Has(ctx context.Context, metric string, at time.Time) (has bool, err error) {
 	err = s.instant(ctx, fmt.Sprintf("count(last_over_time(%s[1h]))", metric), at, func(_ model.Metric, value float64) { has = value > 0 })

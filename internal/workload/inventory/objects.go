@@ -28,9 +28,9 @@ type object[T any] interface {
 // first reader lists the Deployment's objects live and merges both, by resource version. Whenever an event was
 // dropped, or may have been, the group goes with it, and the next reader lists again.
 type objects[T object[T]] struct {
-	// claimed says whether a scaler claims the Deployment.
+	// claimed reports whether a scaler claims the Deployment.
 	claimed func(types.NamespacedName) bool
-	// oneEach says that at most one object belongs to a Deployment: itself.
+	// oneEach is true if at most one object belongs to a Deployment: itself.
 	oneEach bool
 
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ type place[T object[T]] struct {
 // group is the objects that belong to one Deployment.
 type group[T object[T]] struct {
 	deployment types.NamespacedName
-	// complete says that all of them are here, not only those with an event since the claim.
+	// complete is true if all of them are here, not only those with an event since the claim.
 	complete bool
 	// listed is the version of the newest list of all objects: older events have nothing that is not here. It is empty
 	// before the first list.
@@ -179,7 +179,7 @@ func (s *objects[T]) doubt(deployment types.NamespacedName) {
 	delete(s.certain, deployment)
 }
 
-// isIn says whether the Deployment is in the namespace; empty is all namespaces.
+// isIn reports whether the Deployment is in the namespace; empty is all namespaces.
 func isIn(namespace string, d types.NamespacedName) bool {
 	return namespace == "" || namespace == d.Namespace
 }
@@ -233,7 +233,7 @@ func (s *objects[T]) forget(deployment types.NamespacedName) {
 	delete(s.certain, deployment)
 }
 
-// has says whether any object of a Deployment is stored.
+// has reports whether any object of a Deployment is stored.
 func (s *objects[T]) has(deployment types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,11 +23,11 @@ import (
 
 // Claims says which Deployments scalers claim.
 type Claims interface {
-	// IsClaimed says whether a scaler in the cache claims the Deployment.
+	// IsClaimed reports whether a scaler in the cache claims the Deployment.
 	IsClaimed(deployment types.NamespacedName) bool
 	// AllClaimed lists the claimed Deployments of a namespace, or of all namespaces if it is empty.
 	AllClaimed(ctx context.Context, namespace string) ([]types.NamespacedName, error)
-	// HasSynced says whether all scalers are in the cache.
+	// HasSynced reports whether all scalers are in the cache.
 	HasSynced() bool
 }
 

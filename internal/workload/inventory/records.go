@@ -59,7 +59,7 @@ func (r *podRecord) read(current bool) workload.Pod {
 	return pod
 }
 
-// differs says whether anything that is read has changed. The resource version alone says nothing.
+// differs reports whether anything that is read has changed. The resource version alone says nothing.
 func (r *podRecord) differs(from *podRecord) bool {
 	a, b := *r, *from
 	a.pod.ResourceVersion, b.pod.ResourceVersion = "", ""
@@ -117,7 +117,7 @@ func newSetRecord(set *metav1.PartialObjectMetadata) *setRecord {
 	return r
 }
 
-// differs says whether anything that is read has changed. The resource version alone says nothing.
+// differs reports whether anything that is read has changed. The resource version alone says nothing.
 func (r *setRecord) differs(from *setRecord) bool {
 	a, b := *r, *from
 	a.resourceVersion, b.resourceVersion = "", ""

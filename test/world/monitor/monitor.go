@@ -70,7 +70,7 @@ type version struct {
 	spec v1beta1.VerticalScalerSpec
 	// originals are what the scaler has recorded of its template; nil for nothing.
 	originals *v1beta1.OriginalResources
-	// reverts says that the scaler has decided to revert a change.
+	// reverts is true if the scaler has decided to revert a change.
 	reverts bool
 }
 
@@ -92,7 +92,7 @@ type change struct {
 	request, limit resource.Quantity
 	// raised says which of them the write has raised.
 	requestRaised, limitRaised bool
-	// requestLowered says that the write has lowered the request.
+	// requestLowered is true if the write has lowered the request.
 	requestLowered             bool
 	requestBefore, limitBefore resource.Quantity
 }

@@ -93,7 +93,7 @@ func (m *Monitor) loweredInSilence(w write, deployment string, specs []v1beta1.V
 	return out
 }
 
-// mayLower says whether the spec lowers a request for another reason than usage.
+// mayLower reports whether the spec lowers a request for another reason than usage.
 func mayLower(c change, spec v1beta1.VerticalScalerSpec) bool {
 	policy := spec.ResourcePolicy.For(c.container)
 	if policy.StartupBoost != nil && c.resource == corev1.ResourceCPU {
@@ -103,7 +103,7 @@ func mayLower(c change, spec v1beta1.VerticalScalerSpec) bool {
 	return most != nil && c.requestBefore.Cmp(*most) > 0
 }
 
-// isReverting says whether a scaler of the Deployment had last decided to revert a change.
+// isReverting reports whether a scaler of the Deployment had last decided to revert a change.
 func (m *Monitor) isReverting(w write, deployment string) bool {
 	for key, versions := range m.scalers {
 		if key.Namespace != w.namespace {

@@ -137,7 +137,7 @@ type resourceView struct {
 	Plot                          plot
 	Facts                         []fact
 	Steps                         []stepView
-	// Disagrees says that the steps do not result in the target.
+	// Disagrees is true if the steps do not result in the target.
 	Disagrees bool
 	Rule      string
 	Lowering  string

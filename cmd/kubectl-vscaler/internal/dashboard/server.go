@@ -170,7 +170,7 @@ type page struct {
 	IsOutside bool
 	Cluster   string
 	Namespace string
-	// Refreshes says that the page is read again every RefreshSeconds.
+	// Refreshes is true if the page is read again every RefreshSeconds.
 	Refreshes      bool
 	RefreshSeconds int
 	// ReadAt is the time of the page.

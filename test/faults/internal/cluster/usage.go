@@ -36,7 +36,7 @@ type source struct {
 
 func newSource(w *World) *source { return &source{world: w} }
 
-// isSilent says whether an answer has no usage of a pod.
+// isSilent reports whether an answer has no usage of a pod.
 func (u *source) isSilent(ordinal, round int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
