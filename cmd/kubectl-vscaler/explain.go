@@ -59,57 +59,12 @@ const explainExample = `  # Why is the recommendation not applied?
 var explainOutputs = []string{"text", "json", "yaml"}
 
 func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "explain", views{
-		scaler: func(e explain.Evidence) explanation { return explain.Of(e) },
-		policy: func(e explain.PolicyEvidence) explanation { return explain.OfPolicy(e) },
-	})
-	c.Short, c.Long, c.Example = "Explain a scaler's numbers and what blocks them", explainLong, fmt.Sprintf(explainExample, commandName)
-	return c
-}
-
-const historyLong = `Show the last changes of a scaler, newest first. Its status keeps 10.
-
-The command requires the permission to get the VerticalScaler.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-func newHistory(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "history", views{scaler: func(e explain.Evidence) explanation { return explain.HistoryOf(e.Scaler) }})
-	c.Short, c.Long = "Show the last changes of a scaler", historyLong
-	return c
-}
-
-const treeLong = `Show the objects around a scaler: its ScaledDeployment or policy, its Deployment, and the running pods with what they
-request. Of a policy, show the scalers of the namespace that it has created, and their Deployments.
-
-The command requires the permission to get the VerticalScaler. It reads the Deployment, its pods and the operator's lease if it
-may.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-func newTree(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "tree", views{
-		scaler:       func(e explain.Evidence) explanation { return explain.TreeOf(e) },
-		policy:       func(e explain.PolicyEvidence) explanation { return explain.PolicyTreeOf(e) },
-		needsScalers: true,
-	})
-	c.Short, c.Long = "Show the objects around a scaler", treeLong
-	return c
-}
-
-// views are what a command shows.
-type views struct {
-	scaler func(explain.Evidence) explanation
-	// policy is nil if the command does not show policies. needsScalers says that it shows their scalers.
-	policy       func(explain.PolicyEvidence) explanation
-	needsScalers bool
-}
-
-// newView creates a command that shows one scaler or one policy.
-func newView(streams genericiooptions.IOStreams, cluster *cluster, verb string, view views) *cobra.Command {
 	output := "text"
 	c := &cobra.Command{
-		Use: verb + " NAME | TYPE/NAME",
+		Use:     "explain NAME | TYPE/NAME",
+		Short:   "Explain a scaler's numbers, its last changes, and what blocks them",
+		Long:    explainLong,
+		Example: fmt.Sprintf(explainExample, commandName),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("name one VerticalScaler: NAME or TYPE/NAME")}
@@ -120,7 +75,7 @@ func newView(streams genericiooptions.IOStreams, cluster *cluster, verb string, 
 			if !slices.Contains(explainOutputs, output) {
 				return usageError{fmt.Errorf("--output %q is not one of %s", output, strings.Join(explainOutputs, ", "))}
 			}
-			found, err := explanationOf(c.Context(), cluster, args[0], view)
+			found, err := explanationOf(c.Context(), cluster, args[0])
 			if err != nil {
 				return err
 			}
@@ -151,9 +106,9 @@ type explanation interface {
 	WriteText(w io.Writer, now time.Time) error
 }
 
-// explanationOf is the view of the scaler that the user names. A ScaledDeployment without a scaler is
+// explanationOf explains the scaler or policy that the user names. A ScaledDeployment without a scaler is
 // explained.
-func explanationOf(ctx context.Context, cluster *cluster, name string, view views) (explanation, error) {
+func explanationOf(ctx context.Context, cluster *cluster, name string) (explanation, error) {
 	names, err := references([]string{name})
 	if err != nil {
 		return nil, err
@@ -166,12 +121,12 @@ func explanationOf(ctx context.Context, cluster *cluster, name string, view view
 	if err != nil {
 		return nil, err
 	}
-	if names[0].isPolicy() && view.policy != nil {
-		evidence, err := policyEvidenceOf(ctx, cluster, reader, namespace, names[0], view.needsScalers)
+	if names[0].isPolicy() {
+		evidence, err := policyEvidenceOf(ctx, cluster, reader, namespace, names[0])
 		if err != nil {
 			return nil, err
 		}
-		return view.policy(evidence), nil
+		return explain.OfPolicy(evidence), nil
 	}
 	evidence, owner, err := find(ctx, reader, namespace, names[0])
 	switch {
@@ -184,11 +139,11 @@ func explanationOf(ctx context.Context, cluster *cluster, name string, view view
 		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
 	}
 	evidence.Now = cluster.time.Now(clock.RealClock{}.Now())
-	return view.scaler(evidence), nil
+	return explain.Of(evidence), nil
 }
 
-// policyEvidenceOf reads a policy, and if needed, the scalers of the namespace that it has created.
-func policyEvidenceOf(ctx context.Context, cluster *cluster, c client.Reader, namespace string, name reference, needsScalers bool) (e explain.PolicyEvidence, err error) {
+// policyEvidenceOf reads a policy.
+func policyEvidenceOf(ctx context.Context, cluster *cluster, c client.Reader, namespace string, name reference) (e explain.PolicyEvidence, err error) {
 	var policy client.Object = &v1beta1.ClusterScalingPolicy{}
 	key := types.NamespacedName{Name: name.name}
 	if name.kind == policyKind {
@@ -201,13 +156,6 @@ func policyEvidenceOf(ctx context.Context, cluster *cluster, c client.Reader, na
 		return e, fmt.Errorf("reading %s %s: %w", name.kind, strings.TrimPrefix(key.String(), "/"), err)
 	}
 	e.Policy = described(policy)
-	if needsScalers {
-		var scalers v1beta1.VerticalScalerList
-		if err := c.List(ctx, &scalers, client.InNamespace(namespace), client.MatchingLabels{v1beta1.PolicyLabel: name.name}); err != nil {
-			e.Missing = append(e.Missing, fmt.Sprintf("The scalers of namespace %s: %v", namespace, err))
-		}
-		e.Scalers = scalers.Items
-	}
 	if e.Operators, err = operatorsOf(ctx, c, cluster.operatorNamespace, namespace); err != nil {
 		e.Missing = append(e.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
 	}

@@ -136,10 +136,6 @@ func TestExplainPolicies(t *testing.T) {
 		"none of the cluster":        {args: "explain cspolicy/own", code: 1, err: "ClusterScalingPolicy own not found"},
 		"without the right":          {args: "explain cspolicy/fleet", forbidden: clusterPolicies, code: 1, err: "reading ClusterScalingPolicy fleet: you may not"},
 		"its scaler":                 {args: "explain web", out: []string{"  Created by ClusterScalingPolicy fleet. It does not wait to be promoted.\n"}},
-		"the tree of its scaler":     {args: "tree web", out: []string{"ClusterScalingPolicy/fleet ", "└─VerticalScaler/web ", "  └─Deployment/web "}},
-		"its tree":                   {args: "tree cspolicy/fleet", out: []string{"ClusterScalingPolicy/fleet ", "└─VerticalScaler/web ", "  └─Deployment/web "}},
-		"its tree, without scalers":  {args: "tree cspolicy/fleet", forbidden: ours + "/namespaces/shop/verticalscalers", out: []string{"ClusterScalingPolicy/fleet ", "Not included: The scalers of namespace shop: you may not\n"}},
-		"the history of a policy":    {args: "history cspolicy/fleet", code: 2, err: `ClusterScalingPolicy/fleet is a policy, and not a scaler: name one of its scalers, or see it with "kubectl vscaler explain ClusterScalingPolicy/fleet"`},
 		"a policy in a view of pods": {args: "top spolicy/own --once", code: 2, err: `ScalingPolicy/own is a policy, and not a scaler: name one of its scalers, or see it with "kubectl vscaler explain ScalingPolicy/own"`},
 	} {
 		t.Run(name, func(t *testing.T) {

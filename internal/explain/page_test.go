@@ -15,21 +15,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-// docs/plugin.md shows the tree of TestTree.
-func TestThePageShowsATree(t *testing.T) {
-	page, err := os.ReadFile("../../docs/plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed, err := os.ReadFile("testdata/tree.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), "```\n"+string(printed)+"```\n") {
-		t.Errorf("docs/plugin.md does not show\n%s", printed)
-	}
-}
-
 // docs/plugin.md shows what status prints.
 func TestThePageShowsWhatStatusPrints(t *testing.T) {
 	named := func(name string, summary v1beta1.Summary, changes ...change) explain.Row {

@@ -201,23 +201,3 @@ func TestPoliciesInAnOverview(t *testing.T) {
 		t.Errorf("what a silent operator has reported is believed: %+v", row)
 	}
 }
-
-// A policy is the root of the tree of its scaler. Its own tree has all of its scalers, and no others.
-func TestTreesOfPolicies(t *testing.T) {
-	var got bytes.Buffer
-	e := checkout(generated("", nil))
-	if err := explain.TreeOf(e).WriteText(&got, noon); err != nil {
-		t.Fatal(err)
-	}
-	got.WriteString("\n")
-	other := checkout().Scaler // of a user, with the label of the policy
-	other.Name = "by-hand"
-	another := checkout(generated("", nil), recommendOnly).Scaler
-	another.Name, another.Spec.DeploymentName = "api", "api"
-	policy := policyCases()["policy-promoting"]
-	policy.Scalers = []v1beta1.VerticalScaler{*e.Scaler, *other, *another}
-	if err := explain.PolicyTreeOf(policy).WriteText(&got, noon); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "tree-policy.txt", got.String())
-}

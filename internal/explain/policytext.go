@@ -19,8 +19,6 @@ import (
 // PolicyEvidence is the input of the explanation of a policy.
 type PolicyEvidence struct {
 	Policy Policy
-	// Scalers are scalers that the policy has created; only a tree shows them.
-	Scalers []v1beta1.VerticalScaler
 	// Operators, Now and Missing are as for a scaler.
 	Operators Operators
 	Now       time.Time

@@ -8,7 +8,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -135,9 +134,8 @@ func (f Fleet) WriteJSON(w io.Writer) error { return explain.WriteJSON(w, dataOf
 func (f Fleet) WriteYAML(w io.Writer) error { return explain.WriteYAML(w, dataOfFleet(f)) }
 
 func dataOf(s Scaler) scalerData {
-	history := explain.HistoryOf(&v1beta1.VerticalScaler{Status: v1beta1.VerticalScalerStatus{History: s.Changes}})
 	out := scalerData{
-		Time: s.At, Scaler: s.State, Findings: s.Findings, Changes: history.Changes, Missing: s.Missing,
+		Time: s.At, Scaler: s.State, Findings: s.Findings, Changes: explain.ChangesOf(s.Changes), Missing: s.Missing,
 		Containers: []containerData{}, Pods: []podData{},
 	}
 	if s.UsageMissing != "" {
