@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -106,7 +107,17 @@ func TestFleetOfPoliciesOfTheSameKind(t *testing.T) {
 	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
 	create(t, policyOf(namespace, "z-first"))
 	hasScalers(t, "creating a policy", namespace, "web by z-first Recommend")
-	create(t, policyOf(namespace, "a-second"))
+	second := policyOf(namespace, "a-second")
+	for { // Creation times are in whole seconds, and within a second the name decides.
+		probe := second.DeepCopy()
+		if err := env.Client.Create(t.Context(), probe, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		if first := createdAt(t, policyOf(namespace, "z-first")); probe.CreationTimestamp.After(first) {
+			break
+		}
+	}
+	create(t, second)
 	policySays(t, policyOf(namespace, "a-second"), "True NoDeployments|True OperatingNormally", "Skipped OtherPolicy 1: Such as ScalingPolicy "+namespace+"/z-first, which comes first")
 	hasScalers(t, "creating a younger one", namespace, "web by z-first Recommend")
 	key := types.NamespacedName{Namespace: namespace, Name: "a-second"}
@@ -119,6 +130,15 @@ func TestFleetOfPoliciesOfTheSameKind(t *testing.T) {
 	hasScalers(t, "lowering it, while that policy is paused", namespace, "web by a-second Recommend")
 	patchObject(t, &v1beta1.ScalingPolicy{}, key, `{"metadata":{"annotations":null}}`)
 	hasScalers(t, "continuing", namespace, "web by z-first Recommend")
+}
+
+// createdAt is when the API server created an object.
+func createdAt(t *testing.T, o client.Object) time.Time {
+	t.Helper()
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	return o.GetCreationTimestamp().Time
 }
 
 // policySays waits until the status of a policy describes its spec, Ready is one of the conditions ("True Paused|…"),

@@ -4,6 +4,7 @@
 package metricsapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ const (
 	// with labels. Of larger responses, one is in memory at a time: with several, a metrics-server
 	// that misbehaves would make the operator exceed the memory of its container.
 	maxSmall = 1 << 20
+
+	// maxBlank is the most white space in a row. The decoder of the standard library looks at it again with each read.
+	maxBlank = 1 << 20
 
 	// maxItems is the largest number of pods and containers in the response of a namespace, valid or not. It
 	// bounds what is left of a response after it was decoded, which many namespaces have in memory together.
@@ -57,7 +61,8 @@ type bounded struct {
 	take func() (end func(), err error)
 	end  func()
 
-	read int64
+	read  int64
+	blank int // the blanks in a row, as far as whole reads have no others
 }
 
 // Read implements io.Reader.
@@ -73,6 +78,14 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	n, err = b.stream.Read(p)
 	if b.read += int64(n); b.read > b.most {
 		return 0, fmt.Errorf("%w: it is longer than %d bytes", usage.ErrTooLarge, b.most)
+	}
+	if len(bytes.TrimLeft(p[:n], " \t\r\n")) == 0 {
+		b.blank += n
+	} else {
+		b.blank = 0
+	}
+	if b.blank > maxBlank {
+		return 0, fmt.Errorf("%w: it has %d blanks in a row", usage.ErrTooLarge, b.blank)
 	}
 	return n, err
 }

@@ -4,6 +4,8 @@
 package metricsapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -28,14 +29,16 @@ const (
 	maxPodName       = 253
 	maxContainerName = 63
 
+	// maxPod is the most bytes of a pod. One with a hundred containers takes 15 KiB.
+	maxPod = 1 << 20
+
 	// maxQuantity is the longest accepted quantity. A valid one has at most 20 characters.
 	maxQuantity = 40
 )
 
-// decoder reads one response, token by token and once. A malformed item costs nothing but itself, and what nobody
-// asked for is skipped without being decoded.
+// decoder reads a PodMetricsList pod by pod. A pod or an amount that is wrong costs only itself.
 type decoder struct {
-	json   *jsontext.Decoder
+	json   *json.Decoder
 	now    time.Time
 	maxAge time.Duration
 	// answerFor is where an item of a namespace goes; nil for nowhere. It may be asked for any name.
@@ -45,8 +48,8 @@ type decoder struct {
 	// most is how many pods and containers may be kept, valid or not. kept is how many are.
 	most, kept   int
 	pods         int             // items of the list
-	unquoted     []byte          // of the amount that is read
 	containersOf map[string]bool // of the item that is judged
+	raw          json.RawMessage // of the item that is read
 }
 
 // answer is what a response says about one namespace.
@@ -60,158 +63,131 @@ func (a *answer) refuse(pod, container string, why usage.Refusal) {
 	a.refused = append(a.refused, usage.Refused{Pod: pod, Container: container, Why: why})
 }
 
-// podMetrics is an item of the list. Its fields may have any order, so it is judged when all are known.
+// podMetrics is an item.
 type podMetrics struct {
-	namespace, name   string
-	timestamp, window string
-	containers        []containerMetrics
-	isMalformed       bool
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Timestamp  string             `json:"timestamp"`
+	Window     string             `json:"window"`
+	Containers []containerMetrics `json:"containers"`
 }
 
-// containerMetrics is a container of an item, or the reason why it cannot be used.
+// containerMetrics is one container; Usage is nil if it has none.
 type containerMetrics struct {
-	name                   string
-	cpuMillis, memoryBytes int64
-	why                    usage.Refusal
+	Name  string `json:"name"`
+	Usage *struct {
+		CPU    amount `json:"cpu"`
+		Memory amount `json:"memory"`
+	} `json:"usage"`
+}
+
+// amount is the text of a quantity, with or without quotes; empty if there is none.
+type amount string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *amount) UnmarshalJSON(data []byte) error {
+	*a = amount(bytes.Trim(data, `"`)) // An escaped character is in no quantity.
+	return nil
+}
+
+// read returns the amounts of a container, or why it has none.
+func (c containerMetrics) read() (cpuMillis, memoryBytes int64, why usage.Refusal) {
+	if c.Name == "" || len(c.Name) > maxContainerName || c.Usage == nil {
+		return 0, 0, usage.Malformed
+	}
+	if cpuMillis, why = readAmount(string(c.Usage.CPU), quantity.CPUMillis); why != "" {
+		return 0, 0, why
+	}
+	memoryBytes, why = readAmount(string(c.Usage.Memory), quantity.MemoryBytes)
+	return cpuMillis, memoryBytes, why
 }
 
 func newDecoder(body io.Reader, now time.Time, maxAge time.Duration, most int) *decoder {
-	return &decoder{
-		json: jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
-		now:  now, maxAge: maxAge, most: most, containersOf: map[string]bool{},
-	}
+	return &decoder{json: json.NewDecoder(body), now: now, maxAge: maxAge, most: most, containersOf: map[string]bool{}}
 }
 
-// list reads the whole response. It returns an error only if that is not a list of pod metrics.
+// list reads the whole answer.
 func (d *decoder) list() error {
-	kind := ""
-	isObject, err := d.object(func(name string) (err error) {
-		switch name {
-		case "kind":
-			kind, _, err = d.text()
-		case "items":
-			err = d.items()
-		default:
-			err = d.json.SkipValue()
-		}
-		return err
-	})
+	start, err := d.json.Token()
 	switch {
 	case err != nil:
 		return err
-	case !isObject:
+	case start != json.Delim('{'):
 		return errors.New("it is no object")
-	case kind != "PodMetricsList":
+	}
+	kind := ""
+	for d.json.More() {
+		name, err := d.json.Token()
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "kind":
+			err = d.lenient(&kind)
+		case "items":
+			err = d.items()
+		default:
+			err = d.json.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := d.json.Token(); err != nil { // the end of the object
+		return err
+	}
+	if kind != "PodMetricsList" {
 		// Another JSON document, such as an error, must not look like a namespace without usage.
 		return fmt.Errorf("its kind is %.40q, not PodMetricsList", kind)
 	}
-	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
+	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is data after its end")
 	}
 	return nil
 }
 
-func (d *decoder) items() error {
-	isNull := d.json.PeekKind() == 'n' // a list without items may have null
-	isArray, err := d.array(d.item)
-	if err == nil && !isArray && !isNull {
-		return errors.New("its items are not an array")
-	}
-	return err
-}
-
-// object reads an object field by field. It is false, and nothing but skipped, for another value.
-func (d *decoder) object(field func(name string) error) (isObject bool, err error) {
-	if d.json.PeekKind() != '{' {
-		return false, d.json.SkipValue()
-	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return true, err
-	}
-	for d.json.PeekKind() != '}' {
-		name, err := d.json.ReadValue()
-		if err != nil {
-			return true, err
-		}
-		if err := field(known(name)); err != nil {
-			return true, err
-		}
-	}
-	_, err = d.json.ReadToken()
-	return true, err
-}
-
-// known is the name of a field that is read; empty for another one. It takes no memory.
-func known(name jsontext.Value) string {
-	for _, known := range []string{"kind", "items", "metadata", "name", "namespace", "timestamp", "window", "containers", "usage", "cpu", "memory"} {
-		if len(name) == len(known)+2 && string(name[1:len(name)-1]) == known {
-			return known
-		}
-	}
-	return ""
-}
-
-// array reads an array, as object does.
-func (d *decoder) array(element func() error) (isArray bool, err error) {
-	if d.json.PeekKind() != '[' {
-		return false, d.json.SkipValue()
-	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return true, err
-	}
-	for d.json.PeekKind() != ']' {
-		if err := element(); err != nil {
-			return true, err
-		}
-	}
-	_, err = d.json.ReadToken()
-	return true, err
-}
-
-// text reads a string. It is false, and empty, for another value but null, which is no value.
-func (d *decoder) text() (text string, isText bool, err error) {
-	switch d.json.PeekKind() {
-	case '"':
-		token, err := d.json.ReadToken()
-		if err != nil {
-			return "", false, err
-		}
-		return token.String(), true, nil
-	case 'n':
-		isText = true
-	}
-	return "", isText, d.json.SkipValue()
-}
-
-// textInto reads a string into a field of an item.
-func (d *decoder) textInto(field *string, isMalformed *bool) error {
-	text, isText, err := d.text()
-	*field, *isMalformed = text, *isMalformed || !isText
-	return err
-}
-
-// item reads one item of the list.
-func (d *decoder) item() error {
-	d.pods++
-	var pod podMetrics
-	isObject, err := d.object(func(name string) error {
-		switch name {
-		case "metadata":
-			return d.metadata(&pod)
-		case "timestamp":
-			return d.textInto(&pod.timestamp, &pod.isMalformed)
-		case "window":
-			return d.textInto(&pod.window, &pod.isMalformed)
-		case "containers":
-			return d.containers(&pod)
-		}
-		return d.json.SkipValue()
-	})
-	if err != nil {
+// lenient decodes a value, and leaves what has another type as it is.
+func (d *decoder) lenient(into any) error {
+	var isOther *json.UnmarshalTypeError
+	if err := d.json.Decode(into); err != nil && !errors.As(err, &isOther) {
 		return err
 	}
-	pod.isMalformed = pod.isMalformed || !isObject
-	d.judge(pod)
+	return nil
+}
+
+func (d *decoder) items() error {
+	start, err := d.json.Token()
+	switch {
+	case err != nil:
+		return err
+	case start == nil: // a list without items may have null
+		return nil
+	case start != json.Delim('['):
+		return errors.New("its items are not an array")
+	}
+	for d.json.More() {
+		if err := d.item(); err != nil {
+			return err
+		}
+	}
+	_, err = d.json.Token()
+	return err
+}
+
+func (d *decoder) item() error {
+	d.pods++
+	d.raw = d.raw[:0]
+	if err := d.json.Decode(&d.raw); err != nil {
+		return err
+	}
+	if len(d.raw) > maxPod {
+		return fmt.Errorf("%w: a pod of %d bytes", errTooMany, len(d.raw))
+	}
+	var pod podMetrics
+	err := json.Unmarshal(d.raw, &pod) // what has another type is left out
+	d.judge(pod, err != nil)
 	if d.kept > d.most {
 		return d.tooMany()
 	}
@@ -223,133 +199,65 @@ func (d *decoder) tooMany() error {
 	return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
 }
 
-func (d *decoder) metadata(pod *podMetrics) error {
-	isNull := d.json.PeekKind() == 'n'
-	isObject, err := d.object(func(name string) error {
-		switch name {
-		case "name":
-			return d.textInto(&pod.name, &pod.isMalformed)
-		case "namespace":
-			return d.textInto(&pod.namespace, &pod.isMalformed)
-		}
-		return d.json.SkipValue()
-	})
-	pod.isMalformed = pod.isMalformed || !isObject && !isNull
-	return err
-}
-
-func (d *decoder) containers(pod *podMetrics) error {
-	pod.containers = nil
-	if pod.namespace != "" && d.answerFor(pod.namespace) == nil {
-		return d.json.SkipValue()
-	}
-	isNull := d.json.PeekKind() == 'n'
-	isArray, err := d.array(func() error {
-		if d.kept+len(pod.containers) > d.most {
-			return d.tooMany()
-		}
-		c, err := d.container()
-		pod.containers = append(pod.containers, c)
-		return err
-	})
-	pod.isMalformed = pod.isMalformed || !isArray && !isNull
-	return err
-}
-
-// container reads one container of a pod.
-func (d *decoder) container() (c containerMetrics, err error) {
-	missing := usage.Malformed
-	cpu, memory, isMalformed := missing, missing, false
-	isObject, err := d.object(func(name string) error {
-		switch name {
-		case "name":
-			return d.textInto(&c.name, &isMalformed)
-		case "usage":
-			cpu, memory = missing, missing
-			isObject, err := d.object(func(name string) (err error) {
-				switch name {
-				case "cpu":
-					c.cpuMillis, cpu, err = d.amount(quantity.CPUMillis)
-				case "memory":
-					c.memoryBytes, memory, err = d.amount(quantity.MemoryBytes)
-				default:
-					err = d.json.SkipValue()
-				}
-				return err
-			})
-			isMalformed = isMalformed || !isObject
-			return err
-		}
-		return d.json.SkipValue()
-	})
-	if len(c.name) > maxContainerName {
-		c.name = ""
-	}
-	switch {
-	case !isObject, isMalformed, c.name == "":
-		c.why = usage.Malformed
-	case cpu != "":
-		c.why = cpu
-	default:
-		c.why = memory
-	}
-	return c, err
-}
-
 // judge adds an item to the answer of its namespace. A problem of the whole pod is rejected once, without a
 // container.
-func (d *decoder) judge(pod podMetrics) {
-	to := d.answerFor(pod.namespace)
+func (d *decoder) judge(pod podMetrics, isMalformed bool) {
+	name, namespace := pod.Metadata.Name, pod.Metadata.Namespace
+	to := d.answerFor(namespace)
 	if to == nil {
 		return
 	}
 	d.kept++
-	if len(pod.name) > maxPodName {
-		pod.name = ""
+	if len(name) > maxPodName {
+		name = ""
 	}
-	if pod.isMalformed || pod.name == "" || d.namespace != "" && pod.namespace != d.namespace {
-		to.refuse(pod.name, "", usage.Malformed)
+	if isMalformed || name == "" || d.namespace != "" && namespace != d.namespace {
+		to.refuse(name, "", usage.Malformed)
 		return
 	}
-	if to.seen[pod.name] {
-		to.refuse(pod.name, "", usage.Duplicate)
+	if to.seen[name] {
+		to.refuse(name, "", usage.Duplicate)
 		return
 	}
 	if to.seen == nil {
 		to.seen = map[string]bool{}
 	}
-	to.seen[pod.name] = true
+	to.seen[name] = true
 
 	at, window, why := d.times(pod)
 	if why != "" {
-		to.refuse(pod.name, "", why)
+		to.refuse(name, "", why)
 		return
 	}
-	d.kept += len(pod.containers)
+	d.kept += len(pod.Containers)
 	clear(d.containersOf)
-	for _, c := range pod.containers {
-		why := c.why
-		if c.name != "" && d.containersOf[c.name] {
+	for _, c := range pod.Containers {
+		cpuMillis, memoryBytes, why := c.read()
+		container := c.Name
+		if len(container) > maxContainerName {
+			container = ""
+		}
+		if container != "" && d.containersOf[container] {
 			why = usage.Duplicate
 		}
 		if why != "" {
-			to.refuse(pod.name, c.name, why)
+			to.refuse(name, container, why)
 			continue
 		}
-		d.containersOf[c.name] = true
+		d.containersOf[container] = true
 		to.samples = append(to.samples, usage.Sample{
-			Namespace: pod.namespace, Pod: pod.name, Container: c.name, Time: at, Window: window,
-			CPUMillis: c.cpuMillis, MemoryBytes: c.memoryBytes,
+			Namespace: namespace, Pod: name, Container: container, Time: at, Window: window,
+			CPUMillis: cpuMillis, MemoryBytes: memoryBytes,
 		})
 	}
 }
 
 func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why usage.Refusal) {
-	at, err := time.Parse(time.RFC3339, pod.timestamp)
+	at, err := time.Parse(time.RFC3339, pod.Timestamp)
 	if err != nil {
 		return at, window, usage.Malformed
 	}
-	if window, err = time.ParseDuration(pod.window); err != nil {
+	if window, err = time.ParseDuration(pod.Window); err != nil {
 		return at, window, usage.Malformed
 	}
 	switch age := d.now.Sub(at); {
@@ -361,23 +269,6 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 		return at, window, usage.BadWindow
 	}
 	return at.UTC(), window, ""
-}
-
-// amount reads a quantity, with or without quotes.
-func (d *decoder) amount(convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal, error) {
-	raw, err := d.json.ReadValue()
-	if err != nil {
-		return 0, "", err
-	}
-	text := raw
-	if raw.Kind() == '"' {
-		if text, err = jsontext.AppendUnquote(d.unquoted[:0], raw); err != nil {
-			return 0, usage.Malformed, nil //nolint:nilerr // it costs its container only
-		}
-		d.unquoted = text
-	}
-	amount, why := readAmount(string(text), convert)
-	return amount, why, nil
 }
 
 // readAmount reads a quantity. convert rounds it up to whole units:

@@ -129,7 +129,7 @@ func TestDecode(t *testing.T) {
 		"a container without CPU":      {body: list(pod("web-1", `{"name":"app","usage":{"memory":"1Mi"}}`)), refused: refused(usage.Malformed)},
 		"a container without memory":   {body: list(pod("web-1", `{"name":"app","usage":{"cpu":"1m"}}`)), refused: refused(usage.Malformed)},
 		"a container without usage":    {body: list(pod("web-1", `{"name":"app"}`)), refused: refused(usage.Malformed)},
-		"usage that is not an object":  {body: list(pod("web-1", `{"name":"app","usage":7}`)), refused: refused(usage.Malformed)},
+		"usage that is not an object":  {body: list(pod("web-1", `{"name":"app","usage":7}`)), refused: refusedPod(usage.Malformed)},
 		"a container without a name":   {body: list(pod("web-1", good(""))), refused: refusedPod(usage.Malformed)},
 		"an overlong container name":   {body: list(pod("web-1", good(strings.Repeat("a", 64)))), refused: refusedPod(usage.Malformed)},
 		"a container that is a number": {body: list(pod("web-1", `7`)), refused: refusedPod(usage.Malformed)},
