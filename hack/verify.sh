@@ -75,6 +75,16 @@ verify_modules() {
 	return $bad
 }
 
+# A subject has at most 72 characters. An archive of the sources has no commits.
+commit_subject() {
+	local subject
+	subject=$(git -c safe.directory='*' log -1 --no-merges --format=%s 2>/dev/null) || return 0
+	((${#subject} <= 72)) || {
+		echo "the subject of the last commit has ${#subject} characters, more than 72: $subject"
+		return 1
+	}
+}
+
 # Tools say what they change by changing it: what counts is whether the tree is the same afterwards.
 snapshot >"$scratch/before"
 
@@ -88,6 +98,7 @@ check "hubs" "$MAKE" -s hub
 check "go vet" "$MAKE" -s vet
 check "linter" "$MAKE" -s lint
 check "licence headers" go_headers
+check "commit subject" commit_subject
 check "go.mod files are tidy" tidy_modules
 check "modules are what go.sum says" verify_modules
 

@@ -178,7 +178,7 @@ func ofNamespace(reader client.Reader) find {
 			return nil, fmt.Errorf("listing scalers: %w", err)
 		}
 		for i := range scalers.Items {
-			if !standsBack(&scalers.Items[i]) {
+			if !holdsNothing(&scalers.Items[i]) {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&scalers.Items[i])})
 			}
 		}
@@ -191,10 +191,9 @@ func inNamespace(name string) client.Object {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name}}
 }
 
-// standsBack reports whether what surrounds its Deployment does not concern the scaler: it claims
-// none, and has nothing to restore. A new scaler gets its claim from its first reconcile, and then
-// another one.
-func standsBack(vs *v1beta1.VerticalScaler) bool {
+// holdsNothing reports whether the scaler claims no Deployment and has nothing to restore, so that what surrounds its
+// Deployment does not concern it. A new scaler gets its claim from its first reconcile, and then another one.
+func holdsNothing(vs *v1beta1.VerticalScaler) bool {
 	return scaler.RecordedClaim(vs) == "" && vs.Status.OriginalResources == nil && len(vs.Finalizers) == 0
 }
 

@@ -181,7 +181,7 @@ func (t *admissionSource) sizing(ctx context.Context) (found []reconcile.Request
 		return nil, fmt.Errorf("listing scalers after the policy for new pods was installed: %w", err)
 	}
 	for i := range all.Items {
-		if scaler.SizesNewPods(&all.Items[i].Spec) && !standsBack(&all.Items[i]) {
+		if scaler.SizesNewPods(&all.Items[i].Spec) && !holdsNothing(&all.Items[i]) {
 			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
 	}
