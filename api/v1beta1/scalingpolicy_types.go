@@ -38,7 +38,7 @@ const (
 	HarmedAnnotation = "autoscaling.verticalscaler.io/harmed"
 )
 
-// IsPolicy reports whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API
+// IsPolicy decides whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API
 // group, in any version.
 func IsPolicy(owner *metav1.OwnerReference) bool {
 	if owner == nil {
@@ -48,7 +48,7 @@ func IsPolicy(owner *metav1.OwnerReference) bool {
 	return group == GroupVersion.Group && (owner.Kind == ScalingPolicyKind || owner.Kind == ClusterScalingPolicyKind)
 }
 
-// SystemNamespaces reports whether a policy selects Deployments of system namespaces.
+// SystemNamespaces decides whether a policy selects Deployments of system namespaces.
 // +kubebuilder:validation:Enum=Exclude;Include
 type SystemNamespaces string
 
@@ -158,7 +158,7 @@ type ClusterScalingPolicySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Namespace"
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
-	// systemNamespaces reports whether namespaces that belong to the cluster itself are selected like
+	// systemNamespaces decides whether namespaces that belong to the cluster itself are selected like
 	// others: those whose names begin with kube- or openshift-, the namespace openshift, and the
 	// operator's own namespace. Exclude leaves them alone. Defaults to Exclude.
 	// +optional

@@ -77,7 +77,7 @@ const (
 	NewPodsAsTemplate NewPodPolicy = "AsTemplate"
 )
 
-// ContainerMode reports whether the operator manages a container's resources.
+// ContainerMode decides whether the operator manages a container's resources.
 // +kubebuilder:validation:Enum=Auto;Off
 type ContainerMode string
 
@@ -417,7 +417,7 @@ type ContainerPolicy struct {
 	// +kubebuilder:validation:XValidation:rule="self == '*' || !format.dns1123Label().validate(self).hasValue()",message="must be '*' or the name of a container: use lowercase letters, digits and '-', and start and end with a letter or digit"
 	ContainerName string `json:"containerName,omitempty"`
 
-	// mode reports whether the container is managed: Auto, or "Off" in quotes. Defaults to Auto.
+	// mode decides whether the container is managed: Auto, or "Off" in quotes. Defaults to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Mode ContainerMode `json:"mode,omitempty"`
@@ -429,7 +429,7 @@ type ContainerPolicy struct {
 	// +kubebuilder:validation:MaxItems=2
 	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
 
-	// controlledValues reports whether limits change with requests. RequestsAndLimits keeps
+	// controlledValues decides whether limits change with requests. RequestsAndLimits keeps
 	// the ratio of limit to request that the pod template has, or follows the limits policy.
 	// RequestsOnly leaves limits as they are. Defaults to RequestsAndLimits.
 	// +optional
@@ -675,7 +675,7 @@ type VerticalScalerStatus struct {
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
 	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
 	// part of the cluster, and ContainersFound if resourcePolicy names a container that the
-	// Deployment does not have. NewPodsSized reports whether new pods start at the decided size.
+	// Deployment does not have. NewPodsSized decides whether new pods start at the decided size.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
