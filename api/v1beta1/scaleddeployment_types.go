@@ -23,7 +23,7 @@ const (
 	AppliedAnnotation = "autoscaling.verticalscaler.io/applied"
 )
 
-// IsScaledDeployment decides whether the owner is a ScaledDeployment of this API group,
+// IsScaledDeployment reports whether the owner is a ScaledDeployment of this API group,
 // in any version.
 func IsScaledDeployment(owner *metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(owner.APIVersion, "/")

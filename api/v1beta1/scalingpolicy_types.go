@@ -38,7 +38,7 @@ const (
 	HarmedAnnotation = "autoscaling.verticalscaler.io/harmed"
 )
 
-// IsPolicy decides whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API
+// IsPolicy reports whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API
 // group, in any version.
 func IsPolicy(owner *metav1.OwnerReference) bool {
 	if owner == nil {

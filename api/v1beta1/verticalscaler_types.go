@@ -675,7 +675,7 @@ type VerticalScalerStatus struct {
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
 	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
 	// part of the cluster, and ContainersFound if resourcePolicy names a container that the
-	// Deployment does not have. NewPodsSized decides whether new pods start at the decided size.
+	// Deployment does not have. NewPodsSized says whether new pods start at the decided size.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
