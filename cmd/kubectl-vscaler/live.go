@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -26,7 +27,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
@@ -133,7 +133,7 @@ func (r *liveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
 		evidence[i].Scaler, namespaces[s.Namespace] = s, true
-		if !scaler.StandsBack(s) {
+		if !inConflict(s) {
 			targets[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}] = &evidence[i]
 		}
 	}
@@ -156,6 +156,12 @@ func (r *liveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		out.Rows = append(out.Rows, live.RowOf(live.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
 	}
 	return out, ctx.Err()
+}
+
+// inConflict reports whether another scaler sizes the Deployment, as the scaler says itself.
+func inConflict(s *v1beta1.VerticalScaler) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionTargetFound)
+	return c != nil && c.Reason == v1beta1.ReasonConflict
 }
 
 func (r *liveReader) readDeployments(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
