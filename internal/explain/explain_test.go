@@ -111,7 +111,7 @@ func conditions(said ...string) change {
 	}
 }
 
-// stalled reports whether a person must act.
+// stalled sets the conditions of a scaler that waits for a user.
 func stalled(reason, message string) change {
 	return conditions("Ready False "+reason+" "+message, "Applied False "+reason+" "+message, "Stalled True "+reason+" "+message)
 }

@@ -22,9 +22,8 @@ type injection struct {
 	faults []proxy.Fault
 }
 
-// TestFaults runs each scenario without faults, then kills the operator at writes that change pods or templates, and then
-// with faults that only a process has. The name of a run says what it does: up/kill-after-patch-pods.resize#2 kills the
-// operator after the second resize in the scenario "up".
+// TestFaults compares runs with a fault to a run without. up/kill-after-patch-pods.resize#2 kills the operator after the
+// second resize of the scenario "up".
 func TestFaults(t *testing.T) {
 	opened := cluster.Open(t, env)
 	for i, scenario := range world.Scenarios() {

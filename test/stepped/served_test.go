@@ -176,8 +176,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	}
 }
 
-// A quota of one Deployment would reject the new Deployment while the old one exists. That is no reason to keep the old
-// one.
+// With a quota of one Deployment, the old one must go before the new one can be created.
 func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)

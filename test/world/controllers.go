@@ -368,7 +368,7 @@ func isDeleted(o client.Object, finalizer string) bool {
 	return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), finalizer)
 }
 
-// follow does with a dependent what the fate of its owner asks for. The owner is nil if it is not known.
+// follow orphans or deletes a dependent as its owner requires. The owner is nil if unknown.
 func (c *Controllers) follow(ctx context.Context, o client.Object, reference metav1.OwnerReference, owner client.Object) error {
 	switch {
 	case isDeleted(owner, metav1.FinalizerOrphanDependents):

@@ -43,7 +43,7 @@ type API struct {
 
 	mu  sync.Mutex
 	now func() metav1.Time
-	// observe is told of each change, in order; nil for nobody.
+	// observe, if set, is called for each change in order.
 	observe func(kind watch.EventType, o client.Object)
 	created int
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// terminating is how long a pod that runs has to end, if nobody asks for less.
+// terminating is the default grace period of a running pod.
 const terminating = 30 * time.Second
 
 // terminationOf is how long an object has to end.

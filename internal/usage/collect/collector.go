@@ -36,7 +36,7 @@ type Source interface {
 }
 
 // outageAfter is how many intervals a source may fail before that is called an
-// outage: one lost answer is not worth a word.
+// outage: one lost answer is not reported.
 const outageAfter = 3
 
 // remembered is how long the time of a pod's newest sample is kept. It is longer than the largest
@@ -55,7 +55,7 @@ type Problems struct {
 	Silent bool
 	// Unread is true if no round was made yet.
 	Unread bool
-	// Incomplete names the silent containers that are worth a word; empty if there are none.
+	// Incomplete lists the reported silent containers; empty if there are none.
 	Incomplete string
 	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
 	// is not wanted.

@@ -846,7 +846,7 @@ func (w *world) expectWoken(want ...string) {
 	}
 }
 
-// expectProblems compares what is worth a word. It does not count as reading it.
+// expectProblems compares what is reported. It does not count as reading it.
 func (w *world) expectProblems(namespace, name string, want Problems) {
 	w.t.Helper()
 	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems

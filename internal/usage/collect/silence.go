@@ -33,7 +33,7 @@ const (
 	// recoveredAfter is for how many rounds in a row a container must have a sample until its
 	// silence is over. A pod that is silent in every other round does not change the status.
 	recoveredAfter = 10
-	// settling is how long a container may run without usage before that is worth a word:
+	// settling is how long a container may run without usage before that is reported:
 	// metrics-server needs two scrapes of a new container.
 	settling = 2 * time.Minute
 )
@@ -47,13 +47,13 @@ type containerID struct {
 // silence is a container without usage, and what is known of it since it became silent.
 type silence struct {
 	pod string
-	// why is the reason, and does not change once it was worth a word.
+	// why is the reason; it is fixed once reported.
 	why string
 	// rounds is the number of silent rounds, and heard that of the rounds with a sample since
 	// the last silent one.
 	rounds, heard int
-	// isNamed is true if it is worth a word; isNew that the container has just started.
-	isNamed, isNew bool
+	isNamed       bool // reported
+	isNew         bool // the container has just started
 }
 
 // silences are the silences of one Deployment's containers.
@@ -139,7 +139,7 @@ func (s silence) isOver() bool {
 // mostNamed is how many pods a message names.
 const mostNamed = 3
 
-// String names what is worth a word, sorted; empty for nothing.
+// String lists the reported containers, sorted.
 func (s silences) String() string {
 	byPod := map[string][]string{}
 	for _, each := range s {

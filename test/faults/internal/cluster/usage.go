@@ -22,10 +22,8 @@ import (
 // metricsPath is where metrics.k8s.io is served.
 const metricsPath = "/apis/metrics.k8s.io"
 
-// source serves the usage of the world's pods. It is constant, and each replica has its own:
-// one uses less than the others, and one more. One is silent in the second and the fifth
-// answer. A third silence would be worth a word in the status, and the end of a run would
-// depend on whether it has been seen yet.
+// source serves a constant usage that differs between replicas. One replica is silent in the
+// second and the fifth answer; a third silence would be reported in the status.
 type source struct {
 	world *World
 
