@@ -28,13 +28,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"Once all are new, all is applied": {
-			given(initial, decidedBefore(), atSize()),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new pods get it
-			2/2 applied`,
-		},
 		"Pods that do not run yet get it as well": {
 			given(initial, decidedBefore(), pods()),
 			`keeps app 200m 256Mi
@@ -70,30 +63,11 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"Nothing that a LimitRange refuses": {
-			given(initial, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(250, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: LimitRange limits allows a pod at most 250m of cpu
-			0/2 stalled`,
-		},
 		"Nothing beside resources for a pod as a whole": {
 			given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 			`keeps app 200m 256Mi
 			Unsupported: The Deployment declares pod-level resources, which are not managed
 			0/2 stalled`,
-		},
-		"Nothing that a quota has no room for, where the template asks for less": {
-			given(initial, decidedBefore(), quotas(quota("requests.cpu", 399, 200))),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
-			0/2 stalled, again in 1m0s`,
-		},
-		"Whatever a quota says where the template asks for more": {
-			given(initial, decidedBefore(), template(sized("app", amounts(400, 512), amounts(800, 1024))), recommends(), quotas(quota("requests.cpu", 200, 200), quota("limits.memory", 1, 1))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
 		},
 		"Limits that are off are those of the template": {
 			given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
@@ -101,18 +75,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			puts into new pods app 100m - of 150m -
 			Applied: All pods have the decided size, and new pods get it
 			0/0 applied`,
-		},
-		"Nothing while the scaler is suspended": {
-			given(initial, decidedBefore(), func(w *world) { w.policy.Suspended = true }),
-			`keeps app 200m 256Mi
-			Suspended: Nothing is changed while the scaler is suspended
-			0/2`,
-		},
-		"Nothing without a recommendation": {
-			given(initial, recommends()),
-			`no decision
-			NoRecommendation: There is no recommendation yet
-			0/2`,
 		},
 		"The largest node does not bound what may bring a new one": {
 			given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
@@ -318,7 +280,6 @@ func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 
 // Without this, a rollout would wait until somebody deletes the pod.
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
-	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
 		"After three minutes, to the requests of the template": {
@@ -394,17 +355,9 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
-		"With its limits, if it is Guaranteed": {
-			given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 100m 128Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
 		"Not if that changed its QoS class": {
 			given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
-				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", sized("app", amounts(200, 256), amounts(200, 256))), tooLong))),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			NoPods: The Deployment has no running pods
@@ -468,20 +421,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},
-		"Not a pod of an older template, which is about to go": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"Not a pod with pod-level resources": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
 		"Not with the fallback Recreate, which replaces pods for the size": {
 			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
@@ -508,14 +447,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			puts into new pods app 200m 256Mi of 400m 512Mi
 			Applied: All pods have the decided size
 			2/2 applied`,
-		},
-		"Once it runs, it is resized like any other": {
-			given(sizesNewPods, decidedBefore(), setBackFrom(amounts(200, 256)), pods(pod("web-1", large()), resizedPod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: Pods are being resized in place
-			1/2 changing`,
 		},
 	}.run(t)
 }
