@@ -119,13 +119,6 @@ func TestCeilings(t *testing.T) {
 			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 5000m for a pod (ceilings.pod)
 			1/1 applied`,
 		},
-		"Without nodes there is no share": {
-			has(1000, wants(500), least(8000), nodeShare(75)),
-			`decides app 8000m - (Bounds)
-			resizes web-1 to app 8000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A rollout may ask for more than the share, since a new pod may bring a new node": {
 			has(1000, rollout, wants(6000), largestNode(4000, 0), nodeShare(75)),
 			`decides app 6000m - (LowerBound)

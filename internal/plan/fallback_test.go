@@ -128,13 +128,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"Another writer undoes it once": {
-			given(orRollout, decidedBefore(written), appTakenOver(), pods(infeasible)),
-			`keeps app 200m 256Mi, reverted 1 times
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
 		"Another writer undoes it twice": {
 			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
 			`keeps app 200m 256Mi, reverted 2 times
@@ -146,13 +139,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
-		},
-		"Another controller undoes pods once": {
-			given(orRollout, decidedBefore(), undone, pods(infeasible, pod("web-2", small()))),
-			`keeps app 200m 256Mi, reverted 1 times
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
 		},
 		"Another controller undoes pods twice, with the template unchanged": {
 			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
@@ -270,19 +256,6 @@ func TestPodsThatMakeRoomComeFirst(t *testing.T) {
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
-		},
-	}.run(t)
-}
-
-// A request or limit can be added in place and never removed.
-func TestNoLimitIsRemovedInPlace(t *testing.T) {
-	table{
-		"Of a pod whose template has none any more": {
-			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 199m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 	}.run(t)
 }

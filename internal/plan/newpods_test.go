@@ -28,13 +28,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"Pods that do not run yet get it as well": {
-			given(initial, decidedBefore(), pods()),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new pods get it
-			0/0 applied`,
-		},
 		"Only what is managed": {
 			given(initial, decidedBefore(), memoryOnly),
 			`keeps app - 256Mi
@@ -53,13 +46,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			given(initial, decidedBefore(), template(unlimited), bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 200m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"Or bounds it, where limits stay": {
-			given(initial, template(unlimited), requestsOnly, bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
-			`decides app 150m 256Mi (LowerBound)
-			puts into new pods app 150m 256Mi of 150m 512Mi
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
@@ -83,20 +69,7 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"The next decision waits for its cooldown": {
-			given(initial, decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(100, 100), amounts(400, 400)))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2, again in ` + (5*time.Minute - noon.Sub(recentDecision())).String(),
-		},
 	}.run(t)
-}
-
-func recentDecision() time.Time {
-	d := decision()
-	recently(d)
-	return d.Time
 }
 
 // Sizes that are kept while nothing may change are judged by what is there now.
@@ -152,12 +125,6 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Applied: All pods have the decided size
 			1/1 applied`,
 		},
-		"Nothing if new pods are left as in the template": {
-			given(decidedBefore(), atSize()),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
 		"What all pods were resized to, though the decision was lost": {
 			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
 			`decides app 200m 256Mi (Adopted)
@@ -201,12 +168,6 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			WithinTolerance: The current requests are within the tolerance of the recommendation
 			1/1 applied`,
 		},
-		"Nothing if it was lost, and new pods are left as in the template": {
-			given(nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
 		"Nothing that a quota has no room for, and the pods are resized all the same": {
 			given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
 			`keeps app 200m 256Mi
@@ -221,25 +182,10 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
-		"Nothing for which a pod has found no node": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large()))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Applied: All pods have the decided size
-			1/1 applied, again in 2m0s`,
-		},
 		"Whole CPUs, which a fraction would take away, are left as in the template": {
 			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
 			`keeps app 1500m -
 			resizes web-1 to app 1500m 128Mi of 1500m 128Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Whole CPUs of another number are set": {
-			guaranteed(4000, inPlaceSized, needs(2000), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) })),
-			`keeps app 2000m -
-			resizes web-1 to app 2000m 128Mi of 2000m 128Mi
-			puts into new pods app 2000m - of 2000m -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
@@ -289,14 +235,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: An unschedulable new pod gets the requests of the template
 			1/1 changing`,
-		},
-		"If no other pod runs": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
 		},
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
@@ -386,13 +324,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"Not if it requests no more than the template": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
 		"Not twice": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
 			`keeps app 200m 256Mi
@@ -425,12 +356,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if new pods are as in the template anyway": {
-			given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},

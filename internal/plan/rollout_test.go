@@ -215,15 +215,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
 			0/2 changing`,
 		},
-		"Original values are restored if a VPA manages the resource": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
-				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
-			}),
-			`no decision
-			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
-			0/2 changing`,
-		},
 		"A suspended scaler gives nothing back": {
 			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
 				w.policy.Suspended = true
