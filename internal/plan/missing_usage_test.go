@@ -109,6 +109,14 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 			RollingOut: The Deployment is rolling out the decided size
 			2/2 changing`,
 		},
+		"a fallback to a rollout that only lowers waits": {
+			given(lackingUsage, orRollout, appTakenOver(), lowered, recommends(halved()), pods(with(halfSized("web-1"), func(p *workload.Pod) {
+				p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "No room"}, small().Resources
+			}))),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported). Requires pod replacement: pod web-1: No room
+			0/1`,
+		},
 		"what stays does not change the QoS class": {
 			given(lackingUsage, raisedAndLowered, recommends(mixed()), policyOfApp(func(p *plan.ContainerPolicy) {
 				exact := int64(0)
