@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -227,6 +228,15 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 func refusedEviction(reason string, stalled bool) func(*world) {
 	return func(w *world) {
 		w.situation.RejectedEviction = &plan.RejectedEviction{Reason: reason, Message: "no", Stalled: stalled, Until: noon.Add(30 * time.Second)}
+	}
+}
+
+func TestWhatAnEvictionIsWorth(t *testing.T) {
+	w := given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2")))
+	want := plan.WantOf(w.next(noon), w.situation)
+	// Each pod misses 100m and 128Mi, whatever it declares.
+	if least := 2 * 0.1; want.Class != budget.ScaleUp || want.Benefit <= least || want.Benefit > 2*least {
+		t.Errorf("WantOf() = %+v", want)
 	}
 }
 

@@ -259,3 +259,16 @@ func TestPodsThatMakeRoomComeFirst(t *testing.T) {
 		},
 	}.run(t)
 }
+
+// A request or limit can be added in place and never removed.
+func TestNoLimitIsRemovedInPlace(t *testing.T) {
+	table{
+		"Of a pod whose template has none any more": {
+			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 199m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}

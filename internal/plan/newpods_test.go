@@ -226,6 +226,7 @@ func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 
 // Without this, a rollout would wait until somebody deletes the pod.
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
+	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
 		"After three minutes, to the requests of the template": {
@@ -235,6 +236,14 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: An unschedulable new pod gets the requests of the template
 			1/1 changing`,
+		},
+		"If no other pod runs": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: An unschedulable new pod gets the requests of the template
+			0/0 changing`,
 		},
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
@@ -293,9 +302,17 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
+		"With its limits, if it is Guaranteed": {
+			given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 100m 128Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: An unschedulable new pod gets the requests of the template
+			0/0 changing`,
+		},
 		"Not if that changed its QoS class": {
 			given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
-				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", sized("app", amounts(200, 256), amounts(200, 256))), tooLong))),
+				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			NoPods: The Deployment has no running pods
@@ -323,6 +340,13 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: Pods are being resized in place
 			0/1 changing`,
+		},
+		"Not if it requests no more than the template": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
 		},
 		"Not twice": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
@@ -352,10 +376,30 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},
+		"Not a pod of an older template, which is about to go": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Not a pod with pod-level resources": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
 		"Not with the fallback Recreate, which replaces pods for the size": {
 			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not if new pods are as in the template anyway": {
+			given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 256Mi
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},
@@ -372,6 +416,14 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			puts into new pods app 200m 256Mi of 400m 512Mi
 			Applied: All pods have the decided size
 			2/2 applied`,
+		},
+		"Once it runs, it is resized like any other": {
+			given(sizesNewPods, decidedBefore(), setBackFrom(amounts(200, 256)), pods(pod("web-1", large()), resizedPod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: Pods are being resized in place
+			1/2 changing`,
 		},
 	}.run(t)
 }
