@@ -16,39 +16,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Class is how urgent a request is. Higher classes are served first.
+// Class is how urgent a request is, and its priority in the queue. Higher classes are served first.
 type Class int
 
-// The classes, by what triggers a reconcile.
+// The classes, by what triggers a reconcile. The library uses two of them by itself: no priority is Edit, and the
+// objects that a watch lists when it starts have the lowest priority, which is Routine.
 const (
 	// Routine is what may come a little later: collected usage, resyncs, retries that are not soon, and
 	// what the watches list when they start.
-	Routine Class = iota
+	Routine Class = handler.LowPriority
 	// Workload is a change of what surrounds a scaler: of its Deployment, its pods, an HPA or a quota.
-	Workload
+	Workload Class = -50
 	// Edit is a change by a user to the object itself.
-	Edit
+	Edit Class = 0
+	// crowd is an urgent request of a namespace that has many of them.
+	crowd Class = 50
 	// Urgent is an OOM kill, or a slot of the change budget that waits to be used.
-	Urgent
-
-	classes = Urgent + 1
+	Urgent Class = 100
 )
 
-// Priority is the class in the terms of controller-runtime, for a reconcile.Result. Its handlers
-// use no priority for events, which is Edit here, and handler.LowPriority for what their watch lists
-// first, which is Routine.
-func (c Class) Priority() *int { return new(int(c - Edit)) }
+// Priority returns the class as controller-runtime expects it.
+func (c Class) Priority() *int { return new(int(c)) }
 
-// classOf is the class of a priority; nil is Edit. A priority beyond all classes is in the nearest one.
-func classOf(priority *int) Class {
-	if priority == nil {
-		return Edit
-	}
-	return Class(min(max(int(Edit)+*priority, int(Routine)), int(Urgent)))
-}
-
-// In returns the handler, for requests of that class. What its watch lists when it starts is Routine: all
-// handlers of controller-runtime say so.
+// In returns the handler, for requests of that class. What its watch lists when it starts stays Routine.
 func In(class Class, h handler.EventHandler) handler.EventHandler {
 	return &classed{class, h}
 }
@@ -102,7 +92,7 @@ func (s *classedSource) WaitForSync(ctx context.Context) error {
 // String names the source in the log.
 func (s *classedSource) String() string { return fmt.Sprintf("%v", s.Source) }
 
-// requests is a queue as handlers and sources know it.
+// requests is the queue that handlers and sources get.
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // InClass is the queue, for requests of that class. A queue without priorities, as tests have it,

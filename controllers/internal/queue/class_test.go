@@ -6,6 +6,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -23,24 +26,23 @@ import (
 )
 
 // withQueue calls f with a queue whose clock is that of synctest.
-func withQueue(t *testing.T, f func(q *classQueue)) {
+func withQueue(t *testing.T, f func(q *fairQueue)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		q, ok := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)).(*classQueue)
-		if !ok {
-			t.Fatal("the queue has no classes")
-		}
-		defer q.ShutDown()
-		f(q)
-	})
+	synctest.Test(t, func(t *testing.T) { f(newTestQueue(t)) })
 }
 
-func (q *classQueue) mustGet(t *testing.T, want reconcile.Request, class Class) {
+func newTestQueue(t *testing.T) *fairQueue {
 	t.Helper()
-	got, priority, _ := q.GetWithPriority()
-	if got != want || classOf(&priority) != class {
-		t.Errorf("got %s with class %d, want %s with class %d", got, classOf(&priority), want, class)
+	q, ok := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)).(*fairQueue)
+	if !ok {
+		t.Fatal("the queue has no classes")
 	}
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func in(namespace string, i int) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
 func with(class Class) priorityqueue.AddOpts {
@@ -51,27 +53,56 @@ func after(class Class, d time.Duration) priorityqueue.AddOpts {
 	return priorityqueue.AddOpts{Priority: class.Priority(), After: d}
 }
 
-func TestPrioritiesOfControllerRuntimeAreClasses(t *testing.T) {
-	for class := range classes {
-		if got := classOf(class.Priority()); got != class {
-			t.Errorf("class %d has the priority of class %d", class, got)
-		}
-	}
-	for priority, want := range map[int]Class{handler.LowPriority: Routine, -3: Routine, 0: Edit, 7: Urgent} {
-		if got := classOf(&priority); got != want {
-			t.Errorf("priority %d is class %d, want %d", priority, got, want)
-		}
-	}
-	if got := classOf(nil); got != Edit {
-		t.Errorf("no priority is class %d, want %d", got, Edit)
+func (q *fairQueue) mustGet(t *testing.T, want reconcile.Request, class Class) {
+	t.Helper()
+	got, priority, _ := q.GetWithPriority()
+	if got != want || Class(priority) != class {
+		t.Errorf("got %s with class %d, want %s with class %d", got, priority, want, class)
 	}
 }
 
+// A kill is served before thousands of other requests, whether its scaler waits among them or not.
+func TestAKillIsServedNext(t *testing.T) {
+	for name, kill := range map[string]reconcile.Request{"of a scaler that waits": in("ns-3", 1203), "of another scaler": in("bank", 1)} {
+		t.Run(name, func(t *testing.T) {
+			withQueue(t, func(q *fairQueue) {
+				for i := range 2300 {
+					q.AddWithOpts(with([]Class{Routine, Workload, Edit}[i%3]), in(fmt.Sprint("ns-", i%50), i))
+				}
+				q.AddWithOpts(with(Urgent), kill)
+				q.mustGet(t, kill, Urgent)
+			})
+		})
+	}
+}
+
+// Only the first kills of a namespace are served before those of another one.
+func TestAFloodOfKillsDelaysNoOtherNamespace(t *testing.T) {
+	withQueue(t, func(q *fairQueue) {
+		for i := range 2300 {
+			q.AddWithOpts(with(Urgent), in("flood", i))
+		}
+		q.AddWithOpts(with(Edit), in("shop", 1))
+		for i := range maxFirst {
+			q.mustGet(t, in("flood", i), Urgent)
+		}
+		q.AddWithOpts(with(Urgent), in("bank", 1))
+		q.mustGet(t, in("bank", 1), Urgent)
+		for i := maxFirst; i < 2300; i++ {
+			q.mustGet(t, in("flood", i), crowd)
+		}
+		q.mustGet(t, in("shop", 1), Edit)
+		if len(q.first) != 0 {
+			t.Errorf("%d namespaces are left", len(q.first))
+		}
+	})
+}
+
 func TestARequestIsServedOnceWithItsHighestClass(t *testing.T) {
-	withQueue(t, func(q *classQueue) {
+	withQueue(t, func(q *fairQueue) {
 		web, api := in("shop", 1), in("shop", 2)
 		q.AddWithOpts(with(Workload), api)
-		for _, class := range []Class{Routine, Urgent, Workload, Edit} {
+		for _, class := range []Class{Routine, Urgent, Workload, Edit, Urgent} {
 			q.AddWithOpts(with(class), web)
 		}
 		q.mustGet(t, web, Urgent)
@@ -84,21 +115,21 @@ func TestARequestIsServedOnceWithItsHighestClass(t *testing.T) {
 
 // A kill is reported while its scaler is reconciled for another reason.
 func TestARequestKeepsAClassThatComesWhileItIsProcessed(t *testing.T) {
-	withQueue(t, func(q *classQueue) {
+	withQueue(t, func(q *fairQueue) {
 		web, api := in("shop", 1), in("shop", 2)
 		q.AddWithOpts(with(Routine), web)
 		q.mustGet(t, web, Routine)
 		q.AddWithOpts(with(Urgent), web)
 		q.AddWithOpts(with(Routine), web, api)
 		q.Add(api)
+		q.mustGet(t, api, Edit)
 		q.Done(web)
 		q.mustGet(t, web, Urgent)
-		q.mustGet(t, api, Edit)
 	})
 }
 
 func TestADelayedRequestKeepsItsClass(t *testing.T) {
-	withQueue(t, func(q *classQueue) {
+	withQueue(t, func(q *fairQueue) {
 		kill, resync, retry, edit := in("shop", 1), in("shop", 2), in("shop", 3), in("shop", 4)
 		q.AddWithOpts(after(Routine, time.Minute), kill, resync)
 		q.AddWithOpts(after(Urgent, 50*time.Millisecond), kill)
@@ -111,23 +142,6 @@ func TestADelayedRequestKeepsItsClass(t *testing.T) {
 		q.mustGet(t, edit, Edit)
 		q.mustGet(t, retry, Workload)
 		q.mustGet(t, resync, Routine)
-		if n := len(q.ready.delayed.known); n != 0 {
-			t.Errorf("classes of %d requests are left", n)
-		}
-	})
-}
-
-// The resync that waits for its time has nothing to do with a kill that comes before.
-func TestAnUrgentRequestDoesNotMakeALaterResyncUrgent(t *testing.T) {
-	withQueue(t, func(q *classQueue) {
-		web := in("shop", 1)
-		q.AddWithOpts(after(Routine, time.Minute), web)
-		q.AddWithOpts(with(Urgent), web)
-		q.mustGet(t, web, Urgent)
-		q.Done(web)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		q.mustGet(t, web, Routine)
 	})
 }
 
@@ -141,7 +155,7 @@ func (q *added) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.Add
 
 func (q *added) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
 	for range requests {
-		q.classes = append(q.classes, classOf(o.Priority))
+		q.classes = append(q.classes, Class(ptr.Deref(o.Priority, int(Edit))))
 	}
 }
 

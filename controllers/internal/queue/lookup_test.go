@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -38,21 +37,14 @@ func byName(failures int) (find func(context.Context, client.Object) ([]reconcil
 }
 
 // drained are the names that wait, with their classes.
-func drained(q workqueue.TypedRateLimitingInterface[reconcile.Request]) (names map[string]Class) {
+func drained(q *fairQueue) (names map[string]Class) {
 	names = map[string]Class{}
 	for q.Len() > 0 {
-		request, priority, _ := q.(*classQueue).GetWithPriority()
-		names[request.Name] = classOf(&priority)
+		request, priority, _ := q.GetWithPriority()
+		names[request.Name] = Class(priority)
 		q.Done(request)
 	}
 	return names
-}
-
-func newTestQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	t.Helper()
-	q := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
-	t.Cleanup(q.ShutDown)
-	return q
 }
 
 // An event is not lost if its look-up fails: it is repeated, with a growing delay, and leads to a request of the same class.

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue says how both controllers queue and retry: what is urgent comes first, no object that
-// hangs, fails or meets conflicts keeps the others waiting for long, and no namespace keeps the other
-// namespaces waiting.
+// Package queue decides how all controllers queue and retry: urgent requests are served first, no object that
+// hangs, fails or meets conflicts keeps the others waiting for long, and OOM kills in one namespace do not delay
+// those in another.
 package queue
 
 import (

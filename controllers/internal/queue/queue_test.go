@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,113 +102,6 @@ func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 		for i, at := range reconciled[1:] {
 			if waited := at - reconciled[i]; waited > queue.Deadline+time.Second {
 				t.Errorf("the healthy object waited for %v, want at most %v", waited, queue.Deadline+time.Second)
-			}
-		}
-	})
-}
-
-// While some objects change all the time, all the others of the initial list get their turn.
-func TestObjectsThatKeepChangingDoNotStarveTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var names []string
-		var change sync.WaitGroup
-		var over atomic.Bool
-		for i := range 100 {
-			names = append(names, fmt.Sprintf("quiet-%02d", i))
-		}
-		var mu sync.Mutex
-		reconciled := map[string]bool{}
-		options := queue.Options(4)
-		options.SkipNameValidation = ptr.To(true) // for -count
-		options.Reconciler = reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
-			time.Sleep(20 * time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			reconciled[r.Name] = true
-			return reconcile.Result{}, nil
-		})
-		stop := start(t, options, func(q requests) {
-			for i := range 50 {
-				change.Go(func() {
-					for !over.Load() {
-						q.Add(request(fmt.Sprintf("busy-%02d", i)))
-						time.Sleep(50 * time.Millisecond)
-					}
-				})
-			}
-		}, names...)
-		time.Sleep(10 * time.Second)
-		over.Store(true)
-		stop()
-		change.Wait()
-		if missing := slices.DeleteFunc(names, func(name string) bool { return reconciled[name] }); len(missing) > 0 {
-			t.Errorf("%d objects were never reconciled, among them %s", len(missing), missing[0])
-		}
-	})
-}
-
-// One namespace has thousands of objects that change all the time, so that its queue is never
-// empty. An object of another namespace that changes then is reconciled as soon as a worker is
-// free, as if that namespace was alone. The clock is that of synctest: sleeping takes no time.
-func TestAStormInOneNamespaceDelaysNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const (
-			workers, storming = 4, 5000
-			step              = 20 * time.Millisecond // how long a reconcile takes
-			// between two changes of the quiet object, which come a third into a step: all workers are busy then
-			pause = 40*step + step/3
-		)
-		quiet := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "bank", Name: "quiet"}}
-		var mu sync.Mutex
-		var began, waited int // reconciles of the storm, in all and since quiet has changed
-		var answers []int     // waited, by change of quiet
-		options := queue.Options(workers)
-		options.SkipNameValidation = ptr.To(true) // for -count
-		options.Reconciler = reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
-			mu.Lock()
-			if r == quiet {
-				answers = append(answers, began-waited)
-			} else {
-				began++
-			}
-			mu.Unlock()
-			time.Sleep(step) // the work of a reconcile, during which its worker is not free
-			if r == quiet {
-				return reconcile.Result{}, nil
-			}
-			return reconcile.Result{RequeueAfter: step}, nil
-		})
-		var names []string
-		for i := range storming {
-			names = append(names, fmt.Sprintf("storm-%04d", i))
-		}
-		changes := make(chan struct{})
-		var teller sync.WaitGroup
-		stop := start(t, options, func(q requests) {
-			teller.Go(func() {
-				for range changes {
-					mu.Lock()
-					waited = began
-					mu.Unlock()
-					q.Add(quiet)
-				}
-			})
-		}, names...)
-		for range 20 {
-			time.Sleep(pause)
-			changes <- struct{}{}
-		}
-		close(changes)
-		teller.Wait()
-		time.Sleep(storming * step) // a queue that is not fair serves the whole storm first: 25 s with four workers
-		stop()
-		if len(answers) != 20 {
-			t.Fatalf("the object of the quiet namespace was reconciled %d times after 20 changes", len(answers))
-		}
-		for i, n := range answers {
-			// One turn of the storm, and the other workers, which may start at the same moment.
-			if n > workers {
-				t.Errorf("after change %d, %d reconciles of the storm began before that of the quiet namespace, want at most %d", i, n, workers)
 			}
 		}
 	})

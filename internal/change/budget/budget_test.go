@@ -79,34 +79,22 @@ func TestAWindowStartsAtTheEndOfAChange(t *testing.T) {
 	asks(t, b, at(110), c, Want{}, true)
 }
 
-func TestTheOrderIsByClassAndBenefit(t *testing.T) {
-	b := minute(6, 6)
-	spend(t, b, at(0), 6)
-	wants := map[types.NamespacedName]Want{
-		named("n", "4th"): {ScaleUp, 5},
-		named("n", "6th"): {ScaleDown, 1000},
-		named("n", "2nd"): {Urgent, 1},
-		named("n", "5th"): {ScaleUp, 4},
-		named("n", "1st"): {Urgent, 2},
-		named("n", "3rd"): {Bounds, 0},
-	}
-	for key, want := range wants {
-		asks(t, b, at(1), key, want, false)
-	}
-	if got, want := served(b, at(60), wants), []string{"1st", "2nd", "3rd", "4th", "5th", "6th"}; !slices.Equal(got, want) {
-		t.Errorf("served: %v", got)
-	}
-}
-
-func TestTheLongestWaitGoesFirstAmongEquals(t *testing.T) {
-	b := minute(3, 3)
-	spend(t, b, at(0), 3)
+func TestTheOrderIsByClassAndBenefitAndAge(t *testing.T) {
+	b := minute(7, 7)
+	spend(t, b, at(0), 7)
 	wants := map[types.NamespacedName]Want{}
-	for i, name := range []string{"c", "a", "b"} {
-		wants[named("n", name)] = Want{}
-		asks(t, b, at(i), named("n", name), Want{}, false)
+	for i, w := range []struct {
+		name string
+		want Want
+	}{
+		{"4th", Want{ScaleUp, 5}}, {"7th", Want{ScaleDown, 1000}}, {"2nd", Want{Urgent, 1}}, {"5th", Want{ScaleUp, 4}},
+		{"1st", Want{Urgent, 2}}, {"3rd", Want{Bounds, 0}}, {"6th", Want{ScaleUp, 4}},
+	} {
+		wants[named("n", w.name)] = w.want
+		asks(t, b, at(i), named("n", w.name), Want{}, false)
+		asks(t, b, at(i), named("n", w.name), w.want, false) // the newest want counts
 	}
-	if got := served(b, at(60), wants); !slices.Equal(got, []string{"c", "a", "b"}) {
+	if got, want := served(b, at(60), wants), []string{"1st", "2nd", "3rd", "4th", "5th", "6th", "7th"}; !slices.Equal(got, want) {
 		t.Errorf("served: %v", got)
 	}
 }
@@ -213,56 +201,31 @@ func TestAnUnusedReservationIsPassedOn(t *testing.T) {
 	asks(t, b, at(1), first, Want{Class: ScaleUp}, false)
 	asks(t, b, at(2), second, Want{}, false)
 	asks(t, b, at(3), third, Want{}, false)
-	if wake, next := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{first}) || !next.Equal(at(61)) {
+	if wake, next := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{first}) || !next.Equal(at(65)) {
 		t.Errorf("requeued: %v, next at %s", wake, next.Sub(noon))
 	}
-	if wake, _ := b.Next(at(61)); !slices.Equal(wake, []types.NamespacedName{second}) {
+	if wake, _ := b.Next(at(65)); !slices.Equal(wake, []types.NamespacedName{second}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	b.Leave(second) // Its plan has changed.
-	if wake, _ := b.Next(at(62)); !slices.Equal(wake, []types.NamespacedName{third}) {
+	asks(t, b, at(66), first, Want{Class: ScaleUp}, false) // It comes late.
+	b.Leave(second)                                        // Its plan has changed.
+	if wake, _ := b.Next(at(66)); !slices.Equal(wake, []types.NamespacedName{first}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(62), first, Want{Class: ScaleUp}, true) // It comes late, and is better than the third.
-	asks(t, b, at(62), third, Want{}, false)
+	asks(t, b, at(66), third, Want{}, false)
+	asks(t, b, at(66), first, Want{Class: ScaleUp}, true)
 }
 
-// A slot goes to a scaler that is there and better than those it is reserved for. They keep
-// their place, and get the next one.
-func TestABetterScalerTakesAReservedSlot(t *testing.T) {
-	b := minute(2, 2)
-	for i, key := range []types.NamespacedName{named("spent", "x"), named("spent", "y")} {
-		asks(t, b, at(10*i), key, Want{}, true)
-		b.Done(at(10*i), key)
-	}
-	reserved, worse, better := named("a", "reserved"), named("a", "worse"), named("b", "better")
-	asks(t, b, at(20), reserved, Want{ScaleUp, 2}, false)
-	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{reserved}) {
-		t.Errorf("requeued: %v", wake)
-	}
-	asks(t, b, at(60), worse, Want{ScaleUp, 1}, false)
-	asks(t, b, at(60), better, Want{ScaleUp, 3}, true)
-	asks(t, b, at(61), reserved, Want{ScaleUp, 2}, false)
-	if wake, _ := b.Next(at(70)); !slices.Equal(wake, []types.NamespacedName{reserved}) {
-		t.Errorf("requeued: %v", wake)
-	}
-	asks(t, b, at(70), worse, Want{ScaleUp, 1}, false)
-	asks(t, b, at(70), reserved, Want{ScaleUp, 2}, true)
-}
-
-// Wakes bounds how many scalers are requeued at the same time. Any scaler of the shortlist may
-// take a free slot all the same.
+// Slots are free, but only a few scalers are requeued at the same time. Each that comes lets the next one follow.
 func TestFewAreRequeuedAtATime(t *testing.T) {
 	b := New(Limits{Changes: 10, PerNamespace: 10, Window: time.Minute, Wakes: 2})
 	spend(t, b, at(0), 10)
 	for i := range 20 {
 		asks(t, b, at(1), named("a", fmt.Sprint(i)), Want{}, false)
 	}
-	wake, _ := b.Next(at(60))
-	if !slices.Equal(wake, []types.NamespacedName{named("a", "0"), named("a", "1")}) {
+	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{named("a", "0"), named("a", "1")}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(60), named("a", "9"), Want{}, true)
 	asks(t, b, at(60), named("a", "11"), Want{}, false)
 	if wake, _ := b.Next(at(60)); len(wake) > 0 {
 		t.Errorf("requeued although two are expected: %v", wake)
@@ -270,6 +233,90 @@ func TestFewAreRequeuedAtATime(t *testing.T) {
 	asks(t, b, at(60), named("a", "0"), Want{}, true)
 	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{named("a", "2")}) {
 		t.Errorf("requeued: %v", wake)
+	}
+}
+
+func TestTheLimitGrowsWithTheFleet(t *testing.T) {
+	b := New(Limits{Changes: 300, PerNamespace: 60, PodPercent: 5, Window: time.Minute})
+	pods := func(namespace, name string, n, all, own int) {
+		t.Helper()
+		b.SetPods(named(namespace, name), n)
+		if got := b.Limit(); got != all {
+			t.Errorf("the limit is %d, want %d", got, all)
+		}
+		if got := b.limitOf(namespace); got != own {
+			t.Errorf("the limit of namespace %s is %d, want %d", namespace, got, own)
+		}
+	}
+	pods("a", "x", 1200, 300, 60)
+	pods("a", "y", 1200, 300, 120)
+	pods("b", "x", 3619, 300, 180)
+	pods("b", "x", 3620, 301, 181)
+	pods("b", "x", 0, 300, 60)
+	pods("a", "y", 0, 300, 60)
+	pods("a", "x", -1, 300, 60)
+	if n := len(b.pods) + b.podsIn["a"] + b.podsIn["b"] + b.podsIn[""]; n > 0 {
+		t.Errorf("remaining state: %v", b.podsIn)
+	}
+}
+
+// A namespace that is full has room as soon as its fleet has grown.
+func TestALimitThatGrowsAppliesToThoseThatWait(t *testing.T) {
+	b := New(Limits{Changes: 100, PerNamespace: 1, PodPercent: 10, Window: time.Minute})
+	asks(t, b, at(0), named("a", "x"), Want{}, true)
+	asks(t, b, at(0), named("a", "y"), Want{}, false)
+	b.SetPods(named("a", "y"), 20)
+	if wake, _ := b.Next(at(0)); len(wake) != 1 || wake[0].Name != "y" {
+		t.Errorf("requeued: %v", wake)
+	}
+}
+
+// Others have used up all slots. The emergencies of one namespace leave room for those of another
+// one, however many they are, and for those of a third.
+func TestOneNamespaceCannotUseUpTheReserve(t *testing.T) {
+	b := minute(100, 100)
+	spend(t, b, at(0), 100)
+	asks(t, b, at(1), named("urgent", "x"), Want{Class: Urgent, Benefit: 100}, false)
+	for _, c := range []struct {
+		namespace string
+		granted   int
+	}{{"noisy", 10}, {"second", 5}, {"noisy", 0}, {"third", 3}, {"fourth", 1}, {"fifth", 1}, {"sixth", 0}} {
+		granted := 0
+		for i := range 20 {
+			key := named(c.namespace, fmt.Sprint(i))
+			if ok, _ := b.Ask(at(1), key, Want{Class: Emergency}); ok {
+				granted++
+				b.Done(at(1), key)
+			}
+		}
+		if granted != c.granted {
+			t.Errorf("%d emergencies of namespace %s are granted, want %d", granted, c.namespace, c.granted)
+		}
+	}
+}
+
+// An emergency that waits is requeued as soon as its namespace may use the reserve again, even if all
+// other slots are in use. If it has become something else by then, it has no right to the reserve.
+func TestAnEmergencyWaitsForTheReserve(t *testing.T) {
+	for _, class := range []Class{Emergency, Urgent} {
+		b := minute(10, 10)
+		for i := range 10 {
+			asks(t, b, at(0), named("busy", fmt.Sprint(i)), Want{}, true) // and does not end
+		}
+		first, second := named("a", "first"), named("a", "second")
+		asks(t, b, at(0), first, Want{Class: Emergency}, true)
+		b.Done(at(0), first)
+		asks(t, b, at(1), second, Want{Class: Emergency}, false)
+		if wake, next := b.Next(at(59)); len(wake) > 0 || !next.Equal(at(60)) {
+			t.Errorf("requeued: %v, next at %s", wake, next.Sub(noon))
+		}
+		if wake, _ := b.Next(at(60)); len(wake) != 1 || wake[0] != second {
+			t.Errorf("requeued: %v", wake)
+		}
+		asks(t, b, at(60), named("b", "other"), Want{Class: Urgent}, false)
+		asks(t, b, at(60), second, Want{Class: class}, class == Emergency)
+		b.Return(second)
+		asks(t, b, at(60), first, Want{Class: Emergency}, true) // The slot is free again.
 	}
 }
 
@@ -294,8 +341,7 @@ func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	b.Next(now)
-	if left := len(b.entries) + len(b.changing) + len(b.cooling) + len(b.line.namespaces) + len(b.requeue) + len(b.woken) + b.shortlist.Len() +
-		b.line.ranked.Len() + b.line.byAge.Len() + b.line.byUse.Len() + b.line.emergencies.Len(); left+b.slots[common].taken()+b.slots[reserve].taken() != 0 {
+	if left := len(b.waiting) + len(b.reserved) + len(b.changing) + len(b.cooling) + len(b.namespaces); left+b.used[common]+b.used[reserve] != 0 {
 		t.Errorf("remaining state: %+v", b)
 	}
 }
@@ -316,16 +362,11 @@ func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {
 		b.Return(neighbour)
 	}
 	b.Return(lagging) // without a grant, nothing is returned
+	b.Done(at(0), lagging)
 	asks(t, b, at(0), neighbour, Want{ScaleUp, 1}, true)
 	asks(t, b, at(0), other, Want{ScaleUp, 1}, true)
 	b.Done(at(0), neighbour)
 	asks(t, b, at(59), lagging, Want{ScaleUp, 1}, false)
-}
-
-func TestDoneWithoutAGrantIsIgnored(t *testing.T) {
-	b := minute(1, 1)
-	b.Done(at(0), named("a", "a"))
-	asks(t, b, at(0), named("a", "a"), Want{}, true)
 }
 
 // FuzzBudget lets scalers ask and leave at random, miss reservations, and take some time for
@@ -405,7 +446,7 @@ func (s *simulation) run(t *testing.T) {
 			}
 			s.comes[key] = s.now.Add(time.Duration(late) * time.Second)
 		}
-		if used := s.slots[common].used; used > s.limits.Changes {
+		if used := s.used[common]; used > s.limits.Changes {
 			t.Fatalf("%d of %d slots are used", used, s.limits.Changes)
 		}
 	}
