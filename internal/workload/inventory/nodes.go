@@ -82,7 +82,7 @@ func (n *Nodes) set(obj any) {
 }
 
 func (n *Nodes) remove(obj any) {
-	node, ok := Deleted(obj).(*corev1.Node)
+	node, ok := deleted(obj).(*corev1.Node)
 	if !ok {
 		return
 	}

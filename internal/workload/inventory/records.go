@@ -144,7 +144,7 @@ func (r *records[T]) onChange(told func(before, after T)) {
 				}
 			},
 			UpdateFunc: func(before, after any) { told(recordOf[T](before), recordOf[T](after)) },
-			DeleteFunc: func(object any) { told(recordOf[T](Deleted(object)), none) },
+			DeleteFunc: func(object any) { told(recordOf[T](deleted(object)), none) },
 		})
 	}
 }
@@ -155,9 +155,9 @@ func recordOf[T record](object any) T {
 	return record
 }
 
-// Deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
+// deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
 // missed.
-func Deleted(obj any) any {
+func deleted(obj any) any {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		return missed.Obj
 	}
