@@ -6,9 +6,7 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +32,12 @@ func TestPodsOf(t *testing.T) {
 	former := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "former-web"}}
 	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "other"}}
 	rollout := &metav1.OwnerReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}
+
+	numbered := func(name, revision string) client.Object {
+		s := set(name, 0, ownedBy(web))
+		s.Annotations = map[string]string{revisionAnnotation: revision}
+		return s
+	}
 
 	cases := map[string]struct {
 		objects []client.Object
@@ -74,6 +78,13 @@ func TestPodsOf(t *testing.T) {
 				set("web-1", 1, ownedBy(web)), pod("b", ownedBySet("web-1")),
 			},
 			want: []string{"a", "b*"},
+		},
+		"a revision that is no positive number counts as none": {
+			objects: []client.Object{
+				numbered("web-a", "-5"), pod("a", ownedBySet("web-a")), numbered("web-b", "0x10"), pod("b", ownedBySet("web-b")),
+				set("web-1", 1, ownedBy(web)), pod("c", ownedBySet("web-1")),
+			},
+			want: []string{"a", "b", "c*"},
 		},
 		"the only ReplicaSet is the newest, numbered or not": {
 			objects: []client.Object{set("web-none", 0, ownedBy(web)), pod("a", ownedBySet("web-none"))},
@@ -164,29 +175,6 @@ func TestHPAsOf(t *testing.T) {
 			t.Errorf("HPAsOf() = %s, %v, want %s", got, err, want)
 		}
 	}
-}
-
-// With any revisions in any order, the latest ReplicaSet is the one with the highest number.
-func FuzzNewest(f *testing.F) {
-	f.Add("1,2,10,9", uint64(1))
-	f.Add("9223372036854775807,99,,-5,0x10", uint64(2))
-	f.Fuzz(func(t *testing.T, revisions string, seed uint64) {
-		var sets []*setRecord
-		for i, revision := range strings.Split(revisions, ",") {
-			s := metav1.PartialObjectMetadata{}
-			s.UID = types.UID(strconv.Itoa(i))
-			s.Annotations = map[string]string{revisionAnnotation: revision}
-			s.OwnerReferences = []metav1.OwnerReference{*ownedBy(webDeployment())}
-			sets = append(sets, newSetRecord(&s))
-		}
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
-		newest := newestOf(sets)
-		for _, other := range sets {
-			if other.revision > newest.revision || newest.revision < 0 {
-				t.Errorf("revisions %s: %d is the latest, not %d", revisions, other.revision, newest.revision)
-			}
-		}
-	})
 }
 
 // webDeployment selects the pods that all tests have.
