@@ -22,7 +22,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // rejectedRetry is when to retry what the API server has rejected. No event tells that a quota
@@ -46,8 +45,6 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Deployments stores what ScaledDeployments name and control.
-	Deployments *inventory.Deployments
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Clock is the time; the real one if unset.

@@ -58,9 +58,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("indexing ScaledDeployments by %s: %w", deploymentIndex, err)
 	}
-	if err := r.claimDeployments(ctx, mgr); err != nil {
-		return err
-	}
 	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
 	// what is retried, and a resync is Routine (Reconciler.result).
 	mapped := func(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {

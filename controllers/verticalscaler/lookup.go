@@ -23,15 +23,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-const (
-	// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
-	claimIndex = "status.claim"
-	// expectedIndex indexes new scalers by the claim that their first reconcile will record. It is empty at rest.
-	expectedIndex = "expectedClaim"
-)
-
-// indexes are the values of the indexes of a scaler. A scaler has a value in one of them at most.
-var indexes = map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, expectedIndex: expectedClaims}
+// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
+const claimIndex = "status.claim"
 
 // lookup finds the scalers of a Deployment in the cache.
 //
@@ -45,7 +38,7 @@ type lookup struct {
 	reader client.Reader
 }
 
-// newLookup adds the indexes to the scalers' informer.
+// newLookup adds the index to the scalers' informer.
 func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 	informer, err := c.GetInformer(ctx, &v1beta1.VerticalScaler{})
 	if err != nil {
@@ -57,32 +50,26 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 		}
 		return &lookup{indexer: shared.GetIndexer()}, nil
 	}
-	for name, values := range indexes {
-		err = c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
-			if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-				return values(vs)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("indexing scalers by %s: %w", name, err)
+	err = c.IndexField(ctx, &v1beta1.VerticalScaler{}, claimIndex, func(obj client.Object) []string {
+		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+			return claimValues(vs)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("indexing scalers by %s: %w", claimIndex, err)
 	}
 	return &lookup{reader: c}, nil
 }
 
 func indexers() toolscache.Indexers {
-	out := toolscache.Indexers{}
-	for name, values := range indexes {
-		out[name] = func(obj any) ([]string, error) {
-			vs, ok := obj.(*v1beta1.VerticalScaler)
-			if !ok {
-				return nil, fmt.Errorf("indexing a %T as a scaler", obj)
-			}
-			return values(vs), nil
+	return toolscache.Indexers{claimIndex: func(obj any) ([]string, error) {
+		vs, ok := obj.(*v1beta1.VerticalScaler)
+		if !ok {
+			return nil, fmt.Errorf("indexing a %T as a scaler", obj)
 		}
-	}
-	return out
+		return claimValues(vs), nil
+	}}
 }
 
 func claimValues(s *v1beta1.VerticalScaler) []string {
@@ -92,34 +79,11 @@ func claimValues(s *v1beta1.VerticalScaler) []string {
 	return nil
 }
 
-// expectedClaims has the claim that the first reconcile of a new scaler will record.
-func expectedClaims(s *v1beta1.VerticalScaler) []string {
-	if scaler.RecordedClaim(s) == "" && !scaler.StandsBack(s) {
-		return []string{scaler.Claim(s)}
-	}
-	return nil
-}
-
 // claimants are the scalers whose status claims the Deployment. At rest, that is the one that
 // sizes it.
 func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
-	return l.lookUp(ctx, claimIndex, deployment)
-}
-
-// isClaimed reports whether a scaler claims the Deployment, or the first reconcile of a new scaler will, unless another scaler
-// does. If that cannot be looked up, the Deployment counts as claimed: what is not stored would be missing.
-func (l *lookup) isClaimed(ctx context.Context, deployment types.NamespacedName) bool {
-	for _, index := range []string{claimIndex, expectedIndex} {
-		if found, err := l.lookUp(ctx, index, deployment); err != nil || len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *lookup) lookUp(ctx context.Context, index string, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	if l.indexer != nil {
-		found, err := l.indexer.IndexKeys(index, deployment.String())
+		found, err := l.indexer.IndexKeys(claimIndex, deployment.String())
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +96,7 @@ func (l *lookup) lookUp(ctx context.Context, index string, deployment types.Name
 	}
 	var scalers v1beta1.VerticalScalerList
 	if err := l.reader.List(ctx, &scalers, client.InNamespace(deployment.Namespace),
-		client.MatchingFields{index: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{claimIndex: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	requests := make([]reconcile.Request, len(scalers.Items))

@@ -83,46 +83,6 @@ func TestOnlyOwnClaimsAreIndexed(t *testing.T) {
 	}
 }
 
-// What a new scaler names is stored, and triggers nothing before it is claimed.
-func TestWhatANewScalerNamesIsStored(t *testing.T) {
-	for name, tc := range map[string]struct {
-		claim              string
-		observedGeneration int64
-		stored, triggered  string // the Deployment
-	}{
-		"new":                                    {"", 0, "web", ""},
-		"claims":                                 {"shop/web", 1, "web", "web"},
-		"claims, and names another one":          {"shop/old", 1, "old", "old"},
-		"stands back":                            {"", 1, "", ""},
-		"new, with a claim of another namespace": {"bank/web", 0, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &v1beta1.VerticalScaler{}
-			s.Namespace, s.Name, s.Spec.DeploymentName, s.Status.ObservedGeneration = "shop", "a", "web", tc.observedGeneration
-			if tc.claim != "" {
-				scaler.RecordClaim(&s.Status, tc.claim)
-			}
-			indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
-			if err := indexer.Add(s); err != nil {
-				t.Fatal(err)
-			}
-			own := claims{lookup: &lookup{indexer: indexer}}
-			for _, deployment := range []string{"web", "old", "other"} {
-				key := types.NamespacedName{Namespace: "shop", Name: deployment}
-				if got := own.IsClaimed(key); got != (deployment == tc.stored) {
-					t.Errorf("%s is stored: %t", deployment, got)
-				}
-				if got, err := own.lookup.claimants(t.Context(), key); err != nil || len(got) > 0 != (deployment == tc.triggered) {
-					t.Errorf("%s triggers the scaler: %t, %v", deployment, len(got) > 0, err)
-				}
-			}
-			if got := storedFor(s); len(got) > 1 || len(got) == 1 && got[0].Name != tc.stored || len(got) == 0 && tc.stored != "" {
-				t.Errorf("stored: %v", got)
-			}
-		})
-	}
-}
-
 // BenchmarkLookup compares the look-up of the scalers of a Deployment with the stock idioms, on one
 // cache: a list by a field index, and a list of the namespace that is filtered. Namespaces have a hundred
 // scalers.

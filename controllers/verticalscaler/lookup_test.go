@@ -47,9 +47,7 @@ func flakyCache(t *testing.T, failures int) client.Reader {
 			return c.List(ctx, list, o...)
 		},
 	})
-	for name, values := range indexes {
-		building.WithIndex(&v1beta1.VerticalScaler{}, name, func(o client.Object) []string { return values(o.(*v1beta1.VerticalScaler)) })
-	}
+	building.WithIndex(&v1beta1.VerticalScaler{}, claimIndex, func(o client.Object) []string { return claimValues(o.(*v1beta1.VerticalScaler)) })
 	for _, key := range []types.NamespacedName{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "api"}, {Namespace: "bank", Name: "web"}} {
 		vs := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: key.Name}}
 		scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
@@ -147,13 +145,3 @@ func TestAPodWhoseLookUpFailsIsNotLost(t *testing.T) {
 type followed func(inventory.PodHandler)
 
 func (f followed) OnChange(h inventory.PodHandler) { f(h) }
-
-// A Deployment whose scalers cannot be looked up is stored: its scaler might need it.
-func TestADeploymentIsStoredIfItsScalersCannotBeLookedUp(t *testing.T) {
-	other := types.NamespacedName{Namespace: "shop", Name: "other"}
-	for failures, want := range map[int]bool{0: false, 1: true} {
-		if got := (claims{lookup: &lookup{reader: flakyCache(t, failures)}}).IsClaimed(other); got != want {
-			t.Errorf("after %d failures, a Deployment without a scaler is stored: %t", failures, got)
-		}
-	}
-}

@@ -36,7 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 )
 
 // That no event is lost is a statement about interleavings, so it is tested as one.
@@ -442,7 +442,7 @@ func (w *world) reconcile(i int) {
 	w.queue = slices.Delete(w.queue, i, i+1)
 	r := &Reconciler{
 		Client:       worldClient{w: w},
-		Pods:         inventory.NewPods(worldClient{w: w}),
+		Pods:         cached.LivePods{Reader: worldClient{w: w}},
 		Histories:    &checkpoint.Store{Client: worldClient{w: w}},
 		Params:       recommend.DefaultParams(),
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),

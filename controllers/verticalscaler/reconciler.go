@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -42,15 +43,20 @@ const (
 	staleCacheRetry = 50 * time.Millisecond
 )
 
+// Pods reads the pods of Deployments, which must not be modified, and tells of their changes.
+type Pods interface {
+	Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error)
+	OnChange(handler inventory.PodHandler)
+}
+
 // Reconciler applies the recommendations of VerticalScalers to their Deployments.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Deployments and Pods store what scalers claim.
-	Deployments *inventory.Deployments
-	Pods        *inventory.Pods
+	// Pods knows the pods of Deployments.
+	Pods Pods
 	// Histories stores the usage histories.
 	Histories *checkpoint.Store
 	// Usage reports which usage of a scaler is missing; nil for none.

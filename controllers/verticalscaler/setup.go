@@ -38,9 +38,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := r.claimWorkloads(ctx, mgr); err != nil {
-		return err
-	}
 	r.contenders = newContenders(maxContenders)
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers))
 	r.addTriggers(building, mgr.GetCache(), collected)

@@ -155,11 +155,11 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 
 	pod := &corev1.Pod{ObjectMeta: meta("web-5d4f8c-1")}
 	pod.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "5d4f8c"}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8c", Controller: ptr.To(true)}}
-	of(pod).Add(pod)
-	next("a new pod", queue.Workload, 1)
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8c", UID: "set-1", Controller: ptr.To(true)}}
+	of(pod).Add(pod) // its ReplicaSet is not known yet
 	set := &metav1.PartialObjectMetadata{ObjectMeta: meta("web-5d4f8c")}
-	set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: ptr.To(true)}}
+	set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
+	set.UID = "set-1"
 	of(&appsv1.ReplicaSet{}).Add(set)
 	next("a ReplicaSet that comes after its pod", queue.Workload, 1)
 	set = set.DeepCopy()
@@ -223,11 +223,8 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cached := mgr.GetCache().(*inventory.Cache)
-	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders), Deployments: cached.Deployments, Pods: cached.Pods}
+	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders), Pods: cached.Pods}
 	if r.lookup, err = newLookup(ctx, cached); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.claimWorkloads(ctx, mgr); err != nil {
 		t.Fatal(err)
 	}
 	options, serving := queue.Options(1), make(chan struct{})

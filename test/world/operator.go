@@ -20,8 +20,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // Operator is one process: the operator's reconcilers, which the world calls one after the other.
@@ -51,7 +51,7 @@ func newOperator(w *World) *Operator {
 	o.fill()
 	params := w.config.Params()
 	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History, MaxAhead: w.config.Recommendation.MaxAhead}
-	pods := inventory.NewPods(c, w.Namespace)
+	pods := cached.LivePods{Reader: c}
 	o.Collector = &collect.Collector{
 		Cached: c, Pods: pods, Source: w.Usage, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,
 	}

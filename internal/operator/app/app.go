@@ -293,7 +293,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, 
 	owners := &scaleddeployment.Reconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
-		Deployments:  cached.Deployments,
 		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
 		Clock:        o.clock(),
 		ResyncPeriod: c.ResyncPeriod.Duration,
@@ -305,7 +304,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, 
 	if err := mgr.Add(collector); err != nil {
 		return nil, fmt.Errorf("adding the collector: %w", err)
 	}
-	if err := addPolicies(ctx, mgr, c, o.clock(), rights, frozen); err != nil {
+	if err := addPolicies(ctx, mgr, c, cached.Fleet, o.clock(), rights, frozen); err != nil {
 		return nil, err
 	}
 	if err := addInstallation(mgr, c); err != nil {
@@ -361,7 +360,6 @@ func addScalers(
 		Live:           mgr.GetAPIReader(),
 		Recorder:       mgr.GetEventRecorder(verticalscaler.Name),
 		Clock:          collector.Clock,
-		Deployments:    cached.Deployments,
 		Pods:           cached.Pods,
 		Histories:      collector.Histories,
 		Usage:          usage,

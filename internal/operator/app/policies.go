@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
@@ -88,15 +87,10 @@ func (a policyAccess) Recheck(ctx context.Context) error {
 
 // addPolicies adds the controllers of policies.
 func addPolicies(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, deployments *inventory.Fleet, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch,
 ) error {
 	scope := rights.scope
 	namespaces, _ := scope.readable()
-	api, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("creating a client for the Deployments of policies: %w", err)
-	}
-	deployments := inventory.NewFleet(api, namespaces...)
 	policies := &scalingpolicy.Reconciler{
 		Client:        mgr.GetClient(),
 		Cached:        mgr.GetCache(),
@@ -119,12 +113,6 @@ func addPolicies(
 	}
 	if err := mgr.Add(policies.Metrics); err != nil {
 		return fmt.Errorf("adding the metrics of policies: %w", err)
-	}
-	if rights.Missing() != "" {
-		return nil // It need not know the Deployments.
-	}
-	if err := mgr.Add(deployments); err != nil {
-		return fmt.Errorf("adding the Deployments of policies: %w", err)
 	}
 	return nil
 }

@@ -9,10 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,15 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -49,14 +45,6 @@ func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc,
 	if err := setup(c); err != nil {
 		tb.Fatal(err)
 	}
-	claimed := claims{}
-	for _, object := range objects {
-		if vs, ok := object.(*v1beta1.VerticalScaler); ok {
-			claimed[scaler.Target(vs)] = true
-		}
-	}
-	c.Deployments.Watch(claimed)
-	c.Pods.Watch(claimed)
 	go func() { _ = c.Start(tb.Context()) }() // until the test ends
 	if !c.WaitForCacheSync(tb.Context()) {
 		tb.Fatal("the cache has not synced")
@@ -64,16 +52,24 @@ func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc,
 	return c
 }
 
-// claims are the Deployments that scalers name.
-type claims map[types.NamespacedName]bool
+// LivePods are read from lists of all ReplicaSets and pods, so they are never old.
+type LivePods struct{ Reader client.Reader }
 
-func (c claims) IsClaimed(d types.NamespacedName) bool { return c[d] }
-
-func (c claims) AllClaimed(context.Context, string) ([]types.NamespacedName, error) {
-	return slices.Collect(maps.Keys(c)), nil
+// Of reads the pods of a Deployment.
+func (p LivePods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
+	sets := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSetList"}}
+	if err := p.Reader.List(ctx, sets, client.InNamespace(d.Namespace)); err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := p.Reader.List(ctx, &pods, client.InNamespace(d.Namespace)); err != nil {
+		return nil, err
+	}
+	return inventory.PodsAmong(d, sets.Items, pods.Items), nil
 }
 
-func (claims) HasSynced() bool { return true }
+// OnChange does nothing: a test reconciles when it wants to.
+func (LivePods) OnChange(inventory.PodHandler) {}
 
 // memory lists the objects, and nothing ever changes.
 type memory struct {

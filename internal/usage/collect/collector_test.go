@@ -36,9 +36,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 const (
@@ -629,7 +629,7 @@ func newWorld(t *testing.T) *world {
 	}).Build()
 	w.collector = &Collector{
 		Cached:    w.client,
-		Pods:      inventory.NewPods(w.client),
+		Pods:      cached.LivePods{Reader: w.client},
 		Source:    w,
 		Histories: &checkpoint.Store{Client: w.client, Params: history.Params{MaxGap: time.Minute}},
 		Interval:  interval,

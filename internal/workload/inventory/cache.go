@@ -13,24 +13,22 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cache is the manager's cache. It stores Deployments and pods only if they are claimed. Everything else is stored as
-// usual.
+// Cache is the manager's cache. It stores all Deployments and pods as small records, and everything else as usual.
 type Cache struct {
 	cache.Cache
 
-	Deployments *Deployments
-	Pods        *Pods
+	Fleet *Fleet
+	Pods  *Pods
 }
 
-// NewCache returns a Cache. Its parts store nothing without claims.
+// NewCache returns a Cache.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	usual, err := cache.New(config, options)
 	if err != nil {
@@ -45,23 +43,15 @@ func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 
 // Over returns a Cache of some namespaces, or of all if there are none. Its parts list and watch with the client.
 func Over(usual cache.Cache, api client.WithWatch, namespaces ...string) *Cache {
-	return &Cache{Cache: usual, Deployments: newDeployments(api, namespaces...), Pods: NewPods(api, namespaces...)}
-}
-
-// allIfNone are the namespaces to watch.
-func allIfNone(namespaces []string) []string {
-	if len(namespaces) == 0 {
-		return []string{metav1.NamespaceAll}
-	}
-	return namespaces
+	return &Cache{Cache: usual, Fleet: NewFleet(api, namespaces...), Pods: NewPods(api, namespaces...)}
 }
 
 // Start implements cache.Cache.
 func (c *Cache) Start(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var own sync.WaitGroup
-	own.Go(func() { c.Deployments.start(ctx) })
-	own.Go(func() { c.Pods.start(ctx) })
+	own.Go(func() { _ = c.Fleet.Start(ctx) })
+	own.Go(func() { _ = c.Pods.Start(ctx) })
 	err := c.Cache.Start(ctx)
 	stop()
 	own.Wait()
@@ -70,15 +60,23 @@ func (c *Cache) Start(ctx context.Context) error {
 
 // WaitForCacheSync implements cache.Cache.
 func (c *Cache) WaitForCacheSync(ctx context.Context) bool {
-	return c.Cache.WaitForCacheSync(ctx) && c.Deployments.lists.wait(ctx) == nil && c.Pods.lists.wait(ctx) == nil
+	return c.Cache.WaitForCacheSync(ctx) && c.Fleet.WaitForSync(ctx) == nil && c.Pods.WaitForSync(ctx) == nil
 }
 
 // Get implements cache.Cache.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, out client.Object, options ...client.GetOption) error {
-	if deployment, ok := out.(*appsv1.Deployment); ok {
-		return c.Deployments.get(ctx, key, deployment)
+	deployment, ok := out.(*appsv1.Deployment)
+	if !ok {
+		return c.Cache.Get(ctx, key, out, options...)
 	}
-	return c.Cache.Get(ctx, key, out, options...)
+	if err := c.Fleet.WaitForSync(ctx); err != nil {
+		return fmt.Errorf("waiting for the Deployments: %w", err)
+	}
+	found := c.Fleet.deployments.get(key.Namespace, key.Name)
+	if found == nil {
+		return apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
+	}
+	return found.into(deployment)
 }
 
 // List implements cache.Cache. Of Deployments, it lists those of one owner.
@@ -89,14 +87,27 @@ func (c *Cache) List(ctx context.Context, out client.ObjectList, options ...clie
 	}
 	var selected client.ListOptions
 	selected.ApplyOptions(options)
-	if selected.FieldSelector != nil {
-		if owner, ok := selected.FieldSelector.RequiresExactMatch(controllerIndex); ok {
-			var err error
-			list.Items, err = c.Deployments.ofOwner(ctx, selected.Namespace, types.UID(owner))
+	if selected.FieldSelector == nil {
+		return errUnsupported
+	}
+	owner, ok := selected.FieldSelector.RequiresExactMatch(controllerIndex)
+	if !ok {
+		return errUnsupported
+	}
+	if err := c.Fleet.WaitForSync(ctx); err != nil {
+		return fmt.Errorf("waiting for the Deployments: %w", err)
+	}
+	list.Items = nil
+	for _, found := range c.Fleet.deployments.by(ownerIndex, owner) {
+		var d appsv1.Deployment
+		if err := found.into(&d); err != nil {
 			return err
 		}
+		if d.Namespace == selected.Namespace {
+			list.Items = append(list.Items, d)
+		}
 	}
-	return errors.New("the cache lists only the Deployments of an owner")
+	return nil
 }
 
 // IndexField implements cache.Cache.
@@ -110,21 +121,35 @@ func (c *Cache) IndexField(ctx context.Context, object client.Object, field stri
 // GetInformer implements cache.Cache.
 func (c *Cache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
 	if _, ok := object.(*appsv1.Deployment); ok {
-		return deploymentInformer{c.Deployments}, nil
+		return deploymentInformer{c.Fleet.deployments}, nil
 	}
 	return c.Cache.GetInformer(ctx, object, options...)
 }
 
-// deploymentInformer tells of changes of claimed Deployments. A new handler is not told of what is stored already.
-type deploymentInformer struct{ deployments *Deployments }
+// deploymentInformer tells of changes of Deployments. A new handler is not told of what is known already.
+type deploymentInformer struct{ deployments *records[*deploymentRecord] }
 
 var errUnsupported = errors.New("not supported for Deployments")
 
 // AddEventHandler implements cache.Informer.
 func (i deploymentInformer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	i.deployments.mu.Lock()
-	defer i.deployments.mu.Unlock()
-	i.deployments.handlers = append(i.deployments.handlers, handler)
+	decoded := func(r *deploymentRecord) *appsv1.Deployment {
+		var d appsv1.Deployment
+		if err := r.into(&d); err != nil {
+			panic(err) // We have encoded it ourselves.
+		}
+		return &d
+	}
+	i.deployments.onChange(func(before, after *deploymentRecord) {
+		switch {
+		case before == nil:
+			handler.OnAdd(decoded(after), false)
+		case after == nil:
+			handler.OnDelete(decoded(before))
+		case before.version != after.version: // It was not only listed again.
+			handler.OnUpdate(decoded(before), decoded(after))
+		}
+	})
 	return i, nil
 }
 
@@ -147,7 +172,7 @@ func (deploymentInformer) RemoveEventHandler(toolscache.ResourceEventHandlerRegi
 func (deploymentInformer) AddIndexers(toolscache.Indexers) error { return errUnsupported }
 
 // HasSynced implements cache.Informer and its registrations.
-func (i deploymentInformer) HasSynced() bool { return i.deployments.lists.hasSynced() }
+func (i deploymentInformer) HasSynced() bool { return i.deployments.hasSynced() }
 
 // HasSyncedChecker implements cache.Informer and its registrations.
 func (i deploymentInformer) HasSyncedChecker() toolscache.DoneChecker { return i }
@@ -156,7 +181,14 @@ func (i deploymentInformer) HasSyncedChecker() toolscache.DoneChecker { return i
 func (deploymentInformer) Name() string { return "Deployments" }
 
 // Done implements toolscache.DoneChecker.
-func (i deploymentInformer) Done() <-chan struct{} { return i.deployments.lists.done }
+func (i deploymentInformer) Done() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = i.deployments.wait(context.Background())
+	}()
+	return done
+}
 
 // IsStopped implements cache.Informer.
 func (deploymentInformer) IsStopped() bool { return false }

@@ -8,14 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -24,139 +20,70 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Fleet knows all Deployments of some namespaces as policies see them: labels, number of pods and requests. It has
-// a watch of its own, and stores a few hundred bytes for each. Changes of anything else, such as the status, are dropped.
+// Fleet knows all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
 type Fleet struct {
-	api        client.WithWatch
-	namespaces []string
-	lists      firstLists
-
-	mu          sync.RWMutex
-	deployments map[string]map[string]*fleet.Deployment // by namespace and name
-	handlers    []func(types.NamespacedName)
+	deployments *records[*deploymentRecord]
 }
+
+// Indexes of Deployments: their namespace, and the UID of the controller.
+const (
+	namespaceIndex = "namespace"
+	ownerIndex     = "owner"
+)
 
 // NewFleet returns a Fleet of some namespaces, or of all if there are none. It must be started.
 func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
-	f := &Fleet{api: api, namespaces: allIfNone(namespaces), deployments: map[string]map[string]*fleet.Deployment{}}
-	f.lists.expect(len(f.namespaces))
-	return f
-}
-
-// OnChange adds a function that is called after a Deployment has appeared, changed or gone. It must be added before the
-// start, and may not block.
-func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
-	f.handlers = append(f.handlers, handler)
+	return &Fleet{newRecords(api, namespaces, func() client.ObjectList { return &appsv1.DeploymentList{} }, newDeploymentRecord,
+		map[string]func(*deploymentRecord) string{
+			namespaceIndex: func(d *deploymentRecord) string { return d.seen.Namespace },
+			ownerIndex:     func(d *deploymentRecord) string { return string(d.owner) },
+		})}
 }
 
 // Start watches until the context ends.
 func (f *Fleet) Start(ctx context.Context) error {
-	var watches sync.WaitGroup
-	for _, namespace := range f.namespaces {
-		watches.Go(func() { f.watch(ctx, namespace) })
-	}
-	watches.Wait()
+	f.deployments.run(ctx)
 	return nil
 }
 
 // WaitForSync waits until all Deployments are known, or until the context ends.
-func (f *Fleet) WaitForSync(ctx context.Context) error { return f.lists.wait(ctx) }
+func (f *Fleet) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
 
-func (f *Fleet) watch(ctx context.Context, namespace string) {
-	source := &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := &appsv1.DeploymentList{}
-			err := f.api.List(ctx, list, &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o})
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return f.api.Watch(ctx, &appsv1.DeploymentList{}, &client.ListOptions{Namespace: namespace, Raw: &o})
-		},
-	}
-	store := &fleetStore{fleet: f, namespace: namespace, synced: f.lists.one()}
-	lists := toolscache.ToListWatcherWithWatchListSemantics(source, f.api)
-	toolscache.NewReflectorWithOptions(lists, &appsv1.Deployment{}, store, toolscache.ReflectorOptions{Name: "Fleet"}).RunWithContext(ctx)
+// OnChange adds a function that is called after a Deployment has appeared, has changed as policies see it, or has gone. It
+// is not told of what is known already, and may not block.
+func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
+	f.deployments.onChange(func(before, after *deploymentRecord) {
+		switch {
+		case after == nil:
+			handler(before.seen.Key())
+		case before == nil || !isSameDeployment(before.seen, after.seen):
+			handler(after.seen.Key())
+		}
+	})
 }
 
 // Get returns a Deployment, which may not be modified; nil if there is none.
 func (f *Fleet) Get(key types.NamespacedName) *fleet.Deployment {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.deployments[key.Namespace][key.Name]
+	if found := f.deployments.get(key.Namespace, key.Name); found != nil {
+		return found.seen
+	}
+	return nil
 }
 
 // All returns the Deployments of a namespace, or of all namespaces, in any order. They may not be modified.
 func (f *Fleet) All(namespace string) (all []*fleet.Deployment) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+	found := f.deployments.all
 	if namespace != metav1.NamespaceAll {
-		return slices.Collect(maps.Values(f.deployments[namespace]))
+		found = func() []*deploymentRecord { return f.deployments.by(namespaceIndex, namespace) }
 	}
-	for _, deployments := range f.deployments {
-		all = slices.AppendSeq(all, maps.Values(deployments))
+	for _, d := range found() {
+		all = append(all, d.seen)
 	}
 	return all
 }
 
-// set stores a Deployment, and reports whether it has changed.
-func (f *Fleet) set(d *fleet.Deployment) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.deployments[d.Namespace][d.Name]
-	if before != nil && isSameDeployment(before, d) {
-		return false
-	}
-	if f.deployments[d.Namespace] == nil {
-		f.deployments[d.Namespace] = map[string]*fleet.Deployment{}
-	}
-	f.deployments[d.Namespace][d.Name] = d
-	return true
-}
-
-// drop forgets a Deployment, and reports whether it was known.
-func (f *Fleet) drop(key types.NamespacedName) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.deployments[key.Namespace][key.Name] == nil {
-		return false
-	}
-	if delete(f.deployments[key.Namespace], key.Name); len(f.deployments[key.Namespace]) == 0 {
-		delete(f.deployments, key.Namespace)
-	}
-	return true
-}
-
-// tell calls the handlers about a Deployment that has changed.
-func (f *Fleet) tell(key types.NamespacedName, changed bool) {
-	if !changed {
-		return
-	}
-	for _, handler := range f.handlers {
-		handler(key)
-	}
-}
-
 func isSameDeployment(a, b *fleet.Deployment) bool {
 	return a.Excluded == b.Excluded && a.IsOwned == b.IsOwned && a.Replicas == b.Replicas && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Requests, b.Requests)
-}
-
-// fleetStore is what one watch of a Fleet fills.
-type fleetStore struct {
-	fleet     *Fleet
-	namespace string
-	synced    func()
-}
-
-var _ toolscache.TransformingStore = &fleetStore{}
-
-// Transformer implements cache.TransformingStore. It shrinks each Deployment of a list as soon as it arrives.
-func (s *fleetStore) Transformer() toolscache.TransformFunc {
-	return func(object any) (any, error) {
-		if d, ok := object.(*appsv1.Deployment); ok {
-			return ReadForFleet(d), nil
-		}
-		return object, nil
-	}
 }
 
 // ReadForFleet reads what policies see of a Deployment.
@@ -175,59 +102,43 @@ func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	return out
 }
 
-// Replace implements cache.ReflectorStore.
-func (s *fleetStore) Replace(listed []any, _ string) error {
-	gone := map[types.NamespacedName]bool{}
-	for _, d := range s.fleet.All(s.namespace) {
-		gone[d.Key()] = true
-	}
-	for _, object := range listed {
-		d, err := deploymentOfFleet(object)
-		if err != nil {
-			return err
-		}
-		delete(gone, d.Key())
-		s.fleet.tell(d.Key(), s.fleet.set(d))
-	}
-	for key := range gone {
-		s.fleet.tell(key, s.fleet.drop(key))
-	}
-	s.synced()
-	return nil
+// deploymentRecord is a stored Deployment.
+type deploymentRecord struct {
+	version string
+	// owner is the UID of its controller; empty if there is none.
+	owner types.UID
+	// seen is what policies see of it.
+	seen *fleet.Deployment
+	// encoded is the trimmed Deployment as the API server sends it. A decoded Deployment takes ten times the memory.
+	encoded []byte
 }
 
-// Add implements cache.ReflectorStore.
-func (s *fleetStore) Add(object any) error { return s.Update(object) }
-
-// Update implements cache.ReflectorStore.
-func (s *fleetStore) Update(object any) error {
-	d, err := deploymentOfFleet(object)
+// newDeploymentRecord trims and encodes a Deployment, which the caller must not use again.
+func newDeploymentRecord(d *appsv1.Deployment) *deploymentRecord {
+	r := &deploymentRecord{version: d.ResourceVersion, seen: ReadForFleet(d)}
+	if owner := metav1.GetControllerOfNoCopy(d); owner != nil {
+		r.owner = owner.UID
+	}
+	trimDeployment(d)
+	encoded, err := d.Marshal()
 	if err != nil {
-		return err
+		panic(err) // Marshalling what was unmarshalled never fails.
 	}
-	s.fleet.tell(d.Key(), s.fleet.set(d))
-	return nil
+	r.encoded = slices.Clip(encoded)
+	return r
 }
 
-// Delete implements cache.ReflectorStore.
-func (s *fleetStore) Delete(object any) error {
-	d, err := deploymentOfFleet(object)
-	if err != nil {
-		return err
-	}
-	s.fleet.tell(d.Key(), s.fleet.drop(d.Key()))
-	return nil
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (r *deploymentRecord) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: r.seen.Namespace, Name: r.seen.Name, ResourceVersion: r.version}
 }
 
-// Resync implements cache.ReflectorStore.
-func (s *fleetStore) Resync() error { return nil }
-
-func deploymentOfFleet(object any) (*fleet.Deployment, error) {
-	switch d := object.(type) {
-	case *fleet.Deployment:
-		return d, nil
-	case *appsv1.Deployment:
-		return ReadForFleet(d), nil
+// into decodes the Deployment.
+func (r *deploymentRecord) into(out *appsv1.Deployment) error {
+	*out = appsv1.Deployment{}
+	if err := out.Unmarshal(r.encoded); err != nil {
+		return fmt.Errorf("decoding Deployment %s: %w", r.seen.Key(), err)
 	}
-	return nil, fmt.Errorf("a %T is no Deployment", object)
+	out.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	return nil
 }

@@ -149,21 +149,20 @@ func (c *encodedCluster) Get(_ context.Context, key client.ObjectKey, _ client.O
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// Foreign Deployments and pods leave nothing behind, and a scaler's take less than a tenth of what they take in the
-// usual cache.
-func TestMemoryFollowsScalers(t *testing.T) {
-	cluster := newEncodedCluster(t, 20, 500)
-	cached := cluster.ours(t.Context())
-	if pods, sets, deployments := cached.Pods.Stored(), cached.Pods.sets.len(), cached.Deployments.Stored(); pods != 60 || sets != 20 || deployments != 20 {
-		t.Errorf("%d pods, %d ReplicaSets and %d Deployments are stored, not 60, 20 and 20", pods, sets, deployments)
+// A pod takes at most 2.5 kB, with its part of its ReplicaSet.
+func TestMemoryOfAPod(t *testing.T) {
+	cluster := newEncodedCluster(t, 500, 0)
+	before := heap()
+	pods := NewPods(cluster)
+	go func() { _ = pods.Start(t.Context()) }()
+	cluster.must(pods.WaitForSync(t.Context()))
+	each := (heap() - before) / (3 * 500)
+	if found, err := pods.Of(t.Context(), cluster.deploymentObject(7, "web-7")); err != nil || len(found) != 3 {
+		t.Errorf("web-7 has %d pods, %v", len(found), err)
 	}
-	var d appsv1.Deployment
-	if err := cached.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-7"}, &d); err != nil {
-		t.Fatal(err)
-	}
-	pods, err := cached.Pods.Of(t.Context(), &d)
-	if err != nil || len(pods) != 3 {
-		t.Errorf("web-7 has %d pods, %v", len(pods), err)
+	t.Logf("%d bytes", each)
+	if each < 500 || each > 2_500 {
+		t.Errorf("a pod takes %d bytes of live heap", each)
 	}
 }
 
@@ -259,8 +258,6 @@ func (c *encodedCluster) scalerObject(name string) *v1beta1.VerticalScaler {
 	return &s
 }
 
-const namespaceIndex = "namespace"
-
 // stock stores all objects as controller-runtime does by default, with the indexes that finding a Deployment's
 // pods needs.
 func (c *encodedCluster) stock() any {
@@ -298,33 +295,13 @@ func (c *encodedCluster) ours(ctx context.Context) *Cache {
 			c.must(c.indexer.Add(trimmed))
 		}
 	})
-	cached := &Cache{Deployments: newDeployments(c), Pods: NewPods(c)}
-	cached.Deployments.Watch(c)
-	cached.Pods.Watch(c)
-	go cached.Deployments.start(ctx)
-	go cached.Pods.start(ctx)
-	c.must(cached.Deployments.lists.wait(ctx))
-	c.must(cached.Pods.lists.wait(ctx))
+	cached := Over(nil, c)
+	go func() { _ = cached.Fleet.Start(ctx) }()
+	go func() { _ = cached.Pods.Start(ctx) }()
+	c.must(cached.Fleet.WaitForSync(ctx))
+	c.must(cached.Pods.WaitForSync(ctx))
 	return cached
 }
-
-// IsClaimed, AllClaimed and HasSynced implement Claims.
-func (c *encodedCluster) IsClaimed(d types.NamespacedName) bool {
-	keys, err := c.indexer.IndexKeys("claim", d.String())
-	c.must(err)
-	return len(keys) > 0
-}
-
-func (c *encodedCluster) AllClaimed(context.Context, string) (all []types.NamespacedName, err error) {
-	c.each(func(i int, name string, _ int) {
-		if i < c.scalers {
-			all = append(all, types.NamespacedName{Namespace: "shop", Name: name})
-		}
-	})
-	return all, nil
-}
-
-func (c *encodedCluster) HasSynced() bool { return true }
 
 // Watch implements client.WithWatch. It streams a list, and then nothing more happens.
 func (c *encodedCluster) Watch(ctx context.Context, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {

@@ -5,12 +5,8 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,6 +32,12 @@ func TestPodsOf(t *testing.T) {
 	former := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "former-web"}}
 	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "other"}}
 	rollout := &metav1.OwnerReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}
+
+	numbered := func(name, revision string) client.Object {
+		s := set(name, 0, ownedBy(web))
+		s.Annotations = map[string]string{revisionAnnotation: revision}
+		return s
+	}
 
 	cases := map[string]struct {
 		objects []client.Object
@@ -77,6 +79,13 @@ func TestPodsOf(t *testing.T) {
 			},
 			want: []string{"a", "b*"},
 		},
+		"a revision that is no positive number counts as none": {
+			objects: []client.Object{
+				numbered("web-a", "-5"), pod("a", ownedBySet("web-a")), numbered("web-b", "0x10"), pod("b", ownedBySet("web-b")),
+				set("web-1", 1, ownedBy(web)), pod("c", ownedBySet("web-1")),
+			},
+			want: []string{"a", "b", "c*"},
+		},
 		"the only ReplicaSet is the newest, numbered or not": {
 			objects: []client.Object{set("web-none", 0, ownedBy(web)), pod("a", ownedBySet("web-none"))},
 			want:    []string{"a*"},
@@ -110,45 +119,28 @@ func TestPodsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pods, err := NewPods(apiOf(t, interceptor.Funcs{}, tc.objects...)).Of(t.Context(), web)
-			if err != nil {
-				t.Fatal(err)
+			var sets []metav1.PartialObjectMetadata
+			var pods []corev1.Pod
+			for _, object := range tc.objects {
+				switch o := object.(type) {
+				case *appsv1.ReplicaSet:
+					sets = append(sets, metav1.PartialObjectMetadata{ObjectMeta: o.ObjectMeta})
+				case *corev1.Pod:
+					pods = append(pods, *o)
+				}
 			}
 			var got []string
-			for _, p := range pods {
+			for _, p := range PodsAmong(web, sets, pods) {
 				name := p.Name
 				if p.Current {
 					name += "*"
 				}
 				got = append(got, name)
 			}
-			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Of() (-want +got):\n%s", diff)
+				t.Errorf("PodsAmong() (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestErrorsOfLiveListsAreReturned(t *testing.T) {
-	web := webDeployment()
-	broken := errors.New("the API server is broken")
-	for want, fails := range map[string]string{
-		"listing the ReplicaSets of Deployment shop/web: the API server is broken": "*v1.PartialObjectMetadataList",
-		"listing the pods of Deployment shop/web: the API server is broken":        "*v1.PodList",
-	} {
-		api := apiOf(t, interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if fmt.Sprintf("%T", list) == fails {
-					return broken
-				}
-				return c.List(ctx, list, opts...)
-			},
-		}, set("web-1", 1, ownedBy(web)))
-		pods, err := NewPods(api).Of(t.Context(), web)
-		if !errors.Is(err, broken) || err.Error() != want || pods != nil {
-			t.Errorf("Of() = %v, %v, want %s", pods, err, want)
-		}
 	}
 }
 
@@ -183,58 +175,6 @@ func TestHPAsOf(t *testing.T) {
 			t.Errorf("HPAsOf() = %s, %v, want %s", got, err, want)
 		}
 	}
-}
-
-func TestDeploymentNameOf(t *testing.T) {
-	pods := NewPods(nil)
-	pods.adopted[types.NamespacedName{Namespace: "shop", Name: "adopted"}] = "web"
-	cases := map[string]struct {
-		owner *metav1.OwnerReference
-		want  string
-	}{
-		"a Deployment's pod":                 {owner: ownedBySet("web-5d4f8c"), want: "web"},
-		"a name with dashes":                 {owner: ownedBySet("web-v2-5d4f8c"), want: "web-v2"},
-		"a ReplicaSet that was adopted":      {owner: ownedBySet("adopted"), want: "web"},
-		"a bare pod":                         {},
-		"a ReplicaSet without a hash":        {owner: ownedBySet("web")},
-		"a StatefulSet's pod":                {owner: &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web-5d4f8c", Controller: ptr.To(true)}},
-		"a ReplicaSet that does not control": {owner: notController(ownedBySet("web-5d4f8c"))},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := pods.deploymentOfPod(pod("p", tc.owner)); got.Name != tc.want {
-				t.Errorf("deploymentOfPod() = %q, want %q", got.Name, tc.want)
-			}
-		})
-	}
-}
-
-// With any revisions in any order, the latest ReplicaSet is the one with the highest number.
-func FuzzNewest(f *testing.F) {
-	f.Add("1,2,10,9", uint64(1))
-	f.Add("9223372036854775807,99,,-5,0x10", uint64(2))
-	f.Fuzz(func(t *testing.T, revisions string, seed uint64) {
-		var sets []*setRecord
-		for i, revision := range strings.Split(revisions, ",") {
-			s := metav1.PartialObjectMetadata{}
-			s.UID = types.UID(strconv.Itoa(i))
-			s.Annotations = map[string]string{revisionAnnotation: revision}
-			s.OwnerReferences = []metav1.OwnerReference{*ownedBy(webDeployment())}
-			sets = append(sets, newSetRecord(&s))
-		}
-		number := func(s *setRecord) int64 { return max(s.revision, 0) }
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
-		uid := newestOf(sets, "web")
-		for _, s := range sets {
-			if s.id == uid {
-				for _, other := range sets {
-					if number(other) > number(s) {
-						t.Errorf("revisions %s: %d is the latest, not %d", revisions, number(other), number(s))
-					}
-				}
-			}
-		}
-	})
 }
 
 // webDeployment selects the pods that all tests have.

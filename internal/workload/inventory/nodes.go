@@ -81,17 +81,8 @@ func (n *Nodes) set(obj any) {
 	}
 }
 
-// Deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
-// missed.
-func Deleted(obj any) any {
-	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		return missed.Obj
-	}
-	return obj
-}
-
 func (n *Nodes) remove(obj any) {
-	node, ok := Deleted(obj).(*corev1.Node)
+	node, ok := deleted(obj).(*corev1.Node)
 	if !ok {
 		return
 	}

@@ -4,272 +4,261 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Claims says which Deployments scalers claim.
-type Claims interface {
-	// IsClaimed reports whether a scaler in the cache claims the Deployment.
-	IsClaimed(deployment types.NamespacedName) bool
-	// AllClaimed lists the claimed Deployments of a namespace, or of all namespaces if it is empty.
-	AllClaimed(ctx context.Context, namespace string) ([]types.NamespacedName, error)
-	// HasSynced reports whether all scalers are in the cache.
-	HasSynced() bool
-}
-
-// Pods knows the pods of the Deployments that scalers claim. It watches all pods and ReplicaSets, but stores only
-// these, as the values that are read of them. So its memory follows the scalers, not the size of the cluster.
-//
-// The pods of any other Deployment are read from the API server.
+// Pods knows all pods and ReplicaSets of some namespaces, as the values that are read of them.
 type Pods struct {
-	api        client.WithWatch
-	namespaces []string
-
-	sets *objects[*setRecord]
-	pods *objects[*podRecord]
-
-	claims Claims
-	lists  firstLists
-
-	mu sync.Mutex
-	// adopted is the Deployment of each ReplicaSet whose name does not tell it.
-	adopted  map[types.NamespacedName]string
-	handlers []PodHandler
+	sets *records[*setRecord]
+	pods *records[*podRecord]
 }
 
-// PodHandler is called after a pod of a claimed Deployment has changed. before is nil for a new pod, after
-// for a deleted one. Both are nil if any pod of the Deployment may have changed. They must not be modified.
+// PodHandler is called after a pod of a Deployment has changed. before is nil for a new pod, after for a deleted one.
+// Both are nil if any pod of the Deployment may have changed. They must not be modified.
 type PodHandler func(deployment types.NamespacedName, before, after *workload.Pod)
 
-// NewPods returns the pods of some namespaces; none means all. Until Watch is called, nothing is stored.
+// Indexes of ReplicaSets and of pods: the UID of the controller.
+const (
+	deploymentIndex = "deployment"
+	setIndex        = "replicaSet"
+)
+
+// NewPods returns the pods of some namespaces, or of all if there are none. They must be started.
 func NewPods(api client.WithWatch, namespaces ...string) *Pods {
-	p := &Pods{api: api, namespaces: allIfNone(namespaces), adopted: map[types.NamespacedName]string{}}
-	p.sets, p.pods = newObjects[*setRecord](p.isClaimed), newObjects[*podRecord](p.isClaimed)
-	return p
+	return &Pods{
+		sets: newRecords(api, namespaces, func() client.ObjectList { return newSetList() }, newSetRecord,
+			map[string]func(*setRecord) string{deploymentIndex: func(s *setRecord) string { return string(s.deployment) }}),
+		pods: newRecords(api, namespaces, func() client.ObjectList { return &corev1.PodList{} }, newPodRecord,
+			map[string]func(*podRecord) string{setIndex: func(p *podRecord) string { return string(p.set) }}),
+	}
 }
 
-// Watch says which Deployments are claimed. It must be called before the cache is started.
-func (p *Pods) Watch(claims Claims) {
-	p.claims = claims
-	p.lists.expect(2 * len(p.namespaces))
-}
-
-// OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is stored
-// already.
-func (p *Pods) OnChange(handler PodHandler) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.handlers = append(p.handlers, handler)
-}
-
-// Release drops what is stored of a Deployment that no scaler claims any more.
-func (p *Pods) Release(deployment types.NamespacedName) {
-	if p.isClaimed(deployment) {
-		return
-	}
-	p.mu.Lock()
-	maps.DeleteFunc(p.adopted, func(set types.NamespacedName, name string) bool {
-		return set.Namespace == deployment.Namespace && name == deployment.Name
-	})
-	p.mu.Unlock()
-	// After those that were adopted: while a ReplicaSet is stored, its Deployment must be known.
-	p.sets.forget(deployment)
-	p.pods.forget(deployment)
-}
-
-// Stored is the number of pods that are stored.
-func (p *Pods) Stored() int { return p.pods.len() }
-
-// Of reads the pods of a Deployment. The first time after a scaler has claimed it, they are listed live. Their
-// slices and maps are shared and must not be modified.
-func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
-	if err := p.lists.wait(ctx); err != nil {
-		return nil, fmt.Errorf("waiting for the pods: %w", err)
-	}
-	key := client.ObjectKeyFromObject(d)
-	listed := false
-	sets, err := p.sets.read(key, func() ([]*setRecord, string, error) {
-		listed = true
-		return p.listSets(ctx, d)
-	})
-	if listed {
-		p.Release(key) // The claim may have ended meanwhile, or there is none.
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
-	}
-	own := make(map[types.UID]bool, len(sets))
-	for _, set := range sets {
-		own[set.id] = set.deployment == d.UID
-	}
-	pods, err := p.pods.read(key, func() ([]*podRecord, string, error) { return p.listPods(ctx, d, own) })
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
-	}
-	newest := newestOf(sets, d.UID)
-	out := make([]workload.Pod, 0, len(pods))
-	for _, pod := range pods {
-		if own[pod.set] {
-			out = append(out, pod.read(pod.set == newest))
-		}
-	}
-	return out, nil
-}
-
-// start watches until the context ends, after all scalers are in the cache.
-func (p *Pods) start(ctx context.Context) {
-	if p.claims == nil || !toolscache.WaitForCacheSync(ctx.Done(), p.claims.HasSynced) {
-		return
-	}
+// Start watches until the context ends.
+func (p *Pods) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
-	for _, namespace := range p.namespaces {
-		sets, pods := p.feeds(namespace)
-		watches.Go(func() { sets.run(ctx, p.api, func() client.ObjectList { return newSetList() }) })
-		watches.Go(func() { pods.run(ctx, p.api, func() client.ObjectList { return &corev1.PodList{} }) })
-	}
+	watches.Go(func() { p.sets.run(ctx) })
+	watches.Go(func() { p.pods.run(ctx) })
 	watches.Wait()
+	return nil
 }
 
-// feeds store the ReplicaSets and the pods of a namespace.
-func (p *Pods) feeds(namespace string) (*feed[*metav1.PartialObjectMetadata, *setRecord], *feed[*corev1.Pod, *podRecord]) {
-	sets := &feed[*metav1.PartialObjectMetadata, *setRecord]{
-		objects: p.sets, claims: p.claims, namespace: namespace,
-		deploymentOf: deploymentOfSet, read: newSetRecord, changed: p.setChanged, synced: p.lists.one(),
+// WaitForSync waits until all pods are known, or until the context ends.
+func (p *Pods) WaitForSync(ctx context.Context) error {
+	if err := p.sets.wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the ReplicaSets: %w", err)
 	}
-	pods := &feed[*corev1.Pod, *podRecord]{
-		objects: p.pods, claims: p.claims, namespace: namespace,
-		deploymentOf: p.deploymentOfPod, read: newPodRecord, changed: p.podChanged, synced: p.lists.one(),
+	if err := p.pods.wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the pods: %w", err)
 	}
-	return sets, pods
+	return nil
 }
 
-func (p *Pods) isClaimed(deployment types.NamespacedName) bool {
-	return p.claims != nil && deployment.Name != "" && p.claims.IsClaimed(deployment)
+// Of reads the pods of a Deployment, sorted by name. Their slices and maps are shared and must not be modified.
+func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
+	if err := p.WaitForSync(ctx); err != nil {
+		return nil, err
+	}
+	return podsOf(d, p.sets.by(deploymentIndex, string(d.UID)), func(s *setRecord) []*podRecord { return p.pods.by(setIndex, string(s.uid)) }), nil
 }
 
-// listSets lists the ReplicaSets of a Deployment live.
-func (p *Pods) listSets(ctx context.Context, d *appsv1.Deployment) (sets []*setRecord, version string, err error) {
-	list := newSetList()
-	if err := p.listOf(ctx, d, list); err != nil {
-		return nil, "", err
+// PodsAmong reads the pods of a Deployment from lists of ReplicaSets and pods, sorted by name.
+func PodsAmong(d *appsv1.Deployment, sets []metav1.PartialObjectMetadata, pods []corev1.Pod) []workload.Pod {
+	var known []*setRecord
+	for i := range sets {
+		known = append(known, newSetRecord(&sets[i]))
 	}
-	key := client.ObjectKeyFromObject(d)
-	for i := range list.Items {
-		if deploymentOfSet(&list.Items[i]) != key {
-			continue
+	bySet := map[types.UID][]*podRecord{}
+	for i := range pods {
+		pod := newPodRecord(&pods[i])
+		bySet[pod.set] = append(bySet[pod.set], pod)
+	}
+	return podsOf(d, known, func(s *setRecord) []*podRecord { return bySet[s.uid] })
+}
+
+func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*podRecord) []workload.Pod {
+	sets = slices.DeleteFunc(sets, func(s *setRecord) bool { return s.deployment != d.UID || s.namespace != d.Namespace })
+	newest := newestOf(sets)
+	out := []workload.Pod{}
+	for _, set := range sets {
+		for _, pod := range bySet(set) {
+			if pod.namespace == d.Namespace {
+				out = append(out, *pod.pod)
+				out[len(out)-1].Current = set == newest
+			}
 		}
-		set := newSetRecord(&list.Items[i])
-		p.adopt(key, set)
-		sets = append(sets, set)
 	}
-	return sets, list.ResourceVersion, nil
+	slices.SortFunc(out, func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
-// listPods lists the pods of a Deployment live: those of the ReplicaSets in own, and of any newer one, by its name.
-func (p *Pods) listPods(ctx context.Context, d *appsv1.Deployment, own map[types.UID]bool) (pods []*podRecord, version string, err error) {
-	var list corev1.PodList
-	if err := p.listOf(ctx, d, &list); err != nil {
-		return nil, "", err
-	}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if owner := replicaSetOf(pod); owner != nil && (own[owner.UID] || p.deploymentOfPod(pod) == client.ObjectKeyFromObject(d)) {
-			pods = append(pods, newPodRecord(pod))
+// OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is known
+// already. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
+func (p *Pods) OnChange(handle PodHandler) {
+	tell := func(before, after *podRecord) {
+		r := before
+		if r == nil {
+			r = after
+		}
+		if set := p.sets.get(r.namespace, r.setName); set != nil && set.uid == r.set && set.deployment != "" {
+			handle(set.deploymentKey(), before.read(), after.read())
 		}
 	}
-	return pods, list.ResourceVersion, nil
+	p.pods.onChange(func(before, after *podRecord) {
+		switch {
+		case before == nil || after == nil:
+			tell(before, after)
+		case before.set != after.set || before.uid() != after.uid():
+			tell(before, nil)
+			tell(nil, after)
+		case after.differs(before):
+			tell(before, after)
+		}
+	})
+	p.sets.onChange(func(before, after *setRecord) {
+		if before != nil && after != nil && !after.differs(before) {
+			return
+		}
+		told := types.NamespacedName{}
+		for _, set := range []*setRecord{before, after} {
+			if set != nil && set.deployment != "" && set.deploymentKey() != told {
+				told = set.deploymentKey()
+				handle(told, nil, nil)
+			}
+		}
+	})
 }
 
-// listOf lists live what the Deployment selects. A ReplicaSet and its pods have the labels of the selector,
-// or the Deployment would not control them.
-func (p *Pods) listOf(ctx context.Context, d *appsv1.Deployment, list client.ObjectList) error {
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector: %w", err)
-	}
-	return p.api.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector})
+// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
+type podRecord struct {
+	namespace, name, version string
+	// set is the UID of the ReplicaSet that controls the pod; empty if none does. Then nothing else is known of the pod.
+	set     types.UID
+	setName string
+	pod     *workload.Pod
 }
 
-// deploymentOfPod is the Deployment that a pod belongs to, by the name of its ReplicaSet; without a name if there
-// is none. It selects what to store. Of compares the UIDs.
-func (p *Pods) deploymentOfPod(pod *corev1.Pod) types.NamespacedName {
-	owner := replicaSetOf(pod)
-	if owner == nil {
-		return types.NamespacedName{}
+func newPodRecord(p *corev1.Pod) *podRecord {
+	r := &podRecord{namespace: shared(p.Namespace), name: p.Name, version: p.ResourceVersion}
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return r
 	}
-	p.mu.Lock()
-	name, isAdopted := p.adopted[types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}]
-	p.mu.Unlock()
-	if !isAdopted {
-		name = withoutHash(owner.Name)
+	pod := workload.ReadPod(p, false)
+	pod.Runs, pod.QoS = slices.Clip(pod.Runs), shared(pod.QoS)
+	for _, containers := range [][]workload.Container{pod.Containers, pod.Others} {
+		for i := range containers {
+			containers[i].Name = shared(containers[i].Name)
+		}
 	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: name}
+	for i := range pod.Runs {
+		pod.Runs[i].Container = shared(pod.Runs[i].Container)
+	}
+	actual := make(map[string]workload.Resources, len(pod.Actual))
+	for name, resources := range pod.Actual {
+		actual[shared(name)] = resources
+	}
+	pod.Actual = actual
+	r.set, r.setName, r.pod = shared(owner.UID), shared(owner.Name), &pod
+	return r
 }
 
-// setChanged tells the handlers of a ReplicaSet in which something has changed that is read: its pods may have come
-// before it.
-func (p *Pods) setChanged(c change[*setRecord]) {
-	if c.before != nil && c.after != nil && !c.after.differs(c.before) {
-		return
-	}
-	switch {
-	case c.after != nil:
-		p.adopt(c.deployment, c.after)
-		p.Release(c.deployment) // The claim may have ended meanwhile.
-	case c.before != nil:
-		p.mu.Lock()
-		delete(p.adopted, types.NamespacedName{Namespace: c.deployment.Namespace, Name: c.before.name})
-		p.mu.Unlock()
-	}
-	p.podChanged(change[*podRecord]{deployment: c.deployment})
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (r *podRecord) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, ResourceVersion: r.version}
 }
 
-// adopt remembers a ReplicaSet whose name does not tell its Deployment. Events of its pods were dropped until now, so
-// they are listed again.
-func (p *Pods) adopt(deployment types.NamespacedName, set *setRecord) {
-	if withoutHash(set.name) == deployment.Name {
-		return
+// read is the pod as workload.ReadPod returns it; nil for none.
+func (r *podRecord) read() *workload.Pod {
+	if r == nil {
+		return nil
 	}
-	key := types.NamespacedName{Namespace: deployment.Namespace, Name: set.name}
-	p.mu.Lock()
-	isNew := p.adopted[key] != deployment.Name
-	p.adopted[key] = deployment.Name
-	p.mu.Unlock()
-	if isNew {
-		p.pods.forget(deployment)
-	}
+	return r.pod
 }
 
-// podChanged tells the handlers of a pod in which something has changed that is read.
-func (p *Pods) podChanged(c change[*podRecord]) {
-	if c.before != nil && c.after != nil && !c.after.differs(c.before) {
-		return
+func (r *podRecord) uid() types.UID {
+	if r.pod == nil {
+		return ""
 	}
-	var before, after *workload.Pod
-	if c.before != nil {
-		before = ptr.To(c.before.read(false))
+	return r.pod.UID
+}
+
+// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+func (r *podRecord) differs(from *podRecord) bool {
+	if r.pod == nil {
+		return false
 	}
-	if c.after != nil {
-		after = ptr.To(c.after.read(false))
+	a, b := *r.pod, *from.pod
+	a.ResourceVersion, b.ResourceVersion = "", ""
+	return !reflect.DeepEqual(a, b)
+}
+
+// setRecord is a stored ReplicaSet.
+type setRecord struct {
+	namespace, name, version string
+	uid                      types.UID
+	// deployment is the UID of the Deployment that controls it; empty if none does.
+	deployment     types.UID
+	deploymentName string
+	// revision orders the ReplicaSets of a Deployment: the highest one has the latest template. It is 0
+	// if it is not set yet, or invalid.
+	revision int64
+}
+
+func newSetRecord(set *metav1.PartialObjectMetadata) *setRecord {
+	r := &setRecord{namespace: shared(set.Namespace), name: set.Name, version: set.ResourceVersion, uid: shared(set.UID)}
+	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == "Deployment" {
+		r.deployment, r.deploymentName = shared(owner.UID), shared(owner.Name)
 	}
-	p.mu.Lock()
-	handlers := slices.Clone(p.handlers)
-	p.mu.Unlock()
-	for _, handle := range handlers {
-		handle(c.deployment, before, after)
+	if revision, err := strconv.ParseInt(set.Annotations[revisionAnnotation], 10, 64); err == nil {
+		r.revision = max(revision, 0)
 	}
+	return r
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (r *setRecord) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, ResourceVersion: r.version}
+}
+
+func (r *setRecord) deploymentKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.namespace, Name: r.deploymentName}
+}
+
+// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+func (r *setRecord) differs(from *setRecord) bool {
+	a, b := *r, *from
+	a.version, b.version = "", ""
+	return a != b
+}
+
+// newestOf is the ReplicaSet with the latest template; nil if there is none.
+func newestOf(sets []*setRecord) (newest *setRecord) {
+	for _, set := range sets {
+		if newest == nil || cmp.Or(cmp.Compare(set.revision, newest.revision), strings.Compare(set.name, newest.name)) > 0 {
+			newest = set
+		}
+	}
+	return newest
+}
+
+// newSetList is the type in which ReplicaSets are read: only metadata is needed.
+func newSetList() *metav1.PartialObjectMetadataList {
+	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSetList",
+	}}
 }

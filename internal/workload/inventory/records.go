@@ -4,170 +4,165 @@
 package inventory
 
 import (
-	"maps"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
+	"context"
+	"sync"
+	"unique"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
-type podRecord struct {
-	pod workload.Pod
-	// set is the UID of the ReplicaSet that controls the pod.
-	set types.UID
+// record is what is stored of an object: a pointer, so that nil means none. An informer asks for its namespace, name and
+// resource version.
+type record interface {
+	comparable
+	metav1.ObjectMetaAccessor
 }
 
-func newPodRecord(p *corev1.Pod) *podRecord {
-	r := &podRecord{pod: workload.ReadPod(p, false)}
-	if owner := replicaSetOf(p); owner != nil {
-		r.set = owner.UID
-	}
-	r.pod.Runs = slices.Clip(r.pod.Runs)
-	for i := range r.pod.Runs {
-		r.pod.Runs[i].Container = r.sharedName(r.pod.Runs[i].Container)
-	}
-	actual := make(map[string]workload.Resources, len(r.pod.Actual))
-	for name, resources := range r.pod.Actual {
-		actual[r.sharedName(name)] = resources
-	}
-	r.pod.Actual = actual
-	return r
+// records are the objects of one kind in some namespaces. An informer for each namespace turns each object into a record as
+// soon as it arrives, so the objects themselves never fill the memory.
+type records[T record] struct {
+	informers []toolscache.SharedIndexInformer
 }
 
-// sharedName is the name of a container, as the string that the pod's spec has.
-func (r *podRecord) sharedName(name string) string {
-	for _, containers := range [][]workload.Container{r.pod.Containers, r.pod.Others} {
-		for i := range containers {
-			shareString(&name, containers[i].Name)
+// newRecords watches all namespaces if there are none. The indexes have one value of a record each; it is in no index
+// whose value is empty.
+func newRecords[O client.Object, T record](
+	api client.WithWatch, namespaces []string, newList func() client.ObjectList, read func(O) T, indexes map[string]func(T) string,
+) *records[T] {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	indexers := toolscache.Indexers{}
+	for name, value := range indexes {
+		indexers[name] = func(object any) ([]string, error) {
+			if value := value(recordOf[T](object)); value != "" {
+				return []string{value}, nil
+			}
+			return nil, nil
 		}
 	}
-	return name
-}
-
-// read is the pod as workload.ReadPod returns it. Its slices and its map are shared and must not be modified.
-func (r *podRecord) read(current bool) workload.Pod {
-	pod := r.pod
-	pod.Current = current
-	return pod
-}
-
-// differs reports whether anything that is read has changed. The resource version alone says nothing.
-func (r *podRecord) differs(from *podRecord) bool {
-	a, b := *r, *from
-	a.pod.ResourceVersion, b.pod.ResourceVersion = "", ""
-	return !reflect.DeepEqual(a, b)
-}
-
-func (r *podRecord) uid() types.UID  { return r.pod.UID }
-func (r *podRecord) version() string { return r.pod.ResourceVersion }
-
-// share implements object.
-func (r *podRecord) share(sibling *podRecord) {
-	shareString(&r.set, sibling.set)
-	shareString(&r.pod.UID, sibling.pod.UID)
-	shareString(&r.pod.Name, sibling.pod.Name)
-	shareString(&r.pod.QoS, sibling.pod.QoS)
-	for i := range min(len(r.pod.Containers), len(sibling.pod.Containers)) {
-		shareString(&r.pod.Containers[i].Name, sibling.pod.Containers[i].Name)
+	out := &records[T]{}
+	for _, namespace := range namespaces {
+		source := &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list := newList()
+				err := api.List(ctx, list, &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o})
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return api.Watch(ctx, newList(), &client.ListOptions{Namespace: namespace, Raw: &o})
+			},
+		}
+		var kind O
+		informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(source, api), kind, 0, indexers)
+		_ = informer.SetTransform(func(object any) (any, error) { // It fails only after the start.
+			if o, ok := object.(O); ok {
+				return read(o), nil
+			}
+			return object, nil // A streamed list is transformed twice.
+		})
+		out.informers = append(out.informers, informer)
 	}
-	for i := range min(len(r.pod.Others), len(sibling.pod.Others)) {
-		shareString(&r.pod.Others[i].Name, sibling.pod.Others[i].Name)
-	}
-	for i := range min(len(r.pod.Runs), len(sibling.pod.Runs)) {
-		shareString(&r.pod.Runs[i].Container, sibling.pod.Runs[i].Container)
-	}
-	if maps.Equal(r.pod.Actual, sibling.pod.Actual) { // as in most pods of a Deployment
-		r.pod.Actual = sibling.pod.Actual
-	}
+	return out
 }
 
-// shareString replaces a string by an equal one that is in memory already.
-func shareString[S ~string](s *S, known S) {
-	if *s == known {
-		*s = known
+// run watches until the context ends.
+func (r *records[T]) run(ctx context.Context) {
+	var watches sync.WaitGroup
+	for _, informer := range r.informers {
+		watches.Go(func() { informer.RunWithContext(ctx) })
 	}
+	watches.Wait()
 }
 
-// setRecord is a stored ReplicaSet.
-type setRecord struct {
-	id, deployment  types.UID
-	name            string
-	resourceVersion string
-	// revision orders the ReplicaSets of a Deployment: the highest one has the latest template. It is 0
-	// if it is not set yet, or invalid.
-	revision int64
-}
-
-func newSetRecord(set *metav1.PartialObjectMetadata) *setRecord {
-	r := &setRecord{id: set.UID, name: set.Name, resourceVersion: set.ResourceVersion}
-	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
-		r.deployment = owner.UID
-	}
-	if revision, err := strconv.ParseInt(set.Annotations[revisionAnnotation], 10, 64); err == nil {
-		r.revision = revision
-	}
-	return r
-}
-
-// differs reports whether anything that is read has changed. The resource version alone says nothing.
-func (r *setRecord) differs(from *setRecord) bool {
-	a, b := *r, *from
-	a.resourceVersion, b.resourceVersion = "", ""
-	return a != b
-}
-
-func (r *setRecord) uid() types.UID  { return r.id }
-func (r *setRecord) version() string { return r.resourceVersion }
-
-// share implements object.
-func (r *setRecord) share(sibling *setRecord) {
-	shareString(&r.id, sibling.id)
-	shareString(&r.deployment, sibling.deployment)
-	shareString(&r.name, sibling.name)
-}
-
-// newestOf is the UID of the Deployment's ReplicaSet with the latest template.
-func newestOf(sets []*setRecord, deployment types.UID) (uid types.UID) {
-	best := int64(-1)
-	for _, set := range sets {
-		if set.deployment == deployment && set.revision > best {
-			best, uid = set.revision, set.id
+// hasSynced reports whether all objects are known.
+func (r *records[T]) hasSynced() bool {
+	for _, informer := range r.informers {
+		if !informer.HasSynced() {
+			return false
 		}
 	}
-	return uid
+	return true
 }
 
-// newSetList is the type in which ReplicaSets are read: only metadata is needed.
-func newSetList() *metav1.PartialObjectMetadataList {
-	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{
-		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSetList",
-	}}
-}
-
-// deploymentOfSet is the Deployment that controls a ReplicaSet; without a name if none does.
-func deploymentOfSet(set *metav1.PartialObjectMetadata) types.NamespacedName {
-	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == "Deployment" {
-		return types.NamespacedName{Namespace: set.Namespace, Name: owner.Name}
-	}
-	return types.NamespacedName{}
-}
-
-// replicaSetOf is the ReplicaSet that controls a pod; nil if none does.
-func replicaSetOf(pod *corev1.Pod) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "ReplicaSet" {
-		return owner
+// wait waits until all objects are known, or until the context ends.
+func (r *records[T]) wait(ctx context.Context) error {
+	for _, informer := range r.informers {
+		select {
+		case <-informer.HasSyncedChecker().Done():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }
 
-// withoutHash is the name that the Deployment controller has made a ReplicaSet's name from, by adding the hash
-// of the template. A ReplicaSet that a Deployment has adopted may have any name.
-func withoutHash(set string) string { return set[:max(strings.LastIndexByte(set, '-'), 0)] }
+// get returns the record of an object; nil if there is none.
+func (r *records[T]) get(namespace, name string) (out T) {
+	for _, informer := range r.informers {
+		if found, ok, _ := informer.GetIndexer().GetByKey(namespace + "/" + name); ok {
+			return recordOf[T](found)
+		}
+	}
+	return out
+}
+
+// by returns the records with a value in an index, in any order.
+func (r *records[T]) by(index, value string) (out []T) {
+	for _, informer := range r.informers {
+		found, _ := informer.GetIndexer().ByIndex(index, value) // It fails only without the index.
+		for _, object := range found {
+			out = append(out, recordOf[T](object))
+		}
+	}
+	return out
+}
+
+// all returns all records, in any order.
+func (r *records[T]) all() (out []T) {
+	for _, informer := range r.informers {
+		for _, object := range informer.GetIndexer().List() {
+			out = append(out, recordOf[T](object))
+		}
+	}
+	return out
+}
+
+// onChange adds a handler, which is told of each change after the first list. before is nil for a new object, and after for
+// one that is deleted. It may be called several times at once.
+func (r *records[T]) onChange(told func(before, after T)) {
+	var none T
+	for _, informer := range r.informers {
+		_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{ // It fails only after the end.
+			AddFunc: func(object any, isFirstList bool) {
+				if !isFirstList {
+					told(none, recordOf[T](object))
+				}
+			},
+			UpdateFunc: func(before, after any) { told(recordOf[T](before), recordOf[T](after)) },
+			DeleteFunc: func(object any) { told(recordOf[T](deleted(object)), none) },
+		})
+	}
+}
+
+// recordOf is the record in an informer.
+func recordOf[T record](object any) T {
+	record, _ := object.(T)
+	return record
+}
+
+// deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
+// missed.
+func deleted(obj any) any {
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
+	}
+	return obj
+}
+
+// shared returns the same string in memory for all equal strings.
+func shared[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }

@@ -4,9 +4,7 @@
 package inventory
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,28 +12,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A stored pod is read as the pod itself, also after it shares strings with another one. Every field of a pod gets
-// a random value here, from words that have a meaning somewhere.
+// A stored pod is read as the pod itself. Every field of a pod gets a random value here, from words that have a meaning
+// somewhere. Of a pod that no ReplicaSet controls, nothing is stored.
 func TestAStoredPodIsReadAsThePod(t *testing.T) {
-	var sibling *podRecord
 	for seed := range uint64(1000) {
 		pod := randomPod(rand.New(rand.NewPCG(seed, 1)))
 		record := newPodRecord(pod.DeepCopy())
-		if sibling != nil {
-			record.share(sibling)
-		}
-		for _, current := range []bool{true, false} {
-			if diff := cmp.Diff(workload.ReadPod(&pod, current), record.read(current)); diff != "" {
-				t.Fatalf("seed %d: (-pod +stored):\n%s", seed, diff)
+		if !isControlled(&pod) {
+			if record.pod != nil || record.set != "" {
+				t.Fatalf("seed %d: stored: %+v", seed, record.pod)
 			}
+			continue
 		}
-		sibling = record
+		if diff := cmp.Diff(workload.ReadPod(&pod, false), *record.read()); diff != "" {
+			t.Fatalf("seed %d: (-pod +stored):\n%s", seed, diff)
+		}
 	}
+}
+
+// isControlled reports whether a ReplicaSet controls the pod.
+func isControlled(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "ReplicaSet"
 }
 
 // A pod differs from what is stored if something of it is read that has changed.
@@ -54,7 +58,7 @@ func TestAStoredPodDiffers(t *testing.T) {
 		after.ResourceVersion = "later"
 		was, is := workload.ReadPod(&before, true), workload.ReadPod(after, true)
 		was.ResourceVersion = "later"
-		if got, want := newPodRecord(after).differs(newPodRecord(&before)), !cmp.Equal(was, is); got != want {
+		if got, want := newPodRecord(after).differs(newPodRecord(&before)), isControlled(after) && !cmp.Equal(was, is); got != want {
 			t.Fatalf("seed %d: differs() = %t, want %t:\n%s", seed, got, want, cmp.Diff(was, is))
 		}
 	}
@@ -63,7 +67,6 @@ func TestAStoredPodDiffers(t *testing.T) {
 // The pods of a Deployment share what is the same in all of them.
 func TestSiblingsShareStrings(t *testing.T) {
 	first, second := newPodRecord(strangePod("a")), newPodRecord(strangePod("b"))
-	second.share(first)
 	for what, pair := range map[string][2]string{
 		"the ReplicaSet":          {string(first.set), string(second.set)},
 		"the container":           {first.pod.Containers[0].Name, second.pod.Containers[0].Name},
@@ -73,9 +76,6 @@ func TestSiblingsShareStrings(t *testing.T) {
 		if pair[0] != pair[1] || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
 			t.Errorf("%s is stored twice: %q, %q", what, pair[0], pair[1])
 		}
-	}
-	if len(first.pod.Actual) == 0 || reflect.ValueOf(first.pod.Actual).Pointer() != reflect.ValueOf(second.pod.Actual).Pointer() {
-		t.Errorf("what the kubelets report is stored twice: %v, %v", first.pod.Actual, second.pod.Actual)
 	}
 	if first.pod.Name == second.pod.Name || first.pod.UID == second.pod.UID {
 		t.Errorf("both pods are %s, %s", second.pod.Name, second.pod.UID)
@@ -102,7 +102,7 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pod := randomPod(r)
 		read := workload.ReadPod(&pod, true)
-		isDeployments := replicaSetOf(&pod) != nil
+		isDeployments := isControlled(&pod)
 		for what, is := range map[string]bool{
 			"Deployment": isDeployments,
 			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
@@ -156,22 +156,5 @@ func TestACachedScalerSharesWhatIsEqual(t *testing.T) {
 	}
 	if c := first.DeepCopy(); c.Status.Decision.Containers[0].Requests.CPU == c.Status.Recommendation.ContainerRecommendations[0].Target.CPU {
 		t.Error("a copy shares quantities")
-	}
-}
-
-// What is shared is bounded: users can write any message.
-func TestSharedWordsAreBounded(t *testing.T) {
-	w := vocabulary{known: map[string]string{}}
-	for i := range 2 * mostWords {
-		word := fmt.Sprint(i)
-		w.share(&word)
-		if word != fmt.Sprint(i) {
-			t.Fatalf("%d became %q", i, word)
-		}
-	}
-	long := strings.Repeat("a", longestWord+1)
-	w.share(&long)
-	if len(w.known) != mostWords || w.known[long] != "" {
-		t.Errorf("%d words are known", len(w.known))
 	}
 }

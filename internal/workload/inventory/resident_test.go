@@ -58,7 +58,7 @@ func TestStoreFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", status)
-	if stored := cached.Pods.Stored(); stored != 3*scalers || histories.Len() != scalers {
+	if stored := len(cached.Pods.pods.all()); stored != 3*scalers || histories.Len() != scalers {
 		t.Errorf("%d pods and %d histories are stored, not those of %d scalers", stored, histories.Len(), scalers)
 	}
 	runtime.KeepAlive(cached)

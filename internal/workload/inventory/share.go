@@ -4,8 +4,6 @@
 package inventory
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -17,29 +15,26 @@ func shareInScaler(vs *v1beta1.VerticalScaler) {
 	status := &vs.Status
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		common.share(&c.Type)
-		common.share(&c.Reason)
-		common.share(&c.Message)
-		shareWord(&c.Status)
+		c.Type, c.Reason, c.Message, c.Status = shared(c.Type), shared(c.Reason), shared(c.Message), shared(c.Status)
 	}
 	var amounts quantities
 	if status.Recommendation != nil {
 		for i := range status.Recommendation.ContainerRecommendations {
 			c := &status.Recommendation.ContainerRecommendations[i]
-			common.share(&c.ContainerName)
+			c.ContainerName = shared(c.ContainerName)
 			amounts.share(&c.Target, &c.LowerBound, &c.UpperBound, &c.UncappedTarget)
 			for j := range c.Reasons {
-				shareWord(&c.Reasons[j].Resource)
-				common.share(&c.Reasons[j].Code)
-				common.share(&c.Reasons[j].Margin)
+				r := &c.Reasons[j]
+				r.Resource, r.Code, r.Margin = shared(r.Resource), shared(r.Code), shared(r.Margin)
 			}
 		}
 	}
 	if status.Decision != nil {
-		common.share(&status.Decision.Reason)
+		status.Decision.Reason = shared(status.Decision.Reason)
 		for i := range status.Decision.Containers {
-			common.share(&status.Decision.Containers[i].ContainerName)
-			amounts.share(&status.Decision.Containers[i].Requests)
+			c := &status.Decision.Containers[i]
+			c.ContainerName = shared(c.ContainerName)
+			amounts.share(&c.Requests)
 		}
 	}
 }
@@ -66,40 +61,4 @@ func (q *quantities) shareOne(amount **resource.Quantity) {
 		}
 	}
 	*q = append(*q, *amount)
-}
-
-const (
-	// mostWords and longestWord bound the memory of what is shared, 1 MiB. What does not fit is not shared.
-	mostWords   = 8192
-	longestWord = 128
-)
-
-// vocabulary has strings that many objects have.
-type vocabulary struct {
-	mu    sync.Mutex
-	known map[string]string
-}
-
-// common are the words of all scalers: reasons, messages, names of containers.
-var common = vocabulary{known: map[string]string{}}
-
-// share replaces a string by an equal one that is in memory already.
-func (w *vocabulary) share(s *string) {
-	if *s == "" || len(*s) > longestWord {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known, ok := w.known[*s]; ok {
-		*s = known
-	} else if len(w.known) < mostWords {
-		w.known[*s] = *s
-	}
-}
-
-// shareWord does the same for a string type.
-func shareWord[S ~string](s *S) {
-	text := string(*s)
-	common.share(&text)
-	*s = S(text)
 }

@@ -4,7 +4,6 @@
 package inventory
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -114,51 +113,6 @@ func TestTrimOtherObjects(t *testing.T) {
 			t.Errorf("Trim() = %v, %v", got, err)
 		}
 	})
-}
-
-// BenchmarkHeapPerDeployment measures the memory of a cached Deployment, whole and trimmed, in
-// bytes.
-func BenchmarkHeapPerDeployment(b *testing.B) {
-	data, err := json.Marshal(richDeployment(1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
-		b.Run(name, func(b *testing.B) {
-			heapPer(b, func(i int) any {
-				// Decoded one by one, as in a watch, so that nothing is shared.
-				var d appsv1.Deployment
-				if err := json.Unmarshal(data, &d); err != nil {
-					b.Fatal(err)
-				}
-				d.Name = fmt.Sprintf("web-%d", i)
-				if trim {
-					if _, err := Trim(&d); err != nil {
-						b.Fatal(err)
-					}
-				}
-				return &d
-			})
-		})
-	}
-}
-
-// heapPer reports the heap of one object, measured with a thousand objects.
-func heapPer(b *testing.B, make1 func(i int) any) {
-	b.Helper()
-	const kept = 1000
-	var bytes float64
-	for range b.N {
-		objects := make([]any, kept)
-		before := heap()
-		for i := range objects {
-			objects[i] = make1(i)
-		}
-		bytes += float64(heap()-before) / kept
-		runtime.KeepAlive(objects)
-	}
-	b.ReportMetric(bytes/float64(b.N), "B/object")
-	b.ReportMetric(0, "ns/op") // meaningless: it measures the garbage collector
 }
 
 func heap() uint64 {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -47,19 +46,7 @@ type VPAs struct {
 
 	unanswered sync.WaitGroup // namespaces without a first answer
 
-	mu       sync.Mutex
-	known    map[types.NamespacedName]workload.VPA
-	byTarget map[vpaTarget]map[string]workload.VPA // and by name
-}
-
-// vpaTarget is the object that VerticalPodAutoscalers of its namespace size.
-type vpaTarget struct {
-	namespace string
-	workload.Target
-}
-
-func targetOf(vpa workload.VPA) vpaTarget {
-	return vpaTarget{vpa.Namespace, workload.TargetOf(vpa.Target)}
+	stores []*vpaStore // one for each namespace
 }
 
 // Of returns the VerticalPodAutoscalers whose target is the Deployment or the ScaledDeployment that
@@ -68,45 +55,21 @@ func (v *VPAs) Of(deployment *appsv1.Deployment) (out []workload.VPA) {
 	if v == nil {
 		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	for _, target := range workload.TargetsOf(deployment) {
-		for _, vpa := range v.byTarget[vpaTarget{deployment.Namespace, target}] {
-			out = append(out, vpa)
+		for _, store := range v.stores {
+			found, _ := store.ByIndex(targetIndex, deployment.Namespace+"/"+targetKey(target)) // It fails only without the index.
+			for _, vpa := range found {
+				out = append(out, vpaOf(vpa))
+			}
 		}
 	}
 	return out
 }
 
-// put stores a VerticalPodAutoscaler, and returns what was stored before.
-func (v *VPAs) put(vpa workload.VPA) (before workload.VPA, known bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key, target := keyOf(vpa), targetOf(vpa)
-	if before, known = v.known[key]; known {
-		v.remove(before)
-	}
-	if v.known == nil {
-		v.known, v.byTarget = map[types.NamespacedName]workload.VPA{}, map[vpaTarget]map[string]workload.VPA{}
-	}
-	if v.byTarget[target] == nil {
-		v.byTarget[target] = map[string]workload.VPA{}
-	}
-	v.known[key], v.byTarget[target][vpa.Name] = vpa, vpa
-	return before, known
-}
-
-// remove removes a known VerticalPodAutoscaler. The lock is held.
-func (v *VPAs) remove(vpa workload.VPA) {
-	target := targetOf(vpa)
-	delete(v.known, keyOf(vpa))
-	if delete(v.byTarget[target], vpa.Name); len(v.byTarget[target]) == 0 {
-		delete(v.byTarget, target)
-	}
-}
-
-func keyOf(vpa workload.VPA) types.NamespacedName {
-	return types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Name}
+// vpaOf is the VerticalPodAutoscaler in a store.
+func vpaOf(object any) workload.VPA {
+	vpa, _ := object.(workload.VPA)
+	return vpa
 }
 
 // Follow watches until the context ends. changed is called with each VerticalPodAutoscaler that is
@@ -118,7 +81,8 @@ func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
 	}
 	v.unanswered.Add(len(namespaces))
 	for _, namespace := range namespaces {
-		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.unanswered.Done)})
+		v.stores = append(v.stores, newVPAStore(changed, sync.OnceFunc(v.unanswered.Done)))
+		go v.follow(ctx, namespace, v.stores[len(v.stores)-1])
 	}
 }
 
@@ -138,10 +102,10 @@ func (v *VPAs) Wait(ctx context.Context) error {
 	}
 }
 
-func (v *VPAs) follow(ctx context.Context, store *vpaStore) {
+func (v *VPAs) follow(ctx context.Context, namespace string, store *vpaStore) {
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(VPAResource.GroupVersion().WithKind("VerticalPodAutoscaler"))
-	client := v.Client.Resource(VPAResource).Namespace(store.namespace)
+	client := v.Client.Resource(VPAResource).Namespace(namespace)
 	source := listThenWatch{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -153,11 +117,11 @@ func (v *VPAs) follow(ctx context.Context, store *vpaStore) {
 		err := toolscache.NewReflectorWithOptions(source, kind, store, toolscache.ReflectorOptions{Name: "VerticalPodAutoscalers"}).
 			ListAndWatchWithContext(ctx)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			store.clear()
+			_ = store.dropAllBut(nil) // It fails only without a key.
 		}
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastError {
 			lastError = err.Error() // Log an error once, not every minute.
-			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "namespace", store.namespace, "error", lastError)
+			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "namespace", namespace, "error", lastError)
 		}
 		store.answered()
 		select {
@@ -175,13 +139,24 @@ type listThenWatch struct{ *toolscache.ListWatch }
 // IsWatchListSemanticsUnSupported implements the interface that the reflector checks.
 func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
-// vpaStore stores the VerticalPodAutoscalers of one namespace, or of all.
+// vpaStore stores the VerticalPodAutoscalers of one namespace, or of all, and tells of their changes.
 type vpaStore struct {
-	vpas      *VPAs
-	namespace string
-	changed   func(workload.VPA)
-	answered  func()
+	toolscache.Indexer
+	changed  func(workload.VPA)
+	answered func()
 }
+
+func newVPAStore(changed func(workload.VPA), answered func()) *vpaStore {
+	return &vpaStore{changed: changed, answered: answered, Indexer: toolscache.NewIndexer(
+		func(object any) (string, error) { return keyOf(vpaOf(object)), nil },
+		toolscache.Indexers{targetIndex: func(object any) ([]string, error) {
+			vpa := vpaOf(object)
+			return []string{vpa.Namespace + "/" + targetKey(workload.TargetOf(vpa.Target))}, nil
+		}},
+	)}
+}
+
+func keyOf(vpa workload.VPA) string { return vpa.Namespace + "/" + vpa.Name }
 
 // Add implements cache.ReflectorStore.
 func (s *vpaStore) Add(obj any) error { return s.Update(obj) }
@@ -192,8 +167,7 @@ func (s *vpaStore) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.set(vpa)
-	return nil
+	return s.set(vpa)
 }
 
 // Delete implements cache.ReflectorStore.
@@ -202,66 +176,63 @@ func (s *vpaStore) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.drop(vpa)
-	return nil
+	return s.drop(keyOf(vpa))
 }
 
 // Replace implements cache.ReflectorStore.
 func (s *vpaStore) Replace(objs []any, _ string) error {
-	kept := map[types.NamespacedName]bool{}
+	kept := map[string]bool{}
 	for _, obj := range objs {
 		vpa, err := readVPA(obj)
 		if err != nil {
 			return err
 		}
 		kept[keyOf(vpa)] = true
-		s.set(vpa)
-	}
-	for _, vpa := range s.all() {
-		if !kept[keyOf(vpa)] {
-			s.drop(vpa)
+		if err := s.set(vpa); err != nil {
+			return err
 		}
 	}
-	s.answered()
+	defer s.answered()
+	return s.dropAllBut(kept)
+}
+
+func (s *vpaStore) dropAllBut(kept map[string]bool) error {
+	for _, key := range s.ListKeys() {
+		if !kept[key] {
+			if err := s.drop(key); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
-func (s *vpaStore) Resync() error { return nil }
-
-func (s *vpaStore) clear() {
-	for _, vpa := range s.all() {
-		s.drop(vpa)
+func (s *vpaStore) set(vpa workload.VPA) error {
+	found, known, err := s.GetByKey(keyOf(vpa))
+	before := vpaOf(found)
+	if err != nil || known && reflect.DeepEqual(before, vpa) {
+		return err // Most updates only change the status.
 	}
-}
-
-func (s *vpaStore) all() (out []workload.VPA) {
-	s.vpas.mu.Lock()
-	defer s.vpas.mu.Unlock()
-	for key, vpa := range s.vpas.known {
-		if s.namespace == metav1.NamespaceAll || s.namespace == key.Namespace {
-			out = append(out, vpa)
-		}
-	}
-	return out
-}
-
-func (s *vpaStore) set(vpa workload.VPA) {
-	before, known := s.vpas.put(vpa)
-	if known && reflect.DeepEqual(before, vpa) {
-		return // Most updates only change the status.
+	if err := s.Indexer.Update(vpa); err != nil {
+		return err
 	}
 	if known && before.Target != vpa.Target {
 		s.changed(before)
 	}
 	s.changed(vpa)
+	return nil
 }
 
-func (s *vpaStore) drop(vpa workload.VPA) {
-	s.vpas.mu.Lock()
-	s.vpas.remove(s.vpas.known[keyOf(vpa)])
-	s.vpas.mu.Unlock()
-	s.changed(vpa)
+func (s *vpaStore) drop(key string) error {
+	found, known, err := s.GetByKey(key)
+	if err != nil || !known {
+		return err
+	}
+	if err := s.Indexer.Delete(found); err != nil {
+		return err
+	}
+	s.changed(vpaOf(found))
+	return nil
 }
 
 // readVPA reads a VerticalPodAutoscaler. A field that cannot be decoded counts as not set: without
