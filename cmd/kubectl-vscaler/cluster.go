@@ -4,8 +4,6 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 
@@ -20,14 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // cluster is the cluster that kubectl would use. The kubeconfig is read when it is first
@@ -111,68 +106,4 @@ func (c *cluster) open() (client.Client, error) {
 	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind), meta.RESTScopeRoot)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-}
-
-// deploymentOf is the name of the Deployment that a scaler sizes.
-func deploymentOf(ctx context.Context, c client.Reader, scaler types.NamespacedName) (string, error) {
-	var s v1beta1.VerticalScaler
-	if err := c.Get(ctx, scaler, &s); err != nil {
-		return "", fmt.Errorf("reading VerticalScaler %s: %w", scaler, err)
-	}
-	return s.Spec.DeploymentName, nil
-}
-
-// sized is a container and its requests. 0 means that the request is not set.
-type sized struct {
-	name     string
-	requests quantity.Amounts
-}
-
-// containersOf are the containers of a Deployment, with the largest request of any of its pods. A
-// scaler, LimitRange or webhook may have changed them, so that they differ from the template.
-// Without pods, the requests are those of the template.
-func containersOf(ctx context.Context, c client.Reader, name types.NamespacedName) ([]sized, error) {
-	var deployment appsv1.Deployment
-	if err := c.Get(ctx, name, &deployment); err != nil {
-		return nil, fmt.Errorf("reading Deployment %s: %w", name, err)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("the selector of Deployment %s: %w", name, err)
-	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", name, err)
-	}
-	return requestsOf(&deployment, pods.Items)
-}
-
-func requestsOf(deployment *appsv1.Deployment, pods []corev1.Pod) (all []sized, err error) {
-	for _, template := range workload.ReadDeployment(deployment).Containers {
-		var most quantity.Amounts
-		isRunning := false
-		for i := range pods {
-			pod := workload.ReadPod(&pods[i], true)
-			container, ok := pod.Container(template.Name)
-			if !ok || pod.Terminating || pods[i].Status.Phase == corev1.PodSucceeded || pods[i].Status.Phase == corev1.PodFailed {
-				continue
-			}
-			if container.Unreadable {
-				return nil, fmt.Errorf("container %q of pod %s/%s has a request that is out of range", template.Name, pods[i].Namespace, pod.Name)
-			}
-			isRunning = true
-			most.CPUMillis = max(most.CPUMillis, container.Requests.CPUMillis)
-			most.MemoryBytes = max(most.MemoryBytes, container.Requests.MemoryBytes)
-		}
-		if !isRunning {
-			if template.Unreadable {
-				return nil, fmt.Errorf("container %q of Deployment %s/%s has a request that is out of range", template.Name, deployment.Namespace, deployment.Name)
-			}
-			// As the API server does for pods.
-			most.CPUMillis = cmp.Or(template.Requests.CPUMillis, template.Limits.CPUMillis)
-			most.MemoryBytes = cmp.Or(template.Requests.MemoryBytes, template.Limits.MemoryBytes)
-		}
-		all = append(all, sized{template.Name, most})
-	}
-	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -20,15 +21,16 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain/live"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 const dashboardLong = `Show scalers in a browser: the whole fleet, and each scaler with its usage against request and limit, and why.
@@ -359,16 +361,21 @@ func (s *dashboardSource) Backtest(ctx context.Context, name types.NamespacedNam
 	if err := ctx.Err(); err != nil {
 		return err // the reader has left while others were served
 	}
-	options := s.past
-	options.scaler, options.since, options.step = name.Name, 8*day, 5*time.Minute
-	from := &past{pastOptions: options, cluster: s.cluster, namespace: name.Namespace, until: s.clock.Now(), say: func(string) {}, warn: func(string) {}}
-	traces, err := from.Traces(ctx, quantity.Amounts{})
+	var scaler v1beta1.VerticalScaler
+	if err := s.client.Get(ctx, name, &scaler); err != nil {
+		return fmt.Errorf("reading VerticalScaler %s: %w", name, err)
+	}
+	past, until := s.past, s.clock.Now()
+	past.step = 5 * time.Minute
+	until = until.Truncate(past.step)
+	r := &reporter{
+		past: &past, cluster: s.cluster, options: fleet.Options{WarmUp: 3 * day, Record: true, Rules: rulesOf(string(profile.Balanced))},
+		selection: selection{namespace: name.Namespace, labels: labels.Everything(), deployments: []string{scaler.Spec.DeploymentName}},
+		from:      until.Add(-8 * day), until: until, top: math.MaxInt, say: func(string) {}, warn: func(string) {},
+	}
+	report, err := r.report(ctx)
 	if err != nil {
 		return err
 	}
-	report, err := backtest.Evaluate(traces, rules, against, backtest.Options{WarmUp: 3 * day, Record: true})
-	if err != nil {
-		return err
-	}
-	return report.WriteHTML(to)
+	return report.WriteHTML(to, r.top)
 }

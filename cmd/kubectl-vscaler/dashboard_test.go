@@ -431,13 +431,13 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 }
 
 func TestTheDashboardBacktests(t *testing.T) {
-	t.Setenv("KUBECONFIG", newKubeconfig(t))
-	source, _ := newSource(t, pastOptions{address: serve(t, answer)})
+	newFleetCluster(t)
+	source, _ := newSource(t, pastOptions{address: serve(t, fleetPrometheus)})
 	var page strings.Builder
-	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "sizer"}, &page); err != nil {
+	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &page); err != nil {
 		t.Fatal(err)
 	}
-	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || !strings.Contains(text, "<svg") {
+	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || strings.Count(text, `class="plot"`) != 2 {
 		t.Error(text)
 	}
 }

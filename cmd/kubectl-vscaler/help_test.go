@@ -30,7 +30,7 @@ func commands(t *testing.T) (all []*cobra.Command) {
 		}
 	}
 	add(newRoot(genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}))
-	if len(all) < 13 {
+	if len(all) < 12 {
 		t.Fatalf("only %d commands are found", len(all))
 	}
 	return all

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
@@ -26,12 +28,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-const reportLong = `Report what the containers of many Deployments request today, and what they need by their usage in Prometheus. Nothing has
-to be installed in the cluster, and nothing is changed.
+const reportLong = `Report what containers request today, and what they need by their recorded usage. Nothing has to be installed in the
+cluster, and nothing is changed. Usage is from one of three sources:
 
-Without --prometheus, what they need is what VerticalScalers in updateMode Recommend recommend now, each by its own
-profile, from at least a day of usage. A scaler's recommendation does not say what would have happened, so the harm and
-the rules of others are unknown.
+  --prometheus      the last days in Prometheus, of the Deployments of the cluster
+  FILE, FOLDER, -   tables, plain or compressed with gzip; "-" is standard input
+  neither           what VerticalScalers in updateMode Recommend recommend now, each by its own profile, from at least a day of
+                    usage. It does not say what would have happened, so the harm and the rules of others are unknown
 
 The report has today's requests, VerticalScaler's recommendation for each --profile, and those of the rules of the
 Vertical Pod Autoscaler (VPA) and of the Kubernetes Resource Recommender (KRR). For each, it has cores, GiB, their
@@ -45,11 +48,20 @@ the first recommendation come first.
   RESIZES/DAY       changes of a container's requests per day
 
 In the replay, VerticalScaler and VPA resize pods in place whenever their rules say so, and KRR's rule is applied once a
-day. Nothing is measured during the --warm-up. "kubectl vscaler backtest" has the same replay for a single Deployment.
+day. Nothing is measured during the --warm-up.
 
-Deployments, replicas, requests and limits are read from the cluster of your kubeconfig, or with --from-metrics from
-kube-state-metrics in Prometheus. The usage of a namespace is read as a whole, a day at a time. A request is the largest
-of any pod; without pods, it is that of the template. In each interval, the usage of the pod that uses most counts.
+With --prometheus, Deployments, replicas, requests and limits are read from the cluster of your kubeconfig, or with
+--from-metrics from kube-state-metrics in Prometheus. The usage of a namespace is read as a whole, a day at a time. A
+request is the largest of any pod; without pods, it is that of the template. In each interval, the usage of the pod that
+uses most counts. --save writes that usage as tables.
+
+The header tells two kinds of tables apart. The order of columns and rows does not matter. A folder has files that end in
+.csv or .csv.gz. A series stands for a Deployment with one pod, whose memory limit equals its request:
+
+  series,timestamp,cpu_cores,memory_bytes    usage: the average of CPU and the peak of memory since the timestamp, which
+                                             is in seconds since 1970 or like 2026-01-05T00:05:00Z
+  series,step_s,init_cpu,init_mem            containers: the length of their intervals, and their current requests in
+                                             cores and bytes
 
 The file of --prices is YAML with the keys currency, cpuCoreHour and memoryGiBHour. A month has 730 hours. Without prices,
 a core counts as much as 8 GiB in the order of the containers.
@@ -61,19 +73,19 @@ more. Deployments that another object controls get no patch.
 
 The same usage and --until give the same report, byte for byte.
 
-The command requires the permission to list Deployments and pods, unless --from-metrics is set. Without --prometheus, it
-also requires that to list VerticalScalers.
+The command requires the permission to list Deployments and pods, unless --from-metrics or tables are used. Without
+--prometheus, it also requires that to list VerticalScalers.
 
 Exit codes: 0: report written, 1: failure, 2: invalid usage.`
 
 const reportExample = `  # A namespace
   %[1]s report -n shop --prometheus http://localhost:9090
 
+  # One Deployment, as a page with pictures
+  %[1]s report -n shop --deployment web --prometheus http://localhost:9090 -o html --output-file report.html
+
   # The whole cluster, with prices, for a spreadsheet
   %[1]s report -A --prometheus http://localhost:9090 --prices prices.yaml -o csv --output-file report.csv
-
-  # A page with pictures
-  %[1]s report -A --prometheus http://localhost:9090 -o html --output-file report.html
 
   # One team's Deployments, with all profiles
   %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm
@@ -84,6 +96,10 @@ const reportExample = `  # A namespace
   # What scalers in updateMode Recommend recommend, without Prometheus
   %[1]s report -A
 
+  # Tables of usage
+  %[1]s report internal/backtest/testdata/traces
+  gunzip -c usage.csv.gz | %[1]s report - -o json
+
   # Patches for Git
   %[1]s report -A --prometheus http://localhost:9090 --patches kustomize --patches-folder requests
 
@@ -92,14 +108,19 @@ const reportExample = `  # A namespace
 
 var reportOutputs = []string{"table", "csv", "json", "html"}
 
+// longestWarmUp is longer than any known recording.
+const longestWarmUp = 366 * day
+
 // reportOptions are the flags.
 type reportOptions struct {
 	genericiooptions.IOStreams
 	cluster *cluster
 	clock   clock.PassiveClock
-	past    pastOptions // only the flags for the server
+	past    pastOptions
 
 	everywhere  bool
+	deployments []string
+	save        string
 	selector    string
 	fromMetrics bool
 	profiles    []string
@@ -118,20 +139,26 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 		profiles: []string{string(profile.Balanced)}, output: "table", warmUp: 3 * day, top: 20,
 	}
 	c := &cobra.Command{
-		Use:               "report [--prometheus=URL]",
-		Short:             "Report what a whole cluster requests, and what it needs",
-		Long:              reportLong,
-		Example:           fmt.Sprintf(reportExample, commandName),
-		Args:              noArguments,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.Flags().Changed) },
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:        "report [--prometheus=URL|FILE|FOLDER|- ...]",
+		Short:      "Report what containers request, and what they need",
+		Long:       reportLong,
+		Example:    fmt.Sprintf(reportExample, commandName),
+		SuggestFor: []string{"backtest"},
+		RunE:       func(c *cobra.Command, paths []string) error { return o.run(c.Context(), paths, c.Flags().Changed) },
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the Deployments of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
-	o.past.bindServer(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics. Without it, scalers say what containers need.")
+	flags.StringSliceVar(&o.deployments, "deployment", nil, "Report only Deployments with this name. Can be repeated.")
+	o.past.bindServer(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
 	flags.BoolVar(&o.fromMetrics, "from-metrics", false, "Read Deployments and requests from kube-state-metrics in Prometheus, and no cluster.")
-	o.past.bindSpan(c)
+	flags.DurationVar(&o.past.since, "since", o.past.since, "How far back to read usage.")
+	flags.StringVar(&o.past.until, "until", "", "The end of the usage, such as 2026-11-23T12:00:00Z. Defaults to now.")
+	flags.DurationVar(&o.past.step, "step", o.past.step, "The resolution of the usage.")
+	flags.StringVar(&o.save, "save", "", "The folder to save the usage from Prometheus to, as tables that can be reported.")
 	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
 	flags.StringSliceVar(&o.profiles, "profile", o.profiles, "The profiles to report: "+strings.Join(profileNames(), ", ")+". The first one is compared with today's requests.")
 	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory.")
@@ -148,14 +175,18 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	return c
 }
 
-// reportNeedsPrometheus are the flags that require --prometheus.
-var reportNeedsPrometheus = []string{
-	"from-metrics", "profile", "warm-up", "workers", "since", "until", "step", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
-}
+var (
+	// aboutPrometheus are the flags that require --prometheus.
+	aboutPrometheus = []string{"from-metrics", "since", "until", "step", "save", "prometheus-label", "prometheus-token-file", "prometheus-ca-file"}
+	// aboutReplays are the flags that require usage.
+	aboutReplays = []string{"profile", "warm-up", "workers"}
+	// notWithTables are the flags about Deployments and other sources of usage.
+	notWithTables = []string{"prometheus", "all-namespaces", "selector", "deployment", "patches"}
+)
 
-func (o *reportOptions) run(ctx context.Context, isSet func(flag string) bool) error {
-	if i := slices.IndexFunc(reportNeedsPrometheus, isSet); i >= 0 && o.past.address == "" {
-		return usageError{fmt.Errorf("--%s requires --prometheus", reportNeedsPrometheus[i])}
+func (o *reportOptions) run(ctx context.Context, paths []string, isSet func(flag string) bool) error {
+	if err := o.validateSource(paths, isSet); err != nil {
+		return usageError{err}
 	}
 	selection, until, err := o.validate()
 	if err != nil {
@@ -165,7 +196,7 @@ func (o *reportOptions) run(ctx context.Context, isSet func(flag string) bool) e
 	if err != nil {
 		return err
 	}
-	if !o.everywhere {
+	if !o.everywhere && len(paths) == 0 {
 		if selection.namespace, err = o.cluster.namespace(); err != nil {
 			return err
 		}
@@ -173,7 +204,8 @@ func (o *reportOptions) run(ctx context.Context, isSet func(flag string) bool) e
 	progress := newProgress(o.ErrOut)
 	defer progress.clear()
 	r := &reporter{
-		past: &o.past, options: options, selection: selection, from: until.Add(-o.past.since), until: until, workers: o.workers,
+		past: &o.past, tables: files{paths, o.In}, options: options, selection: selection, from: until.Add(-o.past.since), until: until,
+		workers: o.workers, save: o.save, top: o.top,
 		say: progress.say,
 		warn: func(text string) {
 			progress.clear()
@@ -194,8 +226,27 @@ func (o *reportOptions) run(ctx context.Context, isSet func(flag string) bool) e
 	return o.write(report)
 }
 
+// validateSource rejects flags of other sources of usage.
+func (o *reportOptions) validateSource(paths []string, isSet func(flag string) bool) error {
+	hasTables, hasServer := len(paths) > 0, o.past.address != ""
+	if i := slices.IndexFunc(notWithTables, isSet); i >= 0 && hasTables {
+		return fmt.Errorf("--%s cannot be combined with tables", notWithTables[i])
+	}
+	if i := slices.IndexFunc(aboutPrometheus, isSet); i >= 0 && !hasServer {
+		return fmt.Errorf("--%s requires --prometheus", aboutPrometheus[i])
+	}
+	if i := slices.IndexFunc(aboutReplays, isSet); i >= 0 && !hasServer && !hasTables {
+		return fmt.Errorf("--%s requires --prometheus or tables", aboutReplays[i])
+	}
+	if i := slices.Index(paths, "-"); i >= 0 && slices.Contains(paths[i+1:], "-") {
+		return errors.New("standard input can be read only once")
+	}
+	return nil
+}
+
 // validate checks the flags.
 func (o *reportOptions) validate() (s selection, until time.Time, err error) {
+	s.deployments = o.deployments
 	if s.labels, err = labels.Parse(o.selector); err != nil {
 		return s, until, fmt.Errorf("--selector: %w", err)
 	}
@@ -223,7 +274,7 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 		return s, until, errors.New("--step must be from 1m to 1h, in whole seconds")
 	case o.past.since < 2*o.past.step || o.past.since > longestSince:
 		return s, until, fmt.Errorf("--since must be from two steps to %s", longestSince)
-	case o.past.since <= o.warmUp:
+	case o.past.since <= o.warmUp && o.past.address != "":
 		return s, until, fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.past.since, o.warmUp)
 	case o.top < 0 || o.workers < 0:
 		return s, until, errors.New("--top and --workers must not be negative")
@@ -237,18 +288,26 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 	return s, until.Truncate(o.past.step), o.past.validateServer()
 }
 
-// options reads the prices, and names the rules.
-func (o *reportOptions) options() (fleet.Options, error) {
-	options := fleet.Options{Step: o.past.step, WarmUp: o.warmUp}
-	for _, name := range o.profiles {
+// rulesOf are the rules to replay.
+func rulesOf(profiles ...string) (rules []backtest.Rule) {
+	for _, name := range profiles {
 		rule := engine.Of(profile.Profile(name))
 		rule.Name = strings.ToLower(name)
-		options.Rules = append(options.Rules, rule)
+		rules = append(rules, rule)
 	}
-	options.Rules = append(options.Rules, vpa.Rule(), krr.Rule())
-	if o.past.address == "" {
-		options.Rules = scalerRules()
+	return append(rules, vpa.Rule(), krr.Rule())
+}
+
+func profileNames() (names []string) {
+	for _, p := range profile.All() {
+		names = append(names, string(p))
 	}
+	return names
+}
+
+// options reads the prices, and names the rules.
+func (o *reportOptions) options() (fleet.Options, error) {
+	options := fleet.Options{WarmUp: o.warmUp, Record: o.output == "html", Rules: rulesOf(o.profiles...)}
 	if o.prices == "" {
 		return options, nil
 	}
@@ -280,14 +339,52 @@ func (o *reportOptions) write(report *fleet.Report) error {
 	return writeFile(o.outputFile, write)
 }
 
-// samplesOf turns usage into samples. An interval counts where both CPU and memory are known.
-func samplesOf(cpu []int32, memory []int64, first time.Time, step time.Duration) []backtest.Sample {
-	samples := make([]backtest.Sample, 0, len(cpu))
-	for i := range cpu {
-		if cpu[i] >= 0 && memory[i] >= 0 {
-			at := first.Add(time.Duration(i-1) * step) // an interval begins a step before its point
-			samples = append(samples, backtest.Sample{At: at.Unix(), CPUMillis: float64(cpu[i]), MemoryBytes: memory[i]})
-		}
+// writeFile writes a file atomically: it writes a temporary file and renames it.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
 	}
-	return samples
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name()) // the first error is reported
+		}
+	}()
+	err = errors.Join(write(file), file.Close())
+	if err == nil {
+		err = os.Chmod(file.Name(), 0o644) //nolint:gosec // a report is no secret
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	return err
+}
+
+// progress is one line on a terminal that each message overwrites.
+type progress struct {
+	to     io.Writer // nil for none
+	length int
+}
+
+func newProgress(to io.Writer) *progress {
+	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return &progress{to: to}
+	}
+	return &progress{}
+}
+
+func (p *progress) say(text string) {
+	if p.to == nil {
+		return
+	}
+	fmt.Fprintf(p.to, "\r%-*s", p.length, text)
+	p.length = len(text)
+}
+
+func (p *progress) clear() {
+	if p.to == nil || p.length == 0 {
+		return
+	}
+	fmt.Fprintf(p.to, "\r%*s\r", p.length, "")
+	p.length = 0
 }

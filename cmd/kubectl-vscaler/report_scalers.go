@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,8 +18,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/krr"
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -30,13 +26,9 @@ import (
 // status notes usage only when it has doubled, so it may have half of what was observed.
 const leastObserved = 24 * time.Hour
 
-// scalerRules are the rules of a report without past usage.
-func scalerRules() []backtest.Rule {
-	return []backtest.Rule{{Name: "scaler", About: "what VerticalScalers in updateMode Recommend recommend now"}, vpa.Rule(), krr.Rule()}
-}
-
 // fromScalers compares what is deployed with what scalers recommend.
 func (r *reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
+	r.options.Rules = append([]backtest.Rule{{Name: "scaler", About: "what VerticalScalers in updateMode Recommend recommend now"}}, rulesOf()...)
 	containers, err := r.inventory(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -55,11 +47,7 @@ func (r *reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		why := map[string]bool{}
-		for _, s := range r.skipped {
-			why[s.Why] = true
-		}
-		return nil, fmt.Errorf("none of the selected Deployments can be reported: %s (--prometheus reports by past usage, without scalers)", strings.Join(slices.Sorted(maps.Keys(why)), "; "))
+		return nil, fmt.Errorf("none of the selected Deployments can be reported: %s (--prometheus reports by past usage, without scalers)", reasonsOf(r.skipped))
 	}
 	return fleet.OfScalers(rows, r.skipped, r.options), nil
 }

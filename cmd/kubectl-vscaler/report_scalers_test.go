@@ -206,9 +206,9 @@ func TestReportOfScalersRefuses(t *testing.T) {
 		code    int
 	}{
 		"--since=24h":                     {"--since requires --prometheus", 2},
-		"--profile=Safe":                  {"--profile requires --prometheus", 2},
+		"--profile=Safe":                  {"--profile requires --prometheus or tables", 2},
 		"--from-metrics":                  {"--from-metrics requires --prometheus", 2},
-		"--prometheus= --workers=1":       {"--workers requires --prometheus", 2},
+		"--prometheus= --workers=1":       {"--workers requires --prometheus or tables", 2},
 		"--prometheus-label=cluster=east": {"--prometheus-label requires --prometheus", 2},
 		"-o=xml":                          {`--output "xml" is not one of table, csv, json, html`, 2},
 		"-n=empty":                        {"no Deployment selected: there is none in namespace empty", 1},

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -41,8 +42,9 @@ const (
 
 // selection says which Deployments to report.
 type selection struct {
-	namespace string // empty for all
-	labels    labels.Selector
+	namespace   string // empty for all
+	labels      labels.Selector
+	deployments []string // empty for all
 }
 
 // where names the namespace.
@@ -58,17 +60,28 @@ func (s selection) String() string {
 	if s.labels != nil && !s.labels.Empty() {
 		where += " with the labels " + s.labels.String()
 	}
+	if len(s.deployments) > 0 {
+		where += " with the name " + strings.Join(s.deployments, " or ")
+	}
 	return where
 }
 
-// reporter reads what is deployed and its usage, and replays it. Without a Prometheus, it reads what scalers recommend.
+// has reports whether a Deployment of the namespace is selected by its name.
+func (s selection) has(deployment string) bool {
+	return len(s.deployments) == 0 || slices.Contains(s.deployments, deployment)
+}
+
+// reporter reads what is deployed and its usage, and replays it. Without usage, it reads what scalers recommend.
 type reporter struct {
 	past        *pastOptions
+	tables      files
 	cluster     *cluster // nil to read kube-state-metrics instead
 	options     fleet.Options
 	selection   selection
 	from, until time.Time
 	workers     int
+	save        string       // a folder; empty for none
+	top         int          // how many containers have pictures
 	say         func(string) // shows progress
 	warn        func(string)
 
@@ -77,10 +90,13 @@ type reporter struct {
 
 // report reads what is deployed, and replays its usage.
 func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
-	if r.past.address == "" {
+	switch {
+	case len(r.tables.paths) > 0:
+		return r.fromTables(ctx)
+	case r.past.address == "":
 		return r.fromScalers(ctx)
 	}
-	source, err := r.past.source()
+	source, err := r.past.source(r.selection.deployments...)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +128,7 @@ func (r *reporter) replay(ctx context.Context, source *prometheus.Source, contai
 		defer close(read)
 		for _, p := range partsOf(containers) {
 			var err error
+			p.step = r.past.step
 			p.usage, err = source.Fleet(ctx, p.namespaces, r.from, r.until, p.has, func(until time.Time) {
 				r.say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done.Load(), len(containers)))
 			})
@@ -128,8 +145,11 @@ func (r *reporter) replay(ctx context.Context, source *prometheus.Source, contai
 	})
 	group.Go(func() error {
 		for p := range read {
-			rows = append(rows, r.evaluate(p)...)
-			done.Add(int64(len(p.containers)))
+			if err := r.savePart(p); err != nil {
+				return fmt.Errorf("saving usage: %w", err)
+			}
+			rows = append(rows, r.evaluate(slices.Collect(maps.Values(p.containers)), p.usageOf, &done)...)
+			fleet.KeepPlots(rows, r.top)
 			all.Warnings = append(all.Warnings, p.usage.Warnings...)
 			for why, n := range p.usage.Refused {
 				all.Refused[why] += n
@@ -156,6 +176,7 @@ type part struct {
 	namespaces []string
 	containers map[prometheus.FleetContainer]fleet.Container
 	usage      *prometheus.Fleet
+	step       time.Duration
 }
 
 func (p part) has(c prometheus.FleetContainer) bool {
@@ -184,45 +205,54 @@ func partsOf(containers []fleet.Container) (parts []part) {
 	return parts
 }
 
-// evaluate replays the usage of a part, with several containers at the same time.
-func (r *reporter) evaluate(p part) (rows []fleet.Row) {
-	jobs := make(chan fleet.Container)
+// usageOf is the usage of a container: the intervals in which both CPU and memory are known. It is not ok if none is known.
+func (p part) usageOf(c fleet.Container) (usage backtest.Trace, ok bool) {
+	used := p.usage.Usage[keyOf(c)]
+	if used == nil {
+		return usage, false
+	}
+	usage = backtest.Trace{Step: p.step, HasMemory: true, Samples: make([]backtest.Sample, 0, len(used.CPUMillis))}
+	for i, cpu := range used.CPUMillis {
+		if memory := used.MemoryBytes[i]; cpu >= 0 && memory >= 0 {
+			at := used.First.Add(time.Duration(i-1) * p.step) // an interval begins a step before its point
+			usage.Samples = append(usage.Samples, backtest.Sample{At: at.Unix(), CPUMillis: float64(cpu), MemoryBytes: memory})
+		}
+	}
+	return usage, true
+}
+
+// evaluate replays the usage of containers, several at the same time.
+func (r *reporter) evaluate(containers []fleet.Container, usageOf func(fleet.Container) (backtest.Trace, bool), done *atomic.Int64) (rows []fleet.Row) {
 	var (
-		group sync.WaitGroup
+		group errgroup.Group
 		mutex sync.Mutex
 	)
-	workers := r.workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	for range workers {
-		group.Go(func() {
-			for c := range jobs {
-				row, why := r.row(c, p.usage.Usage[keyOf(c)])
-				mutex.Lock()
-				if why == "" {
-					rows = append(rows, row)
-				} else {
-					r.skip(c, why)
-				}
-				mutex.Unlock()
+	group.SetLimit(cmp.Or(r.workers, runtime.GOMAXPROCS(0)))
+	for _, c := range containers {
+		group.Go(func() error {
+			row, why := r.row(c, usageOf)
+			mutex.Lock()
+			defer mutex.Unlock()
+			done.Add(1)
+			if why == "" {
+				rows = append(rows, row)
+			} else {
+				r.skip(c, why)
 			}
+			return nil
 		})
 	}
-	for _, c := range p.containers {
-		jobs <- c
-	}
-	close(jobs)
-	group.Wait()
+	_ = group.Wait() // none fails
 	return rows
 }
 
 // row is the result for one container, or why there is none.
-func (r *reporter) row(c fleet.Container, used *prometheus.FleetUsage) (row fleet.Row, why string) {
-	if used == nil {
+func (r *reporter) row(c fleet.Container, usageOf func(fleet.Container) (backtest.Trace, bool)) (row fleet.Row, why string) {
+	usage, ok := usageOf(c)
+	if !ok {
 		return row, "Prometheus knows no usage of its pods"
 	}
-	row, ok := r.options.Evaluate(c, samplesOf(used.CPUMillis, used.MemoryBytes, used.First, r.options.Step))
+	row, ok = r.options.Evaluate(c, usage)
 	if !ok {
 		return row, fmt.Sprintf("its usage is not longer than the warm-up of %s", r.options.WarmUp)
 	}
@@ -263,12 +293,17 @@ func (r *reporter) nothing(ctx context.Context, source *prometheus.Source, asked
 				r.past.address, metric, r.until.UTC().Format(time.RFC3339))
 		}
 	}
+	return fmt.Errorf("Prometheus at %s has cAdvisor metrics, but not enough of the %d containers of the selected Deployments since %s: %s (see --since, --until and --prometheus-label)", //nolint:staticcheck // a name
+		r.past.address, asked, r.from.UTC().Format(time.RFC3339), reasonsOf(skipped))
+}
+
+// reasonsOf are the reasons for which containers are skipped.
+func reasonsOf(skipped []fleet.Skipped) string {
 	why := map[string]bool{}
 	for _, s := range skipped {
 		why[s.Why] = true
 	}
-	return fmt.Errorf("Prometheus at %s has cAdvisor metrics, but not enough of the %d containers of the selected Deployments since %s: %s (see --since, --until and --prometheus-label)", //nolint:staticcheck // a name
-		r.past.address, asked, r.from.UTC().Format(time.RFC3339), strings.Join(slices.Sorted(maps.Keys(why)), "; "))
+	return strings.Join(slices.Sorted(maps.Keys(why)), "; ")
 }
 
 // inventory are the containers of the selected Deployments, sorted, at least one.
@@ -295,11 +330,14 @@ func (r *reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (
 		return nil, r.past.explain(err)
 	}
 	for _, s := range sizes {
+		if !r.selection.has(s.Deployment) {
+			continue
+		}
 		all = append(all, fleet.Container{
 			Namespace: s.Namespace, Deployment: s.Deployment, Name: s.Container, Replicas: s.Replicas, Requests: s.Requests, Limits: s.Limits,
 		})
 	}
-	if len(all) > 0 {
+	if len(sizes) > 0 {
 		return all, nil
 	}
 	for _, metric := range []string{prometheus.DeploymentMetric, prometheus.ContainerMetric} {
@@ -335,6 +373,9 @@ func (r *reporter) fromCluster(ctx context.Context) (all []fleet.Container, err 
 			return "", fmt.Errorf("listing Deployments: %w", err)
 		}
 		for i := range list.Items {
+			if !r.selection.has(list.Items[i].Name) {
+				continue
+			}
 			controller := ""
 			if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil {
 				controller = owner.Kind + " " + owner.Name

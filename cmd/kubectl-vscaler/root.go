@@ -37,7 +37,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	})
 	cluster := newCluster(root)
 	root.AddCommand(newStatus(streams, cluster), newTop(streams, cluster), newExplain(streams, cluster), newDashboard(streams, cluster))
-	root.AddCommand(newBacktest(streams, cluster), newReport(streams, cluster), newImport(streams, cluster))
+	root.AddCommand(newReport(streams, cluster), newImport(streams, cluster))
 	root.AddCommand(newAdopt(streams, cluster), newSuspend(streams, cluster), newResume(streams, cluster), newRollback(streams, cluster))
 	root.AddCommand(newCheck(streams, cluster), newSupportBundle(streams, cluster))
 	return root

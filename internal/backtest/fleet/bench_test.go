@@ -17,7 +17,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
 	for b.Loop() {
 		for _, trace := range made {
-			if _, ok := options.Evaluate(c, trace.Samples); !ok {
+			if _, ok := options.Evaluate(c, trace); !ok {
 				b.Fatal("nothing is recommended")
 			}
 		}

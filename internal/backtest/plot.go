@@ -4,169 +4,115 @@
 package backtest
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
-	"io"
 	"math"
-	"sort"
 	"strings"
 	"time"
 )
 
-//go:embed page.html
-var pageText string
-
-var page = template.Must(template.New("page").Parse(pageText))
-
 const (
-	// mostPlots limits the page to the containers that use the most CPU.
-	mostPlots = 100
-
 	plotWidth, plotHeight = 720, 150
 	// plotColumns is the number of parts of time that a plot can show.
 	plotColumns = 480
 )
 
-// pageView is what the page shows.
-type pageView struct {
-	Title      string
-	Header     []string
-	Policies   []policyView
-	Sentences  []string
-	Containers []containerView
-	Skipped    []Skipped
-	Unplotted  int
-}
-
-type policyView struct {
-	Name, About string
-	Class       string // of its line
-	Cells       []string
-}
-
-type containerView struct {
-	Name     string
-	Policies []policyView
-	Plots    []plotView
-}
-
-type plotView struct {
+// Plot is a picture of one resource of a trace, for a template of SVG: an area of usage, and a line for what each rule
+// requests. Its size does not depend on the number of samples.
+type Plot struct {
 	Label         string
 	Width, Height int
 	// Usage is an area from the least to the most of each column.
 	Usage string
-	Lines []lineView
-	Kills []killView
-	// Top, Half are the labels of the vertical axis; Days are those of the other one.
+	// Lines has a line for each outcome, and Kills the OOM kills.
+	Lines []Line
+	Kills []Kill
+	// Top and Half are the labels of the vertical axis; Days are those of the other one.
 	Top, Half string
-	WarmUp    float64
-	Days      []dayView
+	// WarmUp is the width of what was not measured.
+	WarmUp float64
+	Days   []Day
 }
 
-type lineView struct{ Class, Path string }
+// Line is a line of a plot. Its class is p0 for the first outcome, p1 for the next, and so on.
+type Line struct{ Class, Path string }
 
-type killView struct {
+// Kill is a mark of an OOM kill, with the class of its line.
+type Kill struct {
 	Class string
 	X, Y  float64
 }
 
-type dayView struct {
+// Day is a mark of a day.
+type Day struct {
 	X    float64
 	Text string
 }
 
-// WriteHTML writes one self-contained page. The replay must have run with Options.Record.
-func (r *Report) WriteHTML(w io.Writer) error {
-	first := r.Policies[0]
-	view := pageView{
-		Title: fmt.Sprintf("%s and %s of usage, after a warm-up of %s", count(first.Containers, "container"),
-			count(first.ContainerDays, "container-day"), short(time.Duration(r.WarmUpSeconds)*time.Second)),
-		Header:    []string{"Policy", "Cores", "CPU slack", "Starved", "Unserved", "GiB", "Memory slack", "OOM kills", "OOM days", "Resizes a day"},
-		Policies:  policyViews(r.Policies),
-		Skipped:   r.Skipped,
-		Unplotted: max(len(r.traces)-mostPlots, 0),
+// Plots are the plots of CPU and, if it was recorded, of memory. The outcomes are of replays of the trace with
+// Options.Record.
+func Plots(t Trace, outcomes []Outcome, warmUp time.Duration) []Plot {
+	axes := []axis{cpuAxis}
+	if t.HasMemory {
+		axes = append(axes, memoryAxis)
 	}
-	for _, c := range r.Comparisons {
-		view.Sentences = append(view.Sentences, sentence(c))
+	var plots []Plot
+	for _, a := range axes {
+		plots = append(plots, a.plot(t, outcomes, warmUp))
 	}
-	for _, t := range r.largest() {
-		view.Containers = append(view.Containers, containerView{
-			Name:     r.traces[t].Name,
-			Policies: policyViews(r.Containers[t].Policies),
-			Plots:    r.plots(t),
-		})
-	}
-	return page.Execute(w, view)
+	return plots
 }
 
-func policyViews(policies []PolicyReport) (views []policyView) {
-	for i, p := range policies {
-		views = append(views, policyView{Name: p.Name, About: p.About, Class: classOf(i), Cells: cells(p.Figures)})
-	}
-	return views
+// axis is what a plot shows.
+type axis struct {
+	label     string
+	wanted    func(Sample) float64
+	requested func(Change) float64
+	hasKills  bool
 }
 
-func classOf(policy int) string { return fmt.Sprintf("p%d", policy%6) }
-
-// largest are the indexes of the containers to plot, in the order of their names.
-func (r *Report) largest() []int {
-	order := make([]int, len(r.traces))
-	for i := range order {
-		order[i] = i
+var (
+	cpuAxis = axis{
+		label:     "CPU, cores",
+		wanted:    func(s Sample) float64 { return s.CPUMillis / 1000 },
+		requested: func(c Change) float64 { return float64(c.Requests.CPUMillis) / 1000 },
 	}
-	wanted := func(i int) float64 {
-		m := r.outcomes[i][0].Measures
-		return m.WantedCPU / m.Hours
+	memoryAxis = axis{
+		label:     "Memory, GiB",
+		wanted:    func(s Sample) float64 { return float64(s.MemoryBytes) / gibi },
+		requested: func(c Change) float64 { return float64(c.Requests.MemoryBytes) / gibi },
+		hasKills:  true,
 	}
-	sort.SliceStable(order, func(a, b int) bool { return wanted(order[a]) > wanted(order[b]) })
-	order = order[:min(len(order), mostPlots)]
-	sort.Ints(order)
-	return order
-}
+)
 
-// plots are those of CPU and, where it was recorded, of memory.
-func (r *Report) plots(t int) []plotView {
-	trace := r.traces[t]
-	views := []plotView{r.plot(t, "CPU, cores",
-		func(s Sample) float64 { return s.CPUMillis / 1000 },
-		func(c Change) float64 { return float64(c.Requests.CPUMillis) / 1000 }, false)}
-	if trace.HasMemory {
-		views = append(views, r.plot(t, "Memory, GiB",
-			func(s Sample) float64 { return float64(s.MemoryBytes) / gibi },
-			func(c Change) float64 { return float64(c.Requests.MemoryBytes) / gibi }, true))
-	}
-	return views
-}
+func classOf(rule int) string { return fmt.Sprintf("p%d", rule) }
 
-func (r *Report) plot(t int, label string, wanted func(Sample) float64, requested func(Change) float64, hasKills bool) plotView {
-	trace, outcomes := r.traces[t], r.outcomes[t]
+func (a axis) plot(trace Trace, outcomes []Outcome, warmUp time.Duration) Plot {
 	s := scale{from: trace.Samples[0].At, length: float64(trace.length() / time.Second)}
 	for _, sample := range trace.Samples {
-		s.top = max(s.top, wanted(sample))
+		s.top = max(s.top, a.wanted(sample))
 	}
 	for _, outcome := range outcomes {
 		for _, change := range outcome.Changes {
-			s.top = max(s.top, requested(change))
+			s.top = max(s.top, a.requested(change))
 		}
 	}
 	s.top = roundTop(s.top)
 
-	view := plotView{
-		Label: label, Width: plotWidth, Height: plotHeight,
-		Usage:  s.area(trace, wanted),
+	view := Plot{
+		Label: a.label, Width: plotWidth, Height: plotHeight,
+		Usage:  s.area(trace, a.wanted),
 		Top:    axisText(s.top),
 		Half:   axisText(s.top / 2),
-		WarmUp: math.Round(min(float64(r.WarmUpSeconds)/s.length, 1) * plotWidth),
+		WarmUp: math.Round(min(warmUp.Seconds()/s.length, 1) * plotWidth),
 		Days:   s.days(),
 	}
 	for i, outcome := range outcomes {
-		view.Lines = append(view.Lines, lineView{classOf(i), s.steps(outcome.Changes, requested)})
+		view.Lines = append(view.Lines, Line{classOf(i), s.steps(outcome.Changes, a.requested)})
 		seen := map[int]bool{}
 		for _, at := range outcome.Kills {
-			if column := s.column(at); hasKills && !seen[column] {
+			if column := s.column(at); a.hasKills && !seen[column] {
 				seen[column] = true
-				view.Kills = append(view.Kills, killView{classOf(i), s.x(column), float64(6 + 9*i)})
+				view.Kills = append(view.Kills, Kill{classOf(i), s.x(column), float64(6 + 9*i)})
 			}
 		}
 	}
@@ -255,7 +201,7 @@ func (s scale) steps(changes []Change, requested func(Change) float64) string {
 }
 
 // days are marks at midnight, at most a dozen. Traces that begin in 1970 count days.
-func (s scale) days() (marks []dayView) {
+func (s scale) days() (marks []Day) {
 	all := int64(s.length) / daySeconds
 	every := max(all/12, 1) * daySeconds
 	begin := (s.from + daySeconds - 1) / daySeconds * daySeconds
@@ -264,7 +210,7 @@ func (s scale) days() (marks []dayView) {
 		if s.from < 365*daySeconds {
 			text = fmt.Sprintf("day %d", (at-s.from)/daySeconds+1)
 		}
-		marks = append(marks, dayView{X: math.Round(float64(at-s.from)/s.length*plotWidth*10) / 10, Text: text})
+		marks = append(marks, Day{X: math.Round(float64(at-s.from)/s.length*plotWidth*10) / 10, Text: text})
 	}
 	return marks
 }
