@@ -28,7 +28,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -390,8 +391,8 @@ func TestWebALostConnectionIsSaid(t *testing.T) {
 
 func TestWebAnExpiredLinkIsSaid(t *testing.T) {
 	newFleetServer(t)
-	source, clock := newSource(t, pastOptions{})
-	handler := dashboard.New(source, dashboard.Options{Token: "secret", Expires: clock.Now().Add(time.Hour), Clock: clock, Refresh: time.Second})
+	source, clock := newSource(t, past.Options{})
+	handler := pages.New(source, pages.Options{Token: "secret", Expires: clock.Now().Add(time.Hour), Clock: clock, Refresh: time.Second})
 	address := serve(t, handler.ServeHTTP)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(address+"/secret/scalers/shop/web"), chromedp.WaitVisible(chromedp.CSS("#state")))

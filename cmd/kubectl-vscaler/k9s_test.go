@@ -73,7 +73,8 @@ func parsedVerb(t *testing.T, plugin k9sPlugin) string {
 	if len(words) < 3 || words[0] != "kubectl" || words[1] != "vscaler" {
 		t.Fatalf("it runs %q", words)
 	}
-	command, rest, err := newRoot(genericiooptions.NewTestIOStreamsDiscard()).Find(words[2:])
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	command, rest, err := root.Find(words[2:])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -178,11 +178,11 @@ func TestReportOfScalersInFiles(t *testing.T) {
 
 // Patches have what scalers recommend, and nothing else: applied, they leave no difference.
 func TestPatchesOfScalers(t *testing.T) {
-	for _, format := range patchFormats() {
+	for _, format := range fleet.PatchFormats() {
 		all, folder := slices.Clone(scaledFleet), filepath.Join(t.TempDir(), "patches")
 		newScaledCluster(t, all)
 		for _, want := range []string{"2 patches", "0 patches"} { // another object controls owned
-			_, errOut, code := run(t, nil, "report", "-A", "--patches="+format, "--patches-folder="+folder)
+			_, errOut, code := run(t, nil, "report", "-A", "--patches="+string(format), "--patches-folder="+folder)
 			if code != 0 || !strings.HasPrefix(errOut, "Wrote "+want+" to ") {
 				t.Fatalf("%s: exit code %d: %s; want %s", format, code, errOut, want)
 			}
@@ -210,7 +210,6 @@ func TestReportOfScalersRefuses(t *testing.T) {
 		"--from-metrics":                  {"--from-metrics requires --prometheus", 2},
 		"--prometheus= --workers=1":       {"--workers requires --prometheus or tables", 2},
 		"--prometheus-label=cluster=east": {"--prometheus-label requires --prometheus", 2},
-		"-o=xml":                          {`--output "xml" is not one of table, csv, json, html`, 2},
 		"-n=empty":                        {"no Deployment selected: there is none in namespace empty", 1},
 		"-A -l=app=lone":                  {"none of the selected Deployments can be reported: no scaler sizes its Deployment (--prometheus reports by past usage, without scalers)", 1},
 		"--context=none":                  {`the kubeconfig has no context "none"`, 1},

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 )
 
@@ -24,10 +25,10 @@ const folder = "../../internal/backtest/testdata/traces"
 func run(t *testing.T, stdin io.Reader, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer
-	root := newRoot(genericiooptions.IOStreams{In: stdin, Out: &o, ErrOut: &e})
+	root, _ := newRoot(genericiooptions.IOStreams{In: stdin, Out: &o, ErrOut: &e})
 	root.SetArgs(args)
 	if err := root.ExecuteContext(t.Context()); err != nil {
-		return o.String(), err.Error(), exitCode(err)
+		return o.String(), err.Error(), cli.ExitCode(err)
 	}
 	return o.String(), e.String(), 0
 }
@@ -142,7 +143,7 @@ func TestReportOfTablesRefuses(t *testing.T) {
 
 // TestExamplesRun runs what help shows, from the folder that it is meant for.
 func TestExamplesRun(t *testing.T) {
-	root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	command, _, err := root.Find([]string{"report"})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestExamplesRun(t *testing.T) {
 		"https://prometheus.example.com", address, "-file token", "-file "+token+" --prometheus-ca-file "+ca)
 	ran := 0
 	for line := range strings.Lines(command.Example) {
-		_, args, isCommand := strings.Cut(strings.TrimSpace(line), commandName+" ")
+		_, args, isCommand := strings.Cut(strings.TrimSpace(line), cli.Name+" ")
 		if !isCommand || strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
@@ -192,27 +193,5 @@ func TestCompletion(t *testing.T) {
 	}
 	if out, _, code := run(t, nil, "completion", "bash"); code != 0 || !strings.Contains(out, "vscaler") {
 		t.Error("there is no completion for bash")
-	}
-}
-
-// TestProgress shows what a terminal would get; anything else gets nothing.
-func TestProgress(t *testing.T) {
-	var screen bytes.Buffer
-	p := &progress{to: &screen}
-	p.say("Reading usage")
-	p.say("Replaying: 1 of 3")
-	p.say("Done")
-	p.clear()
-	p.clear()
-	want := "\rReading usage" + "\rReplaying: 1 of 3" + "\rDone             " + "\r    \r"
-	if got := screen.String(); got != want {
-		t.Errorf("the screen got %q, want %q", got, want)
-	}
-	screen.Reset()
-	quiet := newProgress(&screen)
-	quiet.say("Reading usage")
-	quiet.clear()
-	if screen.Len() > 0 {
-		t.Errorf("what is no terminal got %q", screen.String())
 	}
 }

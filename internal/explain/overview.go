@@ -277,12 +277,6 @@ func (o Overview) NotReady() bool {
 		slices.ContainsFunc(o.Policies, func(r PolicyRow) bool { return r.Ready != metav1.ConditionTrue })
 }
 
-// WriteJSON writes the overview as JSON.
-func (o Overview) WriteJSON(w io.Writer) error { return writeJSON(w, o) }
-
-// WriteYAML writes it as YAML.
-func (o Overview) WriteYAML(w io.Writer) error { return writeYAML(w, o) }
-
 // Columns chooses what a table shows.
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.

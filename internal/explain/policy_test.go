@@ -108,11 +108,7 @@ func TestPoliciesAreExplained(t *testing.T) {
 		}
 		golden(t, name+".txt", got.String())
 	}
-	var got bytes.Buffer
-	if err := explain.OfPolicy(policyCases()["policy-promoting"]).WriteYAML(&got); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "policy-promoting.yaml", got.String())
+	goldenData(t, "policy-promoting.yaml", explain.OfPolicy(policyCases()["policy-promoting"]))
 }
 
 // generated makes the scaler one of a policy, with the condition ReadyForPromotion, unless it is empty.

@@ -122,12 +122,6 @@ func policyFindings(p Policy) (out []Finding) {
 	return out
 }
 
-// WriteJSON writes the explanation as JSON.
-func (x PolicyExplanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
-
-// WriteYAML writes it as YAML.
-func (x PolicyExplanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
-
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
 func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	var b strings.Builder

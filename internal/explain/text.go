@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,36 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 )
-
-// WriteJSON writes the explanation as JSON.
-func (x Explanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
-
-// WriteYAML writes it as YAML.
-func (x Explanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
-
-// WriteJSON writes data as JSON, indented by two spaces.
-func WriteJSON(w io.Writer, what any) error { return writeJSON(w, what) }
-
-// WriteYAML writes data as YAML, with the field names of JSON.
-func WriteYAML(w io.Writer, what any) error { return writeYAML(w, what) }
-
-func writeJSON(w io.Writer, what any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(what)
-}
-
-func writeYAML(w io.Writer, what any) error {
-	out, err := yaml.Marshal(what)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(out)
-	return err
-}
 
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
