@@ -106,8 +106,8 @@ func TestAdoptShowsWhatThePolicyDoes(t *testing.T) {
 			Count    int
 			Examples []string
 		}
-		Action          string
-		FirstDay        struct {
+		Action   string
+		FirstDay struct {
 			Created int
 			Mode    string
 		}

@@ -19,8 +19,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
