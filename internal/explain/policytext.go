@@ -88,7 +88,7 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	}
 	out.Findings = policyFindings(p)
 	if operator, ok := e.Operators.For(out.Namespace); ok && operator.IsSilent(e.Now) {
-		out.PolicyRow = out.Doubt(e.Operators, e.Now)
+		out.State = out.Doubt(e.Operators, out.Namespace, e.Now)
 		out.operator = &operator
 		out.Findings = append([]Finding{{Reason: operatorSilent, Message: operator.Report(e.Now)}}, out.Findings...)
 	}

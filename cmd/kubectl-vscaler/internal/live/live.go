@@ -119,10 +119,11 @@ var Resources = []string{recommend.CPU, recommend.Memory}
 func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time.Time) Scaler {
 	explained := explain.Of(e)
 	out := Scaler{
-		At: at, State: explain.RowOf(e).Doubt(e.Operators.Serving(*e.Scaler), at),
+		At: at, State: explain.RowOf(e),
 		Findings: explained.Findings, Changes: explained.History,
 		UsageMissing: usageMissing, Missing: explained.Missing,
 	}
+	out.State.State = out.State.Doubt(e.Operators.Serving(*e.Scaler), e.Scaler.Namespace, at)
 	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
 		out.AppliedSince = c.LastTransitionTime.Time
 	}

@@ -61,7 +61,7 @@ func row(namespace, name, reason string, ends explain.End) live.Row {
 		ready = metav1.ConditionFalse
 	}
 	return live.Row{
-		Row: explain.Row{Namespace: namespace, Name: name, Deployment: name, Mode: "InPlace", Ready: ready, Reason: reason, Ends: ends},
+		Row: explain.Row{Namespace: namespace, Name: name, Deployment: name, Mode: "InPlace", State: explain.State{Ready: ready, Reason: reason, Ends: ends}},
 		CPU: live.Resource{Resource: "cpu"}, Memory: live.Resource{Resource: "memory"},
 	}
 }

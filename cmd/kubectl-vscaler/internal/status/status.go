@@ -97,7 +97,7 @@ type statusOptions struct {
 
 // New is the command status.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table"}
+	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table", widths: explain.Widths{}}
 	c := &cobra.Command{
 		Use:               "status [NAME | TYPE/NAME]...",
 		Short:             "Show the status of scalers",
@@ -146,9 +146,8 @@ func (o *statusOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	now := o.cluster.Now()
-	for _, operator := range overview.Silent(now) {
-		r.warn("the states may be out of date", errors.New(operator.Report(now)))
+	for _, operator := range r.silent {
+		r.warn("the states may be out of date", errors.New(operator.Report(o.cluster.Now())))
 	}
 	if err := o.write(overview, o.noHeaders); err != nil {
 		return err
@@ -191,7 +190,7 @@ func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 	case "csv":
 		return overview.WriteCSV(o.Out, !bare)
 	}
-	columns := explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare, Widths: &o.widths}
+	columns := explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare, Widths: o.widths}
 	return overview.WriteTable(o.Out, o.cluster.Now(), columns)
 }
 
@@ -264,6 +263,9 @@ type statusReader struct {
 	needsOperator bool
 	cluster       *kube.Cluster
 
+	// silent are the operators that were silent when scalers were read last.
+	silent explain.Operators
+
 	// needsSavings is true if the Deployments are read.
 	needsSavings bool
 
@@ -306,7 +308,8 @@ func (r *statusReader) read(ctx context.Context) (out explain.Overview, err erro
 	}
 	out.Policies = r.policies(ctx, out.Scalers)
 	out.Sort(r.sortBy)
-	return r.doubt(ctx, out, chosen), nil
+	r.doubt(ctx, &out, chosen)
+	return out, nil
 }
 
 // policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
@@ -340,27 +343,15 @@ func (r *statusReader) policies(ctx context.Context, scalers []explain.Row) (row
 }
 
 // doubt adds the operators, and doubts what silent ones have reported.
-func (r *statusReader) doubt(ctx context.Context, out explain.Overview, scalers []v1beta1.VerticalScaler) explain.Overview {
+func (r *statusReader) doubt(ctx context.Context, out *explain.Overview, scalers []v1beta1.VerticalScaler) {
 	if out.IsEmpty() {
-		return out
+		return
 	}
 	operators, err := r.cluster.Operators(ctx, r.client, r.namespace)
 	if err != nil && r.needsOperator {
 		r.warn("whether the operator runs is not known", err)
 	}
-	operators = operators.Serving(scalers...)
-	out.Operators = operators
-	now := r.cluster.Now()
-	for i := range out.Scalers {
-		out.Scalers[i] = out.Scalers[i].Doubt(operators, now)
-	}
-	for i := range out.ScaledDeployments {
-		out.ScaledDeployments[i] = out.ScaledDeployments[i].Doubt(operators, now)
-	}
-	for i := range out.Policies {
-		out.Policies[i] = out.Policies[i].Doubt(operators, now)
-	}
-	return out
+	r.silent = out.Doubt(operators.Serving(scalers...), r.cluster.Now())
 }
 
 // isNamed reports whether one of the names is that of an object, or none is given.

@@ -52,7 +52,7 @@ func verifying() (live.Scaler, *live.Record) {
 		At: now,
 		State: explain.Row{
 			Namespace: "shop", Name: "checkout", Deployment: "checkout", Mode: "InPlace", Profile: "Balanced", Pods: "1/4",
-			Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself,
+			State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself},
 		},
 		Findings: []explain.Finding{
 			{Reason: reason(v1beta1.ReasonVerifying), Message: "1 pod was changed; verified for 12s of 2m0s", Since: ago(12 * time.Second)},
@@ -104,7 +104,7 @@ func verifying() (live.Scaler, *live.Record) {
 func fleet(n int) live.Fleet {
 	f := live.Fleet{At: now}
 	for i := range n {
-		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), Reason: v1beta1.ReasonApplied, Ends: explain.Fine, Pods: "3/3"}}
+		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}, Pods: "3/3"}}
 		r.CPU = live.Resource{Resource: "cpu", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300}, Request: live.Spread{Pods: 3, Total: 600}}
 		r.Memory = live.Resource{Resource: "memory", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300 * mebi}, Request: live.Spread{Pods: 3, Total: 600 * mebi}}
 		switch i % 4 {
@@ -125,7 +125,7 @@ func fleet(n int) live.Fleet {
 // Each golden file is what a terminal of that width shows, without colors.
 func TestGoldenViews(t *testing.T) {
 	s, record := verifying()
-	waiting := live.Scaler{At: now, State: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", Reason: "NotObserved", Ends: explain.ByUser}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
+	waiting := live.Scaler{At: now, State: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
 	few, _ := Fleet(fleet(8), 120, true)
 	named := fleet(4)
 	for i, name := range []string{"api", "checkout", "sessions", "batch"} {

@@ -42,7 +42,7 @@ func (s *shop) Scaler(_ context.Context, name types.NamespacedName) (live.Scaler
 	if s.failed != nil {
 		return live.Scaler{}, s.failed
 	}
-	row := explain.Row{Namespace: name.Namespace, Name: name.Name, Deployment: name.Name, Reason: v1beta1.ReasonApplied, Ends: explain.Fine}
+	row := explain.Row{Namespace: name.Namespace, Name: name.Name, Deployment: name.Name, State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}
 	return live.Scaler{At: s.at, State: row, Changes: slices.Repeat([]v1beta1.HistoryEntry{{Message: "ScaleDown"}}, 40)}, nil
 }
 
@@ -52,7 +52,7 @@ func (s *shop) Fleet(context.Context, string) (live.Fleet, error) {
 	}
 	f := live.Fleet{At: s.at}
 	for i := range 200 {
-		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}
+		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}}
 		r.CPU = live.Resource{Resource: "cpu", HasTarget: true, Over: int64((i + s.shift) % 200), Request: live.Spread{Pods: 1, Total: 1000}}
 		f.Rows = append(f.Rows, r)
 	}
