@@ -147,13 +147,7 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	x.writeStates(line)
 	WriteSkipped(line, x.Skipped)
 	x.writeSavings(line)
-	if len(x.Missing) > 0 {
-		line("")
-		line("Not included")
-		for _, m := range x.Missing {
-			line("  %s", m)
-		}
-	}
+	WriteMissing(line, x.Missing)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

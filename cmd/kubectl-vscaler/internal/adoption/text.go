@@ -35,13 +35,7 @@ func (p Preview) WriteText(w io.Writer) error {
 	line("Later")
 	p.writeLater(line)
 	p.writeRequests(line)
-	if len(p.Missing) > 0 {
-		line("")
-		line("Not included")
-		for _, m := range p.Missing {
-			line("  %s", m)
-		}
-	}
+	explain.WriteMissing(line, p.Missing)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

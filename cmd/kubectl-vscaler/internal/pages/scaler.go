@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -138,11 +137,9 @@ type resourceView struct {
 	Facts                         []fact
 	Steps                         []stepView
 	// Disagrees is true if the steps do not result in the target.
-	Disagrees bool
-	Rule      string
-	Lowering  string
-	Verifying string
-	Reverted  []string
+	Disagrees    bool
+	Rule         string
+	Developments []string
 }
 
 // fact is a line of the table of a resource.
@@ -199,7 +196,7 @@ func scalerView(d Details, base string, now time.Time) scalerPage {
 			view.Observed = duration.HumanDuration(time.Duration(c.ObservedSeconds) * time.Second)
 		}
 		for j, r := range c.Resources {
-			view.Resources = append(view.Resources, resourceOf(d, fmt.Sprintf("c%d-%s", i, r.Resource), c.Name, r, used(d.Scaler, i, j), now))
+			view.Resources = append(view.Resources, resourceOf(d, fmt.Sprintf("c%d-%s", i, r.Resource), c.Name, r, used(d.Scaler, i, j)))
 		}
 		out.Containers = append(out.Containers, view)
 	}
@@ -220,10 +217,10 @@ func used(s live.Scaler, container, resource int) live.Resource {
 	return s.Containers[container].Resources[resource]
 }
 
-func resourceOf(d Details, id, container string, r explain.Resource, now live.Resource, at time.Time) resourceView {
+func resourceOf(d Details, id, container string, r explain.Resource, now live.Resource) resourceView {
 	out := resourceView{
 		ID: id, Container: container, Resource: r.Resource, Word: word(r.Resource), Unmanaged: r.Unmanaged,
-		Disagrees: !r.Agrees, Facts: factsOf(r, now, len(d.Pods)),
+		Disagrees: !r.Agrees, Facts: factsOf(r, now, len(d.Pods)), Rule: r.Rule(), Developments: r.Developments(d.At),
 	}
 	marks := make([]time.Time, 0, len(d.Changes))
 	for _, h := range d.Changes {
@@ -238,25 +235,11 @@ func resourceOf(d Details, id, container string, r explain.Resource, now live.Re
 		target: r.Target.Value(), lower: r.LowerBound.Value(), upper: r.UpperBound.Value(),
 	})
 	for _, s := range r.Steps {
-		view := stepView{Value: "?", Means: s.Means, Code: s.Code}
+		view := stepView{Value: "?", Means: s.InWords(), Code: s.Code}
 		if s.Value != nil {
 			view.Value = s.Value.String()
 		}
-		if s.MarginPercent > 0 {
-			view.Means = strconv.FormatFloat(s.MarginPercent, 'f', -1, 64) + " % more: " + s.Means
-		}
 		out.Steps = append(out.Steps, view)
-	}
-	if r.Moves && r.LowerBound != nil && r.UpperBound != nil {
-		out.Rule = fmt.Sprintf("A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised, and one above %s is lowered.",
-			r.LowerBound, r.TolerancePercent, r.UpperBound)
-	}
-	out.Lowering = r.Lowering()
-	if r.LastGood != nil && r.VerifyingSince != nil {
-		out.Verifying = fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(at, r.VerifyingSince.Time), r.LastGood)
-	}
-	for _, f := range r.Reverted {
-		out.Reverted = append(out.Reverted, fmt.Sprintf("%s was reverted to %s %s: %s", text(f.Value), text(f.LastGood), ago(at, f.Time.Time), f.Message))
 	}
 	return out
 }
@@ -283,14 +266,7 @@ func factsOf(r explain.Resource, now live.Resource, pods int) (facts []fact) {
 		add("Bounds", r.LowerBound.String()+" to "+r.UpperBound.String(), "requests between them stay")
 	}
 	add("Decided", text(r.Decided), "")
-	switch {
-	case r.MinAllowed != nil && r.MaxAllowed != nil:
-		add("Allowed", r.MinAllowed.String()+" to "+r.MaxAllowed.String(), "by the policy")
-	case r.MinAllowed != nil:
-		add("Allowed", r.MinAllowed.String()+" and more", "by the policy")
-	case r.MaxAllowed != nil:
-		add("Allowed", "up to "+r.MaxAllowed.String(), "by the policy")
-	}
+	add("Allowed", r.Allowed(), "by the policy")
 	if r.Template != nil {
 		add("In the pod template", orNone(text(r.Template.Request)), "limit "+orNone(text(r.Template.Limit)))
 	}

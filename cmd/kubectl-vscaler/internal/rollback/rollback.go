@@ -22,7 +22,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -268,7 +267,7 @@ func bounded(policy *v1beta1.ResourcePolicy, c Change) *v1beta1.ResourcePolicy {
 		*upper = c.To
 		*lower = min(*lower, c.To)
 	}
-	one.MinAllowed, one.MaxAllowed = bounds(least), bounds(most)
+	one.MinAllowed, one.MaxAllowed = scaler.BoundsOf(least), scaler.BoundsOf(most)
 	if policy == nil {
 		policy = &v1beta1.ResourcePolicy{}
 	}
@@ -279,20 +278,6 @@ func bounded(policy *v1beta1.ResourcePolicy, c Change) *v1beta1.ResourcePolicy {
 		out.ContainerPolicies = append(out.ContainerPolicies, one)
 	}
 	return out
-}
-
-func bounds(a quantity.Amounts) *v1beta1.ResourceBounds {
-	if a == (quantity.Amounts{}) {
-		return nil
-	}
-	var out v1beta1.ResourceBounds
-	if a.CPUMillis > 0 {
-		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
-	}
-	if a.MemoryBytes > 0 {
-		out.Memory = ptr.To(quantity.Memory(a.MemoryBytes))
-	}
-	return &out
 }
 
 // Record is the value of the annotation.
