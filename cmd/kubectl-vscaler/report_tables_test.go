@@ -180,18 +180,3 @@ func TestExamplesRun(t *testing.T) {
 		t.Errorf("only %d examples were run", ran)
 	}
 }
-
-func TestCompletion(t *testing.T) {
-	for want, args := range map[string][]string{
-		"Balanced\nFrugal\nSafe\nCalm\n:4\n": {"__complete", "report", "--profile", ""},
-		"table\ncsv\njson\nhtml\n:4\n":       {"__complete", "report", "-o", ""},
-		"csv\ngz\n:8\n":                      {"__complete", "report", ""},
-	} {
-		if out, _, _ := run(t, nil, args...); out != want {
-			t.Errorf("%v completes to %q, want %q", args, out, want)
-		}
-	}
-	if out, _, code := run(t, nil, "completion", "bash"); code != 0 || !strings.Contains(out, "vscaler") {
-		t.Error("there is no completion for bash")
-	}
-}
