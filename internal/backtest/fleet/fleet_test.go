@@ -276,7 +276,7 @@ func TestHTML(t *testing.T) {
 	o := options
 	o.Record = true
 	gap := usage
-	gap.Samples = append(usage.Samples[:600:600], usage.Samples[900:]...)
+	gap.Samples = slices.Concat(usage.Samples[:600], usage.Samples[900:])
 	row, _ := o.Evaluate(c, gap)
 	o.Prices = &fleet.Prices{Currency: "EUR", CPUCoreHour: 1}
 	priced, _ := o.Evaluate(c, usage)

@@ -24,6 +24,7 @@ import (
 )
 
 const (
+	// Day is the unit of --since and --warm-up.
 	Day = 24 * time.Hour
 	// LongestSince is the limit of the operator's own configuration.
 	LongestSince = 90 * Day
