@@ -241,14 +241,14 @@ func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pag
 	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
 		return out, missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
 	}
-	scaler, explanation, err := s.Explained(ctx, name)
+	scaler, err := s.LiveReader.Scaler(ctx, name)
 	if err != nil {
 		if apierrors.IsNotFound(s.Client.Get(ctx, name, &v1beta1.VerticalScaler{})) {
 			return out, missingScaler{err}
 		}
 		return out, err
 	}
-	out = pages.Details{Scaler: scaler, Explanation: explanation, Span: pages.Live, HasPast: s.past.Address != ""}
+	out = pages.Details{Scaler: scaler, Span: pages.Live, HasPast: s.past.Address != ""}
 	if out.HasPast {
 		out.Span = span
 	}

@@ -88,22 +88,16 @@ func (c *Cluster) OpenLive() (*LiveReader, error) {
 
 // Scaler reads one scaler. It is an error if it does not exist or may not be read.
 func (r *LiveReader) Scaler(ctx context.Context, name types.NamespacedName) (live.Scaler, error) {
-	s, _, err := r.Explained(ctx, name)
-	return s, err
-}
-
-// Explained reads one scaler, and explains it.
-func (r *LiveReader) Explained(ctx context.Context, name types.NamespacedName) (live.Scaler, explain.Explanation, error) {
 	evidence, err := EvidenceOf(ctx, r.Client, name)
 	if err != nil {
-		return live.Scaler{}, explain.Explanation{}, err
+		return live.Scaler{}, err
 	}
 	used := r.usage(ctx, name.Namespace)
 	if evidence.Operators, err = r.cluster.Operators(ctx, r.Client, name.Namespace); err != nil {
 		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
 	}
 	evidence.Now = r.cluster.Now()
-	return live.Of(evidence, used.samples, used.missing, evidence.Now), explain.Of(evidence), nil
+	return live.Of(evidence, used.samples, used.missing, evidence.Now), nil
 }
 
 // Fleet reads all scalers of a namespace, or of all namespaces if it is "". It is an error

@@ -128,7 +128,7 @@ func (f Fleet) Data() any { return dataOfFleet(f) }
 
 func dataOf(s Scaler) scalerData {
 	out := scalerData{
-		Time: s.At, Scaler: s.State, Findings: s.Findings, Changes: explain.ChangesOf(s.Changes), Missing: s.Missing,
+		Time: s.At, Scaler: s.State, Findings: s.Explanation.Findings, Changes: explain.ChangesOf(s.Explanation.History), Missing: s.Missing,
 		Containers: []containerData{}, Pods: []podData{},
 	}
 	if s.UsageMissing != "" {

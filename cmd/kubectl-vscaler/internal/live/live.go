@@ -33,15 +33,12 @@ type Scaler struct {
 	// AppliedSince is since when all pods have the decided sizes and no others; zero if they
 	// do not, or if that is unknown.
 	AppliedSince time.Time
-	// Findings are the reasons for the state, the most important first. Those that do not
-	// end as explain.Fine are what the scaler waits for.
-	Findings []explain.Finding
+	// Explanation says why. Of its findings, those that do not end as explain.Fine are what the scaler waits for.
+	Explanation explain.Explanation
 	// Containers are those of the pod template, in its order.
 	Containers []Container
 	// Pods are the running pods, by name; nil if the user may not read them.
 	Pods []Pod
-	// Changes are the last decisions, newest first: at most 10.
-	Changes []v1beta1.HistoryEntry
 	// UsageMissing is why no usage could be read; empty if it could be.
 	UsageMissing string
 	// Missing says what else could not be read, and why.
@@ -120,8 +117,7 @@ func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time
 	explained := explain.Of(e)
 	out := Scaler{
 		At: at, State: explain.RowOf(e),
-		Findings: explained.Findings, Changes: explained.History,
-		UsageMissing: usageMissing, Missing: explained.Missing,
+		Explanation: explained, UsageMissing: usageMissing, Missing: explained.Missing,
 	}
 	out.State.State = out.State.Doubt(e.Operators.Serving(*e.Scaler), e.Scaler.Namespace, at)
 	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
@@ -277,7 +273,7 @@ func Format(resource string, amount int64) string {
 
 // Waits are the findings that the scaler waits for.
 func (s Scaler) Waits() []explain.Finding {
-	return slices.DeleteFunc(slices.Clone(s.Findings), func(f explain.Finding) bool { return f.Ends == explain.Fine })
+	return slices.DeleteFunc(slices.Clone(s.Explanation.Findings), func(f explain.Finding) bool { return f.Ends == explain.Fine })
 }
 
 // Total adds up a resource over all containers.

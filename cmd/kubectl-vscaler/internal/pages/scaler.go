@@ -67,7 +67,6 @@ func spanOf(q url.Values) Span {
 // Details is what the page of one scaler shows.
 type Details struct {
 	live.Scaler
-	Explanation explain.Explanation
 	// Span is the span of the points, and HasPast says that others than Live can be read.
 	Span    Span
 	HasPast bool
@@ -99,19 +98,18 @@ func (d Details) note() string {
 // scalerPage is the view of a scaler.
 type scalerPage struct {
 	live.Scaler
-	Explanation explain.Explanation
-	Link        string
-	Class       string
-	HasPast     bool
-	Note        string
-	Spans       []spanView
-	Findings    []findingView
-	Decision    string
-	Cooldown    string
-	Containers  []containerView
-	Pods        []podView
-	Changes     []changeView
-	Missing     []string
+	Link       string
+	Class      string
+	HasPast    bool
+	Note       string
+	Spans      []spanView
+	Findings   []findingView
+	Decision   string
+	Cooldown   string
+	Containers []containerView
+	Pods       []podView
+	Changes    []changeView
+	Missing    []string
 }
 
 type spanView struct {
@@ -159,7 +157,7 @@ type changeView struct{ Ago, At, Message string }
 func scalerView(d Details, base string, now time.Time) scalerPage {
 	x := d.Explanation
 	out := scalerPage{
-		Scaler: d.Scaler, Explanation: x, Link: base + "scalers/" + x.Namespace + "/" + x.Name, Class: classOf(d.State.Ends),
+		Scaler: d.Scaler, Link: base + "scalers/" + x.Namespace + "/" + x.Name, Class: classOf(d.State.Ends),
 		HasPast: d.HasPast, Note: d.note(), Missing: d.Missing,
 	}
 	if d.UsageMissing != "" {
@@ -203,7 +201,7 @@ func scalerView(d Details, base string, now time.Time) scalerPage {
 	for _, p := range d.Pods {
 		out.Pods = append(out.Pods, podOf(p))
 	}
-	for _, h := range d.Changes {
+	for _, h := range x.History {
 		out.Changes = append(out.Changes, changeView{ago(now, h.Time.Time), h.Time.Local().Format("Jan 2 15:04:05"), h.Message})
 	}
 	return out
@@ -222,8 +220,8 @@ func resourceOf(d Details, id, container string, r explain.Resource, now live.Re
 		ID: id, Container: container, Resource: r.Resource, Word: word(r.Resource), Unmanaged: r.Unmanaged,
 		Disagrees: !r.Agrees, Facts: factsOf(r, now, len(d.Pods)), Rule: r.Rule(), Developments: r.Developments(d.At),
 	}
-	marks := make([]time.Time, 0, len(d.Changes))
-	for _, h := range d.Changes {
+	marks := make([]time.Time, 0, len(d.Explanation.History))
+	for _, h := range d.Explanation.History {
 		marks = append(marks, h.Time.Time)
 	}
 	var points []live.Point

@@ -70,7 +70,7 @@ func newServer() (*Server, *fakeSource, *testclock.FakePassiveClock) {
 	clock := testclock.NewFakePassiveClock(now)
 	source := &fakeSource{
 		fleet:   Fleet{At: now, Rows: []live.Row{row("shop", "web", "Applied", explain.Fine)}},
-		details: Details{Scaler: live.Scaler{At: now}, Explanation: explain.Explanation{Namespace: "shop", Name: "web", Purpose: "Keeps web."}},
+		details: Details{Scaler: live.Scaler{At: now, Explanation: explain.Explanation{Namespace: "shop", Name: "web", Purpose: "Keeps web."}}},
 	}
 	return New(source, Options{
 		Token: "secret", Expires: now.Add(time.Hour), Clock: clock, Cluster: "prod", Refresh: 5 * time.Second,
@@ -183,7 +183,7 @@ func TestTextOfTheClusterIsNotMarkup(t *testing.T) {
 	source.fleet = Fleet{At: now, Rows: []live.Row{r}, Missing: []string{evil}}
 	source.details.Explanation.Findings = []explain.Finding{{Reason: explain.Reason{Reason: evil, Means: evil, Advice: evil}, Message: evil}}
 	source.details.Explanation.Containers = []explain.Container{{Name: evil, Resources: []explain.Resource{{Resource: "cpu", Unmanaged: evil}}}}
-	source.details.Changes = []v1beta1.HistoryEntry{{Time: metav1.NewTime(now), Message: evil}}
+	source.details.Explanation.History = []v1beta1.HistoryEntry{{Time: metav1.NewTime(now), Message: evil}}
 	source.details.Missing = []string{evil}
 	source.err = nil
 	s.Cluster = evil

@@ -59,8 +59,8 @@ func (p *page) title(s live.Scaler) {
 		pods = "; " + strings.Replace(s.State.Pods, "/", " of ", 1) + " pods at the decided size"
 	}
 	since := ""
-	if len(s.Findings) > 0 && s.Findings[0].Reason.Reason == s.State.Reason && s.Findings[0].Since != nil {
-		since = " for " + age(s.At, s.Findings[0].Since.Time)
+	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
+		since = " for " + age(s.At, all[0].Since.Time)
 	}
 	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
 }
@@ -283,12 +283,12 @@ func (p *page) waits(s live.Scaler) {
 }
 
 func (p *page) changes(s live.Scaler) {
-	if len(s.Changes) == 0 {
+	if len(s.Explanation.History) == 0 {
 		return
 	}
 	p.blank()
 	p.add(strong.Render("LAST CHANGES"))
-	for _, change := range s.Changes {
+	for _, change := range s.Explanation.History {
 		p.wrap(fmt.Sprintf("%6s ago  ", age(s.At, change.Time.Time)), change.Message)
 	}
 }

@@ -54,10 +54,6 @@ func verifying() (live.Scaler, *live.Record) {
 			Namespace: "shop", Name: "checkout", Deployment: "checkout", Mode: "InPlace", Profile: "Balanced", Pods: "1/4",
 			State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself},
 		},
-		Findings: []explain.Finding{
-			{Reason: reason(v1beta1.ReasonVerifying), Message: "1 pod was changed; verified for 12s of 2m0s", Since: ago(12 * time.Second)},
-			{Reason: reason(v1beta1.ReasonHPAConflict), Message: "HorizontalPodAutoscaler checkout scales on memory, so memory keeps its size"},
-		},
 		Pods: []live.Pod{
 			pod("checkout-7d5f8b6c4-2xkq9", 121, 342, 118, 300), pod("checkout-7d5f8b6c4-8zr5v", 500, 512, 90, 301),
 			pod("checkout-7d5f8b6c4-hjw2m", 500, 512, 0, 0), pod("checkout-7d5f8b6c4-tq7lb", 100, 512, 115, 290),
@@ -77,9 +73,15 @@ func verifying() (live.Scaler, *live.Record) {
 				},
 			},
 		}},
-		Changes: []v1beta1.HistoryEntry{
-			{Time: *ago(20 * time.Second), Message: "ScaleDown: app cpu 500m->121m, memory 512Mi->342Mi"},
-			{Time: *ago(26 * time.Hour), Message: "OOMKill: app memory 256Mi->512Mi"},
+		Explanation: explain.Explanation{
+			Findings: []explain.Finding{
+				{Reason: reason(v1beta1.ReasonVerifying), Message: "1 pod was changed; verified for 12s of 2m0s", Since: ago(12 * time.Second)},
+				{Reason: reason(v1beta1.ReasonHPAConflict), Message: "HorizontalPodAutoscaler checkout scales on memory, so memory keeps its size"},
+			},
+			History: []v1beta1.HistoryEntry{
+				{Time: *ago(20 * time.Second), Message: "ScaleDown: app cpu 500m->121m, memory 512Mi->342Mi"},
+				{Time: *ago(26 * time.Hour), Message: "OOMKill: app memory 256Mi->512Mi"},
+			},
 		},
 	}
 	s.Pods[1].Containers[0].Declared.Requests = amounts(121, 342)
@@ -210,7 +212,7 @@ func TestANarrowTerminalKeepsTheState(t *testing.T) {
 func TestTextOfObjectsDoesNotControlTheTerminal(t *testing.T) {
 	s, record := verifying()
 	const evil = "\x1b]0;x\x07\x1b[2Jevil\u202e"
-	s.State.Name, s.State.Reason, s.Changes[0].Message, s.Missing = evil, evil, evil, []string{evil}
+	s.State.Name, s.State.Reason, s.Explanation.History[0].Message, s.Missing = evil, evil, evil, []string{evil}
 	s.Pods[0].Name, s.State.Deployment, s.UsageMissing = evil, evil, evil
 	s.Containers[0].Resources[0].Unmanaged = evil
 	f := fleet(1)
