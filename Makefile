@@ -316,7 +316,7 @@ bench: ## Test the benchmarks, and compare what a container costs with VPA's own
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.
-	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' controllers hack internal test | xargs -r -n1 dirname | sort -u | \
+	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd controllers hack internal test | xargs -r -n1 dirname | sort -u | \
 	while read -r dir; do go test "./$$dir" -update </dev/null; done
 
 .PHONY: verify

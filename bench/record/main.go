@@ -7,7 +7,7 @@
 //
 //	make record [flags] FOLDER
 //
-// The folder holds tables as "kubectl vscaler backtest" reads them, and the model is that
+// The folder holds tables as "kubectl vscaler report" reads them, and the model is that
 // of internal/backtest. A table is a source. Series are told apart by patterns such as borg-*
 // that match the name of a series or that of its table, without .csv and .gz:
 //
@@ -44,7 +44,6 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // The exit codes: 1 where something has failed, or a target is missed and -check is
@@ -191,7 +190,7 @@ func readFolder(folder string) ([]backtest.Trace, error) {
 			return nil, err
 		}
 	}
-	traces, err := reader.Traces(quantity.Amounts{})
+	traces, err := reader.Traces()
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", folder, err)
 	}

@@ -56,10 +56,10 @@ func folder(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	write("first.csv", traces.WriteUsage, made[:5]...)
-	write("others.csv.gz", traces.WriteUsage, made[5:]...)
-	write("fine.csv", traces.WriteUsage, fine...)
-	write("series.csv", traces.WriteContainers, append(made, fine...)...)
+	write("first.csv", backtest.WriteUsage, made[:5]...)
+	write("others.csv.gz", backtest.WriteUsage, made[5:]...)
+	write("fine.csv", backtest.WriteUsage, fine...)
+	write("series.csv", backtest.WriteContainers, append(made, fine...)...)
 	return dir
 }
 

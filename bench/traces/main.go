@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command traces generates synthetic usage of a few kinds of containers, for examples and
-// tests of "kubectl vscaler backtest":
+// tests of "kubectl vscaler report":
 //
 //	go run ./traces FOLDER
 //
@@ -48,11 +48,11 @@ func run() error {
 		generated = traces.Patterns(length)
 	}
 	for _, t := range generated {
-		if err := write(filepath.Join(folder, t.Name+".csv"), traces.WriteUsage, t); err != nil {
+		if err := write(filepath.Join(folder, t.Name+".csv"), backtest.WriteUsage, t); err != nil {
 			return err
 		}
 	}
-	return write(filepath.Join(folder, "series.csv"), traces.WriteContainers, generated...)
+	return write(filepath.Join(folder, "series.csv"), backtest.WriteContainers, generated...)
 }
 
 func write(path string, format func(io.Writer, ...backtest.Trace) error, generated ...backtest.Trace) error {

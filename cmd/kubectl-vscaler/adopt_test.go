@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -225,19 +224,14 @@ func TestAdopt(t *testing.T) {
 		"namespaces may not be read":   {args: "--dry-run --namespaces a=b", setUp: func(s *apiServer) { s.forbidden = []string{"/api/v1/namespaces"} }, code: 1, err: "listing namespaces: you may not", written: []string{""}},
 		"policies may not be read":     {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{ours + "/namespaces/shop/scalingpolicies"} }, code: 1, err: "listing ScalingPolicies: you may not"},
 		"others may not be read":       {args: "--dry-run --namespaces sizing=auto -l tier", setUp: func(s *apiServer) { s.forbidden = []string{ours + "/scalingpolicies"} }, out: []string{"Not included\n  ScalingPolicies, which come before a ClusterScalingPolicy: you may not\n"}, written: []string{""}},
-		"not installed":                {args: "--dry-run -n elsewhere", code: 1, err: errPoliciesNotServed.Error()},
+		"not installed":                {args: "--dry-run -n elsewhere", code: 1, err: "the API server does not serve ScalingPolicies: is the operator installed, in a version that has them?"},
 		"an empty selector":            {args: "--namespaces=", code: 2, err: "--namespaces must not be empty: to select all namespaces, use kubernetes.io/metadata.name"},
 		"an empty one of Deployments":  {args: "--selector=", code: 2, err: "--selector must not be empty: to select all Deployments, leave it out"},
 		"a selector of no sense":       {args: "-l a=b=c", code: 2, err: `--selector: found '=', expected: ',' or 'end of string'`},
 		"a number of labels":           {args: "-l size>3", code: 2, err: `--selector: a policy knows no operator "gt"`},
-		"a mode of no sense":           {args: "--mode Auto", code: 2, err: `--mode "Auto" is not one of Recommend, Initial, InPlace, Rollout`},
-		"a start of no sense":          {args: "--start inplace", code: 2, err: `--start "inplace" is not one of Recommend, Initial, InPlace, Rollout`},
-		"a profile of no sense":        {args: "--profile=", code: 2, err: `--profile "" is not one of ` + strings.Join(profileNames(), ", ")},
 		"a time of no sense":           {args: "--after week", code: 2, err: `--after: "week" is not a duration, such as 7d or 36h`},
 		"a time of ages":               {args: "--after 65535d", code: 2, err: `--after: "65535d" is out of range`},
 		"a share of no sense":          {args: "--max-concurrent 0.5", code: 2, err: `--max-concurrent "0.5" is not a percentage from 1 to 100`},
-		"another output":               {args: "-o csv", code: 2, err: `--output "csv" is not one of table, json, yaml, manifest`},
-		"another dry run":              {args: "--dry-run=maybe", code: 2, err: `--dry-run "maybe" is not one of none, server, client`},
 		"an argument":                  {args: "web", code: 2, err: "adopt takes no arguments: select Deployments with --namespaces and --selector"},
 		"no name":                      {args: "--name=", code: 2, err: "--name must not be empty"},
 		"other namespaces of one":      {args: "--exclude-namespace bank", code: 2, err: "--exclude-namespace needs --namespaces: the policy of one namespace has no other"},
@@ -347,30 +341,6 @@ spec:
 	}
 	if got := server.wrote(); len(got) != 1 || !strings.HasPrefix(got[0], "POST dry ") {
 		t.Errorf("written: %q", got)
-	}
-}
-
-// Only yes is a yes.
-func TestAdoptAsks(t *testing.T) {
-	for answer, want := range map[string]error{"y\n": nil, "YES \r\n": nil, "yes": nil, "\n": errNotConfirmed, "": errNotConfirmed, "no\n": errNotConfirmed, "yesterday\n": errNotConfirmed} {
-		var asks bytes.Buffer
-		if err := asked(strings.NewReader(answer), &asks, "Create ClusterScalingPolicy fleet?"); !errors.Is(err, want) || asks.String() != "Create ClusterScalingPolicy fleet? [y/N] " {
-			t.Errorf("%q: %v, want %v: %s", answer, err, want, asks.String())
-		}
-	}
-}
-
-// Times are in days, too.
-func TestTimeSpans(t *testing.T) {
-	for text, want := range map[string]time.Duration{"7d": 168 * time.Hour, "36h": 36 * time.Hour, "0": 0, "90s": 90 * time.Second} {
-		if got, err := timeSpan(text); err != nil || got != want {
-			t.Errorf("%s is %s: %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "d", "-1d", "-1h", "1.5d", "99999999h", "7 d"} {
-		if got, err := timeSpan(text); err == nil {
-			t.Errorf("%q is %s", text, got)
-		}
 	}
 }
 

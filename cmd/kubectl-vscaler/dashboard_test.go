@@ -27,7 +27,10 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 )
 
 // fleetServer is a cluster with a scaler whose pods differ, and many more in other namespaces.
@@ -172,7 +175,7 @@ func startDashboard(t *testing.T, args ...string) (address string, stop func() e
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out := make(chan string, 10)
-	root := newRoot(genericiooptions.IOStreams{
+	root, _ := newRoot(genericiooptions.IOStreams{
 		Out:    writer(func(p []byte) { out <- string(p) }),
 		ErrOut: io.Discard,
 	})
@@ -306,7 +309,7 @@ func TestTheDashboardRefusesToStart(t *testing.T) {
 		"an argument":                {[]string{"web"}, nil, 2, `unexpected argument "web"`},
 		"a port that is none":        {[]string{"--port", "70000"}, nil, 2, "--port must be from 0 to 65535"},
 		"valid for ever":             {[]string{"--expires-after", "9999h"}, nil, 2, "--expires-after must be from 1m to 168h"},
-		"a token without an address": {[]string{"--prometheus-ca-file", "ca"}, nil, 2, "require --prometheus"},
+		"a token without an address": {[]string{"--prometheus-ca-file", "ca"}, nil, 2, "--prometheus-ca-file requires --prometheus"},
 		"an address with a query":    {[]string{"--prometheus", "http://localhost/?a"}, nil, 2, "without ? and #"},
 		"an address that is none":    {[]string{"--prometheus", "localhost"}, nil, 2, "must be an http or https URL"},
 		"no rights":                  {nil, []string{ours}, 1, "listing VerticalScalers: you may not"},
@@ -333,52 +336,33 @@ func TestTheFleetIsReadOnceForAllPages(t *testing.T) {
 	}
 }
 
-// newSource is a source for the namespace shop, with a clock of its own.
-func newSource(t *testing.T, past pastOptions) (*dashboardSource, *testclock.FakePassiveClock) {
+// newSource is a source for all namespaces, with a clock of its own.
+func newSource(t *testing.T, past past.Options) (*dashboard.Source, *testclock.FakeClock) {
 	t.Helper()
-	cluster := newCluster(&cobra.Command{})
-	reader, err := cluster.openLive()
+	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
+	cluster.Clock = clock
+	reader, err := cluster.OpenLive()
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := testclock.NewFakePassiveClock(time.Now())
-	reader.clock = clock
-	return &dashboardSource{liveReader: reader, cluster: cluster, past: past, records: map[recordKey]*record{}}, clock
+	return dashboard.NewSource(cluster, reader, past, ""), clock
 }
 
 var webName = types.NamespacedName{Namespace: "shop", Name: "web"}
 
 func TestAPlotRemembersWhatWasSeen(t *testing.T) {
 	newFleetServer(t)
-	source, clock := newSource(t, pastOptions{})
+	source, clock := newSource(t, past.Options{})
 	for range 4 {
-		d, err := source.Scaler(t.Context(), webName, dashboard.Week)
-		if err != nil || d.Span != dashboard.Live {
+		d, err := source.Scaler(t.Context(), webName, pages.Week)
+		if err != nil || d.Span != pages.Live {
 			t.Fatalf("span %s without Prometheus: %v", d.Span, err)
 		}
 		clock.SetTime(clock.Now().Add(5 * time.Second))
 	}
-	d, err := source.Scaler(t.Context(), webName, dashboard.Live)
+	d, err := source.Scaler(t.Context(), webName, pages.Live)
 	if n := len(d.Points("app", "cpu")); err != nil || n != 5 || d.Points("app", "cpu")[n-1].Used != 320 || d.Points("app", "cpu")[n-1].Request != 500 {
 		t.Errorf("%v: %+v", err, d.Points("app", "cpu"))
-	}
-}
-
-func TestRecordsAreLimited(t *testing.T) {
-	source := &dashboardSource{records: map[recordKey]*record{}}
-	at := time.Now()
-	key := func(i int) recordKey {
-		return recordKey{types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)}, dashboard.Live}
-	}
-	first := source.recordOf(key(0), at)
-	for i := range 3 * mostRecords {
-		source.recordOf(key(i+1), at.Add(time.Duration(i)*time.Second))
-		if source.recordOf(key(0), at.Add(time.Duration(i)*time.Second)) != first {
-			t.Fatal("a record that is looked at was dropped")
-		}
-	}
-	if n := len(source.records); n != mostRecords {
-		t.Errorf("%d records", n)
 	}
 }
 
@@ -393,10 +377,10 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 		}
 		answer(w, r)
 	})
-	source, clock := newSource(t, pastOptions{address: address})
-	look := func() dashboard.Details {
+	source, clock := newSource(t, past.Options{Address: address})
+	look := func() pages.Details {
 		t.Helper()
-		d, err := source.Scaler(t.Context(), webName, dashboard.Day)
+		d, err := source.Scaler(t.Context(), webName, pages.Day)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -411,33 +395,33 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 		t.Errorf("Prometheus is asked %d times more within seconds; missing is %q", asked-before, d.Missing)
 	}
 	broken = false
-	clock.SetTime(clock.Now().Add(retryPast))
+	clock.SetTime(clock.Now().Add(30 * time.Second))
 	d := look()
 	if n := len(d.Points("app", "cpu")); len(d.Missing) != 0 || n < 280 {
 		t.Errorf("%d points of a day; missing is %q", n, d.Missing)
 	}
 	before = asked
 	for range 5 {
-		clock.SetTime(clock.Now().Add(longestGap / 2))
+		clock.SetTime(clock.Now().Add(150 * time.Second))
 		look()
 	}
 	if asked != before {
 		t.Errorf("while the page is open, Prometheus is asked %d times", asked-before)
 	}
-	clock.SetTime(clock.Now().Add(2 * longestGap))
+	clock.SetTime(clock.Now().Add(10 * time.Minute))
 	if look(); asked == before {
 		t.Error("after nobody looked for a while, Prometheus is not asked")
 	}
 }
 
 func TestTheDashboardBacktests(t *testing.T) {
-	t.Setenv("KUBECONFIG", newKubeconfig(t))
-	source, _ := newSource(t, pastOptions{address: serve(t, answer)})
+	newFleetCluster(t)
+	source, _ := newSource(t, past.Options{Address: serve(t, fleetPrometheus)})
 	var page strings.Builder
-	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "sizer"}, &page); err != nil {
+	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &page); err != nil {
 		t.Fatal(err)
 	}
-	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || !strings.Contains(text, "<svg") {
+	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || strings.Count(text, `class="plot"`) != 2 {
 		t.Error(text)
 	}
 }
@@ -539,19 +523,19 @@ func pastServer(t *testing.T, sizes string) string {
 
 func TestThePastHasRequestsAndLimits(t *testing.T) {
 	for sizes, tc := range map[string]struct {
-		past    dashboard.Past
+		past    pages.Past
 		cpu     []string // request and limit in millicores, at the end of each day
 		missing string
 	}{
-		"kube-state-metrics": {dashboard.Past{HasRequests: true, HasLimits: true}, []string{"1000/1500", "500/1500", "0/0", "500/1500", "500/0", "500/0", "500/0", "500/0"}, ""},
-		"operator":           {dashboard.Past{HasRequests: true}, []string{"1000/-1", "500/-1", "0/-1", "500/-1", "500/-1", "500/-1", "500/-1", "500/0"}, ""},
-		"nobody":             {dashboard.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, ""},
-		"broken":             {dashboard.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, "Requests and limits of the past: asking Prometheus at http://"},
+		"kube-state-metrics": {pages.Past{HasRequests: true, HasLimits: true}, []string{"1000/1500", "500/1500", "0/0", "500/1500", "500/0", "500/0", "500/0", "500/0"}, ""},
+		"operator":           {pages.Past{HasRequests: true}, []string{"1000/-1", "500/-1", "0/-1", "500/-1", "500/-1", "500/-1", "500/-1", "500/0"}, ""},
+		"nobody":             {pages.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, ""},
+		"broken":             {pages.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, "Requests and limits of the past: asking Prometheus at http://"},
 	} {
 		t.Run(sizes, func(t *testing.T) {
 			newFleetServer(t)
-			source, clock := newSource(t, pastOptions{address: pastServer(t, sizes)})
-			d, err := source.Scaler(t.Context(), webName, dashboard.Week)
+			source, clock := newSource(t, past.Options{Address: pastServer(t, sizes)})
+			d, err := source.Scaler(t.Context(), webName, pages.Week)
 			if err != nil || d.Past != tc.past {
 				t.Fatalf("%+v: %v", d.Past, err)
 			}

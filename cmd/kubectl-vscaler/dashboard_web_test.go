@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +27,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -390,8 +390,8 @@ func TestWebALostConnectionIsSaid(t *testing.T) {
 
 func TestWebAnExpiredLinkIsSaid(t *testing.T) {
 	newFleetServer(t)
-	source, clock := newSource(t, pastOptions{})
-	handler := dashboard.New(source, dashboard.Options{Token: "secret", Expires: clock.Now().Add(time.Hour), Clock: clock, Refresh: time.Second})
+	source, clock := newSource(t, past.Options{})
+	handler := pages.New(source, pages.Options{Token: "secret", Expires: clock.Now().Add(time.Hour), Clock: clock, Refresh: time.Second})
 	address := serve(t, handler.ServeHTTP)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(address+"/secret/scalers/shop/web"), chromedp.WaitVisible(chromedp.CSS("#state")))
@@ -407,28 +407,6 @@ func TestWebAnExpiredLinkIsSaid(t *testing.T) {
 		t.Errorf("after a reload, the page says %q", text)
 	}
 	b.shoots("expired-reload")
-}
-
-// The command was started again, at the same port: the open page is of the one before.
-func TestWebALinkOfAnEarlierRunIsNotValid(t *testing.T) {
-	newFleetServer(t)
-	address, stop := startDashboard(t, "-A")
-	b := newBrowser(t)
-	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("#scalers")))
-	b.expect()
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	where, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, _ := startDashboard(t, "-A", "--port", where.Port())
-	if again == address {
-		t.Fatal("the token is the same")
-	}
-	b.until(`document.getElementById('banner').textContent.startsWith('This link is not valid. ')`)
-	b.do(chromedp.Navigate(again), chromedp.WaitVisible(chromedp.CSS("#scalers")))
 }
 
 func TestWebThePast(t *testing.T) {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 )
 
 // commands are all commands that do something, but for those of cobra.
@@ -29,15 +30,16 @@ func commands(t *testing.T) (all []*cobra.Command) {
 			add(sub)
 		}
 	}
-	add(newRoot(genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}))
-	if len(all) < 13 {
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	add(root)
+	if len(all) < 12 {
 		t.Fatalf("only %d commands are found", len(all))
 	}
 	return all
 }
 
 // verb is the command without the program: "import vpa".
-func verb(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), commandName+" ") }
+func verb(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), cli.Name+" ") }
 
 func TestEveryCommandIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plugin.md")
@@ -131,7 +133,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // wrongIn says what is wrong with the arguments of the program; empty if nothing is.
 func wrongIn(args []string) string {
-	root := newRoot(genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard})
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	c, rest, err := root.Find(args)

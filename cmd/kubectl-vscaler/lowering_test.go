@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 // waitForEvidence makes the scaler web keep 230m until 256 minutes have been observed, of which its status
@@ -62,18 +61,5 @@ func TestEveryViewSaysWhenARequestIsLowered(t *testing.T) {
 		if out, _, _ := run(t, nil, args...); strings.Contains(out, "in about") {
 			t.Errorf("%v: a silent operator lowers nothing:\n%s", args, out)
 		}
-	}
-}
-
-// Time that passes is no change.
-func TestWatchIsSilentWhileARequestWaits(t *testing.T) {
-	before := explain.Overview{Scalers: []explain.Row{{Name: "web", Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2 h 20 min"}}}
-	after := explain.Overview{Scalers: []explain.Row{{Name: "web", Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2 h 10 min"}}}
-	if news := changed(before, after); len(news.Scalers) != 0 {
-		t.Errorf("shown again: %+v", news)
-	}
-	after.Scalers[0].Reason = "Resizing"
-	if news := changed(before, after); len(news.Scalers) != 1 || news.Scalers[0].Advice == "" {
-		t.Errorf("a change is not shown: %+v", news)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/change"
 )
 
 // ofPolicy makes web a scaler of the ClusterScalingPolicy fleet, which is Ready as it is told. There is a ScalingPolicy of
@@ -183,7 +184,7 @@ func TestScalersOfPoliciesAreNotEdited(t *testing.T) {
 		"paused already":               {args: "suspend web", change: annotated(v1beta1.PausedAnnotation, "incident 42"), out: name + " suspended (unchanged)\n"},
 		"not paused any more":          {args: "suspend web", change: annotated(v1beta1.PausedAnnotation, "false"), out: name + " suspended\n", writes: []string{paused}},
 		"suspended by its policy":      {args: "suspend web", change: func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }, out: name + " suspended (unchanged)\n"},
-		"resumed":                      {args: "resume web", change: annotated(v1beta1.PausedAnnotation, suspendedByPlugin), out: name + " resumed\n", writes: []string{free}},
+		"resumed":                      {args: "resume web", change: annotated(v1beta1.PausedAnnotation, change.SuspendedByPlugin), out: name + " resumed\n", writes: []string{free}},
 		"resumed already":              {args: "resume web", out: name + " resumed (unchanged)\n"},
 		"paused by someone else":       {args: "resume web", change: annotated(v1beta1.PausedAnnotation, "incident 42"), out: name + " resumed (unchanged)\n", err: "warning: VerticalScaler shop/web is still paused: remove its annotation autoscaling.verticalscaler.io/paused\n"},
 		"still suspended":              {args: "resume web", change: func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }, out: name + " resumed (unchanged)\n", err: "warning: VerticalScaler shop/web is still suspended: set spec.template.suspend of ClusterScalingPolicy/fleet to false\n"},

@@ -176,29 +176,6 @@ func TestReportOfScalersInFiles(t *testing.T) {
 	}
 }
 
-// Patches have what scalers recommend, and nothing else: applied, they leave no difference.
-func TestPatchesOfScalers(t *testing.T) {
-	for _, format := range patchFormats() {
-		all, folder := slices.Clone(scaledFleet), filepath.Join(t.TempDir(), "patches")
-		newScaledCluster(t, all)
-		for _, want := range []string{"2 patches", "0 patches"} { // another object controls owned
-			_, errOut, code := run(t, nil, "report", "-A", "--patches="+format, "--patches-folder="+folder)
-			if code != 0 || !strings.HasPrefix(errOut, "Wrote "+want+" to ") {
-				t.Fatalf("%s: exit code %d: %s; want %s", format, code, errOut, want)
-			}
-			for i := range all {
-				text, err := os.ReadFile(filepath.Join(folder, all[i].namespace+"_"+all[i].name+".yaml"))
-				if err == nil && want == "2 patches" {
-					all[i].apply(t, format, text)
-				}
-			}
-		}
-		if api, web := all[0], all[len(all)-1]; api.cpu != "300m" || api.memory != "500Mi" || web.cpu != "600m" || web.memory != "256Mi" || web.limit != "512Mi" {
-			t.Errorf("%s: applied are %+v and %+v", format, api, web)
-		}
-	}
-}
-
 func TestReportOfScalersRefuses(t *testing.T) {
 	s := newScaledCluster(t, scaledFleet)
 	for args, want := range map[string]struct {
@@ -206,11 +183,10 @@ func TestReportOfScalersRefuses(t *testing.T) {
 		code    int
 	}{
 		"--since=24h":                     {"--since requires --prometheus", 2},
-		"--profile=Safe":                  {"--profile requires --prometheus", 2},
+		"--profile=Safe":                  {"--profile requires --prometheus or tables", 2},
 		"--from-metrics":                  {"--from-metrics requires --prometheus", 2},
-		"--prometheus= --workers=1":       {"--workers requires --prometheus", 2},
+		"--prometheus= --workers=1":       {"--workers requires --prometheus or tables", 2},
 		"--prometheus-label=cluster=east": {"--prometheus-label requires --prometheus", 2},
-		"-o=xml":                          {`--output "xml" is not one of table, csv, json, html`, 2},
 		"-n=empty":                        {"no Deployment selected: there is none in namespace empty", 1},
 		"-A -l=app=lone":                  {"none of the selected Deployments can be reported: no scaler sizes its Deployment (--prometheus reports by past usage, without scalers)", 1},
 		"--context=none":                  {`the kubeconfig has no context "none"`, 1},

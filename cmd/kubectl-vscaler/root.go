@@ -5,24 +5,33 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adopt"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/change"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/check"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/importvpa"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/report"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/status"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/support"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/top"
 )
 
-const commandName = "kubectl vscaler"
-
-// newRoot creates the command. It keeps no state, so each test creates its own.
-func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+// newRoot creates the command, and the cluster that it reads. It keeps no state, so each test creates its own.
+func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *kube.Cluster) {
 	root := &cobra.Command{
 		Use:   "kubectl-vscaler",
 		Short: "Work with VerticalScaler",
 		Long:  "Work with VerticalScaler, which keeps the CPU and memory of Deployments' pods at what they need.",
 		// kubectl finds the plugin by its file name; help shows what users type.
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: commandName},
-		Version:       version,
-		Args:          noCommand,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: cli.Name},
+		Version:       cli.Version,
+		Args:          cli.NoCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
@@ -33,23 +42,14 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath())}
+		return cli.Usage(fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath()))
 	})
-	cluster := newCluster(root)
-	root.AddCommand(newStatus(streams, cluster), newTop(streams, cluster), newExplain(streams, cluster), newDashboard(streams, cluster))
-	root.AddCommand(newBacktest(streams, cluster), newReport(streams, cluster), newImport(streams, cluster))
-	root.AddCommand(newAdopt(streams, cluster), newSuspend(streams, cluster), newResume(streams, cluster), newRollback(streams, cluster))
-	root.AddCommand(newCheck(streams, cluster), newSupportBundle(streams, cluster))
-	return root
-}
-
-// noCommand rejects unknown subcommands.
-func noCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+	cluster := kube.New(root)
+	for _, command := range []func(genericiooptions.IOStreams, *kube.Cluster) *cobra.Command{
+		status.New, status.NewExplain, top.New, dashboard.New, report.New, importvpa.New, adopt.New, change.NewSuspend, change.NewResume, change.NewRollback,
+		check.New, support.New,
+	} {
+		root.AddCommand(command(streams, cluster))
 	}
-	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		return usageError{fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))}
-	}
-	return usageError{fmt.Errorf("unknown command %q: see \"%s --help\"", args[0], c.CommandPath())}
+	return root, cluster
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 )
 
 // unpacked are the files of an archive.
@@ -60,10 +61,10 @@ func (s *apiServer) supported() {
 	s.set(core+"shop/limitranges", corev1.LimitRangeList{TypeMeta: list("LimitRange"), Items: []corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"a": "canary"}}}}})
 	s.set(core+"shop/resourcequotas", corev1.ResourceQuotaList{TypeMeta: list("ResourceQuota")})
 	s.set("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers", map[string]any{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscalerList", "items": []any{}})
-	operator := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: defaultOperatorNamespace, Name: "operator-0"}}
+	operator := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultOperatorNamespace, Name: "operator-0"}}
 	operator.Spec.Containers = []corev1.Container{{Name: "manager", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "canary"}}}}
-	s.set(core+defaultOperatorNamespace+"/pods", corev1.PodList{TypeMeta: list("Pod"), Items: []corev1.Pod{operator}})
-	s.set(core+defaultOperatorNamespace+"/pods/operator-0/log", func(r *http.Request) any {
+	s.set(core+kube.DefaultOperatorNamespace+"/pods", corev1.PodList{TypeMeta: list("Pod"), Items: []corev1.Pod{operator}})
+	s.set(core+kube.DefaultOperatorNamespace+"/pods/operator-0/log", func(r *http.Request) any {
 		return "token=canary; of " + r.URL.Query().Get("tailLines") + " lines"
 	})
 	pods := s.objects[core+"shop/pods"].(corev1.PodList)
@@ -159,8 +160,8 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 		code int
 		err  string
 	}{
-		"not installed":  {[]string{"-n", "elsewhere"}, 1, errNotInstalled.Error()},
-		"an argument":    {[]string{"web"}, 2, "support-bundle takes no arguments"},
+		"not installed":  {[]string{"-n", "elsewhere"}, 1, kube.ErrNotInstalled.Error()},
+		"an argument":    {[]string{"web"}, 2, `unexpected argument "web"`},
 		"less than none": {[]string{"--log-lines", "-1"}, 2, "--log-lines must not be negative"},
 		"nowhere":        {[]string{"-o", filepath.Join(t.TempDir(), "no", "folder")}, 1, "creating the archive: "},
 	} {

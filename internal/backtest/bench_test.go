@@ -36,7 +36,7 @@ func BenchmarkRun(b *testing.B) {
 // BenchmarkReader reads the same from tables, with a sample a minute.
 func BenchmarkReader(b *testing.B) {
 	var table bytes.Buffer
-	if err := traces.WriteUsage(&table, traces.Make(50, 30*24*time.Hour, time.Minute)...); err != nil {
+	if err := backtest.WriteUsage(&table, traces.Make(50, 30*24*time.Hour, time.Minute)...); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(table.Len()))
@@ -45,7 +45,7 @@ func BenchmarkReader(b *testing.B) {
 		if err := r.Read("usage.csv", bytes.NewReader(table.Bytes())); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := r.Traces(today); err != nil {
+		if _, err := r.Traces(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -304,19 +304,15 @@ func (r *Reader) of(name string) (*series, error) {
 	return s, nil
 }
 
-// ErrNoRequests is returned if the current requests of a container are not known.
-var ErrNoRequests = errors.New("the current requests are not known")
-
-// Traces returns the traces read so far, sorted by name. The given requests apply to containers
-// that no table describes; 0 means that a request is not known.
-func (r *Reader) Traces(requests quantity.Amounts) ([]Trace, error) {
+// Traces returns the traces read so far, sorted by name. The requests of containers that no table describes are 0.
+func (r *Reader) Traces() ([]Trace, error) {
 	var traces []Trace
 	for _, name := range slices.Sorted(maps.Keys(r.series)) {
 		s := r.series[name]
 		if len(s.rows) == 0 {
 			continue // described, but without usage
 		}
-		t, err := r.trace(name, s, requests)
+		t, err := r.trace(name, s)
 		if err != nil {
 			return nil, fmt.Errorf("series %q: %w", name, err)
 		}
@@ -328,7 +324,7 @@ func (r *Reader) Traces(requests quantity.Amounts) ([]Trace, error) {
 	return traces, nil
 }
 
-func (r *Reader) trace(name string, s *series, requests quantity.Amounts) (Trace, error) {
+func (r *Reader) trace(name string, s *series) (Trace, error) {
 	if s.isUnsorted {
 		slices.SortStableFunc(s.rows, func(a, b row) int { return cmp.Compare(a.At, b.At) })
 	}
@@ -347,17 +343,11 @@ func (r *Reader) trace(name string, s *series, requests quantity.Amounts) (Trace
 	}
 	t := Trace{
 		Name: name, Table: r.tables[s.rows[0].table], Step: seconds(step), HasMemory: s.hasMemory,
-		Samples: make([]Sample, len(s.rows)),
+		Requests: quantity.Amounts{CPUMillis: s.cpuMillis, MemoryBytes: s.memory},
+		Samples:  make([]Sample, len(s.rows)),
 	}
 	for i, row := range s.rows {
 		t.Samples[i] = row.Sample
-	}
-	t.Requests = quantity.Amounts{
-		CPUMillis:   cmp.Or(s.cpuMillis, requests.CPUMillis),
-		MemoryBytes: cmp.Or(s.memory, requests.MemoryBytes),
-	}
-	if t.Requests.CPUMillis == 0 || t.HasMemory && t.Requests.MemoryBytes == 0 {
-		return Trace{}, ErrNoRequests
 	}
 	return t, nil
 }
@@ -378,3 +368,31 @@ func usualDistance(rows []row) int64 {
 }
 
 func seconds(s int64) time.Duration { return time.Duration(s) * time.Second }
+
+// WriteUsage writes a usage table for a Reader.
+func WriteUsage(w io.Writer, traces ...Trace) error {
+	if _, err := fmt.Fprintln(w, "series,timestamp,cpu_cores,memory_bytes"); err != nil {
+		return err
+	}
+	for _, t := range traces {
+		for _, s := range t.Samples {
+			if _, err := fmt.Fprintf(w, "%s,%d,%.4f,%d\n", t.Name, s.At, s.CPUMillis/1000, s.MemoryBytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteContainers writes a table of containers for a Reader.
+func WriteContainers(w io.Writer, traces ...Trace) error {
+	if _, err := fmt.Fprintln(w, "series,step_s,init_cpu,init_mem"); err != nil {
+		return err
+	}
+	for _, t := range traces {
+		if _, err := fmt.Fprintf(w, "%s,%d,%g,%d\n", t.Name, int(t.Step.Seconds()), float64(t.Requests.CPUMillis)/1000, t.Requests.MemoryBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ package backtest_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,9 +20,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
-// today is what containers request of which no table tells it.
-var today = quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 30}
-
 func read(tables ...string) ([]backtest.Trace, error) {
 	var r backtest.Reader
 	for i, table := range tables {
@@ -29,13 +27,13 @@ func read(tables ...string) ([]backtest.Trace, error) {
 			return nil, err
 		}
 	}
-	return r.Traces(today)
+	return r.Traces()
 }
 
 func TestReader(t *testing.T) {
 	const usage = "series,timestamp,cpu_cores,memory_bytes\nweb,600,0.25,1048576\nweb,0,0.5,2097152\nweb,300,1,0\n"
 	web := backtest.Trace{
-		Name: "web", Table: "a.csv", Step: 5 * time.Minute, Requests: today, HasMemory: true,
+		Name: "web", Table: "a.csv", Step: 5 * time.Minute, HasMemory: true,
 		Samples: []backtest.Sample{{0, 500, 2 << 20}, {300, 1000, 0}, {600, 250, 1 << 20}},
 	}
 	changed := func(change func(*backtest.Trace)) []backtest.Trace {
@@ -140,17 +138,6 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-func TestReaderWantsRequests(t *testing.T) {
-	var r backtest.Reader
-	if err := r.Read("a.csv", strings.NewReader("series,timestamp,cpu_cores,memory_bytes\nweb,0,1,1\nweb,300,1,1\n")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.Traces(quantity.Amounts{CPUMillis: 100})
-	if want := `series "web": the current requests are not known`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
 // FuzzReader: whatever the bytes, there is an error, or traces that can be replayed and
 // that are the same when written and read again.
 func FuzzReader(f *testing.F) {
@@ -163,12 +150,12 @@ func FuzzReader(f *testing.F) {
 		if r.Read("fuzz", bytes.NewReader(table)) != nil {
 			return
 		}
-		made, err := r.Traces(today)
+		made, err := r.Traces()
 		if err != nil {
 			return
 		}
 		for _, trace := range made {
-			if len(trace.Samples) < 2 || trace.Step < time.Second || trace.Step > 24*time.Hour || trace.Requests.CPUMillis < 1 {
+			if len(trace.Samples) < 2 || trace.Step < time.Second || trace.Step > 24*time.Hour {
 				t.Fatalf("bad trace: %+v", trace)
 			}
 			for i, s := range trace.Samples {
@@ -180,16 +167,11 @@ func FuzzReader(f *testing.F) {
 				}
 			}
 		}
-		report, err := backtest.Evaluate(made, []backtest.Rule{backtest.Static(), doubling()}, nil, backtest.Options{Record: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var page, text bytes.Buffer
-		if err := report.WriteHTML(&page); err != nil {
-			t.Fatal(err)
-		}
-		if err := report.WriteJSON(&text); err != nil {
-			t.Fatal(err) // a number that is none
+		outcomes := backtest.Run(made, []backtest.Rule{backtest.Static(), doubling()}, backtest.Options{Record: true})
+		for i, trace := range made {
+			if text := fmt.Sprint(backtest.Plots(trace, outcomes[i], time.Hour), outcomes[i][0].Measures); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+				t.Fatalf("a number that is none: %s", text)
+			}
 		}
 	})
 }
@@ -211,12 +193,12 @@ func TestExamples(t *testing.T) {
 		b.Reset()
 	}
 	for _, trace := range made {
-		if err := traces.WriteUsage(&b, trace); err != nil {
+		if err := backtest.WriteUsage(&b, trace); err != nil {
 			t.Fatal(err)
 		}
 		same(trace.Name + ".csv")
 	}
-	if err := traces.WriteContainers(&b, made...); err != nil {
+	if err := backtest.WriteContainers(&b, made...); err != nil {
 		t.Fatal(err)
 	}
 	same("series.csv")

@@ -6,6 +6,7 @@ package backtest_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,28 +176,38 @@ func TestConstantSeries(t *testing.T) {
 			for at := time.Duration(0); at < 49*time.Hour; at += step {
 				trace.Samples = append(trace.Samples, backtest.Sample{At: int64(at.Seconds()), CPUMillis: cpu, MemoryBytes: int64(memory * mebi)})
 			}
-			report, err := backtest.Evaluate([]backtest.Trace{trace}, []backtest.Rule{backtest.Static()}, nil, backtest.Options{})
-			if err != nil {
-				t.Fatal(err)
+			got := backtest.Replay(trace, backtest.Static(), backtest.Options{}).Measures
+			hours := float64(len(trace.Samples)) * step.Hours()
+			want := backtest.Measures{
+				Hours: hours, RequestedCPU: hours, UsedCPU: min(cpu/1000, 1) * hours, WantedCPU: cpu / 1000 * hours,
+				UnservedCPU: max(0, cpu/1000-1) * hours, SlackCPU: max(0, 1-cpu/1000) * hours,
+				HasMemory: true, RequestedMemory: hours, UsedMemory: min(memory/1024, 1) * hours, SlackMemory: max(0, 1-memory/1024) * hours,
+				Days: got.Days,
 			}
-			got := report.Policies[0].Figures
-			want := backtest.Figures{Containers: 1, ContainerDays: got.ContainerDays, CPU: backtest.CPUFigures{RequestedCores: 1}}
-			want.CPU.SlackPercent = max(0, 1-cpu/1000) * 100
-			want.CPU.FleetSlackPercent = want.CPU.SlackPercent
-			want.CPU.UnservedPercent = max(0, 1-1000/cpu) * 100
 			if cpu > 1000 {
-				want.CPU.StarvedPercent = 100
+				want.StarvedHours, want.StarvedMeanHours = hours, hours
 			}
-			want.Memory = &backtest.MemoryFigures{Containers: 1, RequestedGiB: 1, SlackPercent: max(0, 1-memory/1024) * 100}
-			want.Memory.FleetSlackPercent = want.Memory.SlackPercent
 			if memory > 1024 {
-				want.Memory.OOMKills = len(trace.Samples)
-				want.Memory.OOMContainerDays, want.Memory.OOMContainerDaysPercent = got.ContainerDays, 100
+				want.Kills, want.KillDays = len(trace.Samples), got.Days
 			}
 			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-3)); diff != "" {
 				t.Errorf("%gm, %s (-want +got):\n%s", cpu, step, diff)
 			}
 		}
+	}
+}
+
+// A plot is XML, and it does not grow with a sample a minute, nor with a hundred resizes a day.
+func TestPlots(t *testing.T) {
+	trace := traces.One("diurnal", 30*24*time.Hour, time.Minute)
+	restless := rule(nil)
+	restless.New = func(backtest.Container) backtest.Policy { return &wobbling{} }
+	plots := backtest.Plots(trace, backtest.Run([]backtest.Trace{trace}, []backtest.Rule{restless, backtest.Static()}, backtest.Options{Record: true})[0], 24*time.Hour)
+	if text := fmt.Sprint(plots); len(plots) != 2 || len(text) > 100<<10 || strings.Contains(text, "NaN") {
+		t.Errorf("%d plots of %d KiB", len(plots), len(text)>>10)
+	}
+	if cpu := plots[0]; cpu.WarmUp != 24 || len(cpu.Lines) != 2 || cpu.Lines[1].Class != "p1" || len(cpu.Days) == 0 || !strings.HasPrefix(cpu.Usage, "M0 ") {
+		t.Errorf("the plot of CPU is %+v", cpu)
 	}
 }
 

@@ -96,12 +96,6 @@ func (o Operators) For(namespace string) (Operator, bool) {
 	return o[0], true
 }
 
-// doubt is the state of an object that was Ready before the operator fell silent.
-func (o Operator) doubt() (status metav1.ConditionStatus, reason, message string, ends End, advice string) {
-	message = fmt.Sprintf("The operator in namespace %s has not reported since %s", o.Namespace, o.LastHeard.UTC().Format(time.RFC3339))
-	return metav1.ConditionUnknown, operatorSilent.Reason, message, operatorSilent.Ends, operatorSilent.Advice
-}
-
 // IsSilent reports whether the operator has not been heard of for more than a minute.
 func (o Operator) IsSilent(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
 

@@ -55,12 +55,13 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 			if ok != (tc.report != "") || ok && operator.Report(noon) != tc.report {
 				t.Errorf("%v, %q, want %q", ok, operator.Report(noon), tc.report)
 			}
-			row := explain.RowOf(e).Doubt(e.Operators, noon)
-			overview := explain.Overview{Scalers: []explain.Row{row}, Operators: e.Operators}
+			overview := explain.Overview{Scalers: []explain.Row{explain.RowOf(e)}}
+			silent := overview.Doubt(e.Operators, noon)
+			row := overview.Scalers[0]
 			x := explain.Of(e)
 			for what, isSilent := range map[string]bool{
 				"the row": row.Ready == "Unknown" && row.Reason == "OperatorSilent", "--check": overview.NotReady(),
-				"the operators": len(overview.Silent(noon)) == 1, "explain": x.Findings[0].Reason.Reason == "OperatorSilent",
+				"the operators": len(silent) == 1, "explain": x.Findings[0].Reason.Reason == "OperatorSilent",
 			} {
 				if isSilent != tc.silent {
 					t.Errorf("%s: silent %v, want %v: %+v", what, isSilent, tc.silent, row)
@@ -105,7 +106,7 @@ func TestALeaseThatIsLeftOverSaysNothing(t *testing.T) {
 
 func TestWhatIsNotReadyKeepsItsReason(t *testing.T) {
 	e := checkout(stalled("QoSChange", "pod checkout-1: has no requests"))
-	row := explain.RowOf(e).Doubt(explain.OperatorsOf([]coordinationv1.Lease{lease("system", time.Hour)}), noon)
+	row := explain.RowOf(e).Doubt(explain.OperatorsOf([]coordinationv1.Lease{lease("system", time.Hour)}), e.Scaler.Namespace, noon)
 	if row.Ready != metav1.ConditionFalse || row.Reason != "QoSChange" {
 		t.Errorf("%+v", row)
 	}

@@ -18,10 +18,10 @@ import (
 
 func TestSort(t *testing.T) {
 	rows := []explain.Row{
-		{Namespace: "b", Name: "x", Ready: "True", Reason: "Applied", Saved: &explain.Saved{Cores: -1, GiB: 2}, Changed: ptr.To(ago(time.Hour))},
-		{Namespace: "a", Name: "x", Ready: "Unknown", Reason: "NotObserved"},
-		{Namespace: "a", Name: "z", Ready: "False", Reason: "QoSChange", Saved: &explain.Saved{Cores: 3}, Changed: ptr.To(ago(time.Minute))},
-		{Namespace: "a", Name: "y", Ready: "True", Reason: "Applied", Saved: &explain.Saved{Cores: 3, GiB: 1}},
+		{Namespace: "b", Name: "x", State: explain.State{Ready: "True", Reason: "Applied"}, Saved: &explain.Saved{Cores: -1, GiB: 2}, Changed: ptr.To(ago(time.Hour))},
+		{Namespace: "a", Name: "x", State: explain.State{Ready: "Unknown", Reason: "NotObserved"}},
+		{Namespace: "a", Name: "z", State: explain.State{Ready: "False", Reason: "QoSChange"}, Saved: &explain.Saved{Cores: 3}, Changed: ptr.To(ago(time.Minute))},
+		{Namespace: "a", Name: "y", State: explain.State{Ready: "True", Reason: "Applied"}, Saved: &explain.Saved{Cores: 3, GiB: 1}},
 	}
 	for key, want := range map[string]string{
 		"": "b/x a/x a/z a/y", "name": "a/x a/y a/z b/x", "ready": "a/z a/x a/y b/x", "reason": "a/y b/x a/x a/z",
@@ -85,7 +85,7 @@ func TestNothingSavedHasNoSign(t *testing.T) {
 // Lines that follow align with those before.
 func TestLaterTablesAlign(t *testing.T) {
 	var out bytes.Buffer
-	columns := explain.Columns{Widths: &explain.Widths{}}
+	columns := explain.Columns{Widths: explain.Widths{}}
 	for i, name := range []string{"a-long-name", "web"} {
 		columns.Bare = i > 0
 		o := explain.Overview{Scalers: []explain.Row{{Name: name, Deployment: "d"}}, ScaledDeployments: []explain.OwnedRow{{Name: name + "s", Deployment: "d"}}}

@@ -24,21 +24,40 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Doubt returns the row as it must be read while its operator is silent: what was Ready may no longer
-// be. What was not Ready keeps its reason.
-func (r Row) Doubt(operators Operators, now time.Time) Row {
-	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
-		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
-	}
-	return r
+// State is how an object is doing.
+type State struct {
+	// Ready is the status of the condition. Reason is that of Ready, or of the condition that says more
+	// if the object operates normally.
+	Ready   metav1.ConditionStatus `json:"ready"`
+	Reason  string                 `json:"reason"`
+	Message string                 `json:"message,omitempty"`
+	// Ends and Advice say what resolves the state.
+	Ends   End    `json:"ends"`
+	Advice string `json:"advice"`
 }
 
-// Doubt is as for a Row.
-func (r OwnedRow) Doubt(operators Operators, now time.Time) OwnedRow {
-	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
-		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
+// stateOf is the state with the condition Ready, in the words of the condition that says most.
+func stateOf(ready, told *metav1.Condition, inWords func(reason string) Reason) State {
+	if ready == nil || told == nil {
+		return notObserved.state()
 	}
-	return r
+	known := inWords(told.Reason)
+	return State{ready.Status, told.Reason, told.Message, known.Ends, known.Advice}
+}
+
+// state is that of an object whose status cannot be relied on.
+func (r Reason) state() State {
+	return State{metav1.ConditionUnknown, r.Reason, r.Means, r.Ends, r.Advice}
+}
+
+// Doubt returns the state of an object of a namespace as it must be read while its operator is silent: what was Ready may
+// no longer be. What was not Ready keeps its reason.
+func (s State) Doubt(operators Operators, namespace string, now time.Time) State {
+	if operator, ok := operators.For(namespace); ok && operator.IsSilent(now) && s.Ready == metav1.ConditionTrue {
+		s = operatorSilent.state()
+		s.Message = fmt.Sprintf("The operator in namespace %s has not reported since %s", operator.Namespace, operator.LastHeard.UTC().Format(time.RFC3339))
+	}
+	return s
 }
 
 // Overview is how several scalers, ScaledDeployments and policies are doing.
@@ -51,22 +70,23 @@ type Overview struct {
 	Operators Operators `json:"operators,omitempty"`
 }
 
-// Silent are the operators that serve what is shown and have not been heard of for more than a
-// minute.
-func (o Overview) Silent(now time.Time) (silent Operators) {
-	add := func(namespace string) {
-		if operator, ok := o.Operators.For(namespace); ok && operator.IsSilent(now) && !slices.Contains(silent, operator) {
+// Doubt adds the operators, and doubts what silent ones have reported. It returns these.
+func (o *Overview) Doubt(operators Operators, now time.Time) (silent Operators) {
+	o.Operators = operators
+	doubt := func(state *State, namespace string) {
+		*state = state.Doubt(operators, namespace, now)
+		if operator, ok := operators.For(namespace); ok && operator.IsSilent(now) && !slices.Contains(silent, operator) {
 			silent = append(silent, operator)
 		}
 	}
-	for _, r := range o.Scalers {
-		add(r.Namespace)
+	for i := range o.Scalers {
+		doubt(&o.Scalers[i].State, o.Scalers[i].Namespace)
 	}
-	for _, r := range o.ScaledDeployments {
-		add(r.Namespace)
+	for i := range o.ScaledDeployments {
+		doubt(&o.ScaledDeployments[i].State, o.ScaledDeployments[i].Namespace)
 	}
-	for _, r := range o.Policies {
-		add(r.Namespace)
+	for i := range o.Policies {
+		doubt(&o.Policies[i].State, o.Policies[i].Namespace)
 	}
 	return silent
 }
@@ -87,14 +107,8 @@ type Row struct {
 	CPU    string `json:"cpu,omitempty"`
 	Memory string `json:"memory,omitempty"`
 	Pods   string `json:"pods,omitempty"`
-	// Ready is the status of the condition. Reason is that of Ready, or of Applied if the
-	// scaler operates normally.
-	Ready   metav1.ConditionStatus `json:"ready"`
-	Reason  string                 `json:"reason"`
-	Message string                 `json:"message,omitempty"`
-	// Ends and Advice say what resolves the state.
-	Ends   End    `json:"ends"`
-	Advice string `json:"advice"`
+	// State has the reason of Ready, or of Applied if the scaler operates normally.
+	State `json:",inline"`
 	// Changed is the time of the last change; nil before the first.
 	Changed *metav1.Time `json:"changed,omitempty"`
 	// Saved is how much less the resized pods request than their original template;
@@ -114,14 +128,10 @@ type OwnedRow struct {
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
 	// Available is the number of available pods, of those that the object asks for.
-	Available string                 `json:"available"`
-	Ready     metav1.ConditionStatus `json:"ready"`
-	Reason    string                 `json:"reason"`
-	Message   string                 `json:"message,omitempty"`
+	Available string `json:"available"`
+	State     `json:",inline"`
 	// Sized repeats the reason of its scaler; empty without one.
-	Sized  string `json:"sized,omitempty"`
-	Ends   End    `json:"ends"`
-	Advice string `json:"advice"`
+	Sized string `json:"sized,omitempty"`
 }
 
 // RowOf summarizes a scaler. Only the scaler itself is required. Whether its operator is silent does not
@@ -147,8 +157,8 @@ func RowOf(e Evidence) Row {
 		out.Changed = &s.Status.History[0].Time
 	}
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
-	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, scaler.InShort(s.Status.Conditions))
-	known, _ := ReasonFor(out.Reason)
+	out.State = stateOf(ready, scaler.InShort(s.Status.Conditions), reasonFor)
+	known := reasonFor(out.Reason)
 	switch {
 	case waitsForEvidence(e):
 		out.Advice = adviceFor(known, s, containersIn(e))
@@ -157,7 +167,7 @@ func RowOf(e Evidence) Row {
 		out.Ends, out.Advice = known.Ends, known.Advice
 	}
 	if s.Status.ObservedGeneration < s.Generation && ready != nil {
-		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, outdated.Reason, outdated.Means, outdated.Ends, outdated.Advice
+		out.State = outdated.state()
 	}
 	return out
 }
@@ -179,19 +189,11 @@ func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
 		out.Sized = c.Reason
 	}
 	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
-	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, ready)
+	out.State = stateOf(ready, ready, reasonFor)
 	if d.Status.ObservedGeneration < d.Generation && ready != nil {
-		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, outdated.Reason, outdated.Means, outdated.Ends, outdated.Advice
+		out.State = outdated.state()
 	}
 	return out
-}
-
-func sumUp(ready, told *metav1.Condition) (status metav1.ConditionStatus, reason, message string, ends End, advice string) {
-	if ready == nil || told == nil {
-		return metav1.ConditionUnknown, notObserved.Reason, notObserved.Means, notObserved.Ends, notObserved.Advice
-	}
-	known, _ := ReasonFor(told.Reason)
-	return ready.Status, told.Reason, told.Message, known.Ends, known.Advice
 }
 
 // savedBy compares the decision with the original pod template, for the pods with the
@@ -277,163 +279,100 @@ func (o Overview) NotReady() bool {
 		slices.ContainsFunc(o.Policies, func(r PolicyRow) bool { return r.Ready != metav1.ConditionTrue })
 }
 
-// WriteJSON writes the overview as JSON.
-func (o Overview) WriteJSON(w io.Writer) error { return writeJSON(w, o) }
-
-// WriteYAML writes it as YAML.
-func (o Overview) WriteYAML(w io.Writer) error { return writeYAML(w, o) }
-
 // Columns chooses what a table shows.
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.
 	Namespace, Wide, Bare bool
 	// Widths remembers the widths of columns, so that later tables align with earlier ones; nil to
 	// forget them.
-	Widths *Widths
+	Widths Widths
 }
 
-// Widths are the widths of the columns of the tables, in characters.
-type Widths struct{ ofScalers, ofOwned, ofPolicies []int }
-
-func (w *Widths) scalers() *[]int {
-	if w == nil {
-		return &[]int{}
-	}
-	return &w.ofScalers
-}
-
-func (w *Widths) owned() *[]int {
-	if w == nil {
-		return &[]int{}
-	}
-	return &w.ofOwned
-}
-
-func (w *Widths) policies() *[]int {
-	if w == nil {
-		return &[]int{}
-	}
-	return &w.ofPolicies
-}
+// Widths are the widths of the columns of tables, in characters, by the first column.
+type Widths map[string][]int
 
 // WriteTable writes the overview as a table. Ages are relative to now.
 func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error {
 	var b strings.Builder
-	if len(o.Scalers) > 0 {
-		lines := [][]string{}
-		for _, r := range o.Scalers {
-			lines = append(lines, r.cells(now, columns))
-		}
-		table(&b, columns.header("NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON", "CHANGED SAVED-CORES SAVED-GIB OWNER PROFILE ADVICE"), lines, columns.Widths.scalers())
-	}
-	if len(o.ScaledDeployments) > 0 {
-		if b.Len() > 0 {
-			b.WriteString("\n")
-		}
-		lines := [][]string{}
-		for _, r := range o.ScaledDeployments {
-			lines = append(lines, r.cells(columns))
-		}
-		table(&b, columns.header("SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE"), lines, columns.Widths.owned())
-	}
-	if len(o.Policies) > 0 {
-		if b.Len() > 0 {
-			b.WriteString("\n")
-		}
-		lines := [][]string{}
-		for _, r := range o.Policies {
-			lines = append(lines, r.cells(columns))
-		}
-		table(&b, columns.header("POLICY MODE DEPLOYMENTS PROMOTED READY REASON", "ADVICE"), lines, columns.Widths.policies())
-	}
+	section(&b, columns, "NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON", "CHANGED SAVED-CORES SAVED-GIB OWNER PROFILE ADVICE", o.Scalers,
+		func(r Row) (namespace string, cells, wide []string) {
+			changed, cores, gib := "", "", ""
+			if r.Changed != nil {
+				changed = age(now, *r.Changed)
+			}
+			if r.Saved != nil {
+				cores, gib = decimal(r.Saved.Cores), decimal(r.Saved.GiB)
+			}
+			return r.Namespace, []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason},
+				[]string{changed, cores, gib, r.ownedBy(), r.Profile, r.Advice}
+		})
+	section(&b, columns, "SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE", o.ScaledDeployments,
+		func(r OwnedRow) (namespace string, cells, wide []string) {
+			return r.Namespace, []string{r.Name, r.Deployment, r.Available, string(r.Ready), r.Reason, r.Sized}, []string{r.Advice}
+		})
+	section(&b, columns, "POLICY MODE DEPLOYMENTS PROMOTED READY REASON", "ADVICE", o.Policies,
+		func(r PolicyRow) (namespace string, cells, wide []string) {
+			return r.Namespace, []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason}, []string{r.Advice}
+		})
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (c Columns) header(names, wide string) []string {
-	if c.Bare {
-		return nil
+// section writes the table of rows of one kind, after an empty line if it is not the first.
+func section[R any](b *strings.Builder, columns Columns, header, wideHeader string, rows []R, cellsOf func(R) (namespace string, cells, wide []string)) {
+	if len(rows) == 0 {
+		return
 	}
-	all := strings.Fields(names)
-	if c.Namespace {
-		all = append([]string{"NAMESPACE"}, all...)
+	if b.Len() > 0 {
+		b.WriteString("\n")
 	}
-	if c.Wide {
-		all = append(all, strings.Fields(wide)...)
+	line := func(namespace string, cells, wide []string) []string {
+		if columns.Namespace {
+			cells = append([]string{namespace}, cells...)
+		}
+		if columns.Wide {
+			cells = append(cells, wide...)
+		}
+		return cells
 	}
-	return all
-}
-
-func (r Row) cells(now time.Time, columns Columns) []string {
-	changed, cores, gib := "", "", ""
-	if r.Changed != nil {
-		changed = age(now, *r.Changed)
+	var lines [][]string
+	if !columns.Bare {
+		lines = append(lines, line("NAMESPACE", strings.Fields(header), strings.Fields(wideHeader)))
 	}
-	if r.Saved != nil {
-		cores, gib = decimal(r.Saved.Cores), decimal(r.Saved.GiB)
+	for _, r := range rows {
+		lines = append(lines, line(cellsOf(r)))
 	}
-	cells := []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason}
-	if columns.Namespace {
-		cells = append([]string{r.Namespace}, cells...)
+	widths := table(b, lines, columns.Widths[header])
+	if columns.Widths != nil {
+		columns.Widths[header] = widths
 	}
-	if columns.Wide {
-		cells = append(cells, changed, cores, gib, r.ownedBy(), r.Profile, r.Advice)
-	}
-	return cells
 }
 
 // ownedBy is the ScaledDeployment that the scaler belongs to, or the policy that has created it.
 func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
 
-func (r PolicyRow) cells(columns Columns) []string {
-	cells := []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason}
-	if columns.Namespace {
-		cells = append([]string{r.Namespace}, cells...)
-	}
-	if columns.Wide {
-		cells = append(cells, r.Advice)
-	}
-	return cells
-}
-
-func (r OwnedRow) cells(columns Columns) []string {
-	cells := []string{r.Name, r.Deployment, r.Available, string(r.Ready), r.Reason, r.Sized}
-	if columns.Namespace {
-		cells = append([]string{r.Namespace}, cells...)
-	}
-	if columns.Wide {
-		cells = append(cells, r.Advice)
-	}
-	return cells
-}
-
-// between separates columns.
-const between = "   "
-
 // table aligns columns, without trailing spaces. An empty cell is a dash. Columns are at least as wide
-// as the widths, which it updates.
-func table(b *strings.Builder, header []string, lines [][]string, widths *[]int) {
-	if header != nil {
-		lines = append([][]string{header}, lines...)
-	}
+// as the widths, and it returns how wide they are.
+func table(b *strings.Builder, lines [][]string, widths []int) []int {
 	for _, cells := range lines {
 		for i, cell := range cells {
 			if cells[i] = printable(cell); cell == "" {
 				cells[i] = "-"
 			}
-			if i == len(*widths) {
-				*widths = append(*widths, 0)
+			if i == len(widths) {
+				widths = append(widths, 0)
 			}
-			(*widths)[i] = max((*widths)[i], utf8.RuneCountInString(cells[i]))
+			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
 		}
 	}
 	for _, cells := range lines {
 		var line strings.Builder
 		for i, cell := range cells {
-			fmt.Fprintf(&line, "%-*s%s", (*widths)[i], cell, between)
+			fmt.Fprintf(&line, "%-*s   ", widths[i], cell)
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
+	return widths
 }
 
 // Rounded is a number of cores or GiB, to a thousandth.

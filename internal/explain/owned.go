@@ -45,12 +45,6 @@ func OfOwned(d *v1beta1.ScaledDeployment) OwnedExplanation {
 	return out
 }
 
-// WriteJSON writes the explanation as JSON.
-func (x OwnedExplanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
-
-// WriteYAML writes it as YAML.
-func (x OwnedExplanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
-
 // WriteText writes the explanation as text. Ages are relative to now.
 func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
 	var b strings.Builder

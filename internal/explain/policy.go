@@ -155,26 +155,12 @@ type PolicyRow struct {
 	// Promoted is the number of promoted scalers, of all scalers of the policy.
 	Deployments string `json:"deployments,omitempty"`
 	Promoted    string `json:"promoted,omitempty"`
-	// Ready is the status of the condition. Reason is that of Ready, or of Promoting if the policy operates
-	// normally.
-	Ready   metav1.ConditionStatus `json:"ready"`
-	Reason  string                 `json:"reason"`
-	Message string                 `json:"message,omitempty"`
-	// Ends and Advice say what resolves the state.
-	Ends   End    `json:"ends"`
-	Advice string `json:"advice"`
+	// State has the reason of Ready, or of Promoting if the policy operates normally.
+	State `json:",inline"`
 }
 
 // ID is the kind and the name, as commands take them.
 func (r PolicyRow) ID() string { return r.Kind + "/" + r.Name }
-
-// Doubt is as for a Row.
-func (r PolicyRow) Doubt(operators Operators, now time.Time) PolicyRow {
-	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
-		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
-	}
-	return r
-}
 
 // PolicyRowOf summarizes a policy.
 func PolicyRowOf(p Policy) PolicyRow {
@@ -186,13 +172,9 @@ func PolicyRowOf(p Policy) PolicyRow {
 	}
 	all := p.Status.Conditions
 	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
-	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, toldOf(all))
-	if ready != nil {
-		known := policyReason(out.Reason)
-		out.Ends, out.Advice = known.Ends, known.Advice
-	}
+	out.State = stateOf(ready, toldOf(all), policyReason)
 	if p.Status.ObservedGeneration < p.Object.GetGeneration() && ready != nil {
-		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, policyOutdated.Reason, policyOutdated.Means, policyOutdated.Ends, policyOutdated.Advice
+		out.State = policyOutdated.state()
 	}
 	return out
 }
@@ -228,8 +210,7 @@ func policyReason(reason string) Reason {
 	if i := slices.IndexFunc(ofPolicies, func(r Reason) bool { return r.Reason == reason }); i >= 0 {
 		return ofPolicies[i]
 	}
-	known, _ := ReasonFor(reason)
-	return known
+	return reasonFor(reason)
 }
 
 // Origin is the policy that has created a scaler.

@@ -108,11 +108,7 @@ func TestPoliciesAreExplained(t *testing.T) {
 		}
 		golden(t, name+".txt", got.String())
 	}
-	var got bytes.Buffer
-	if err := explain.OfPolicy(policyCases()["policy-promoting"]).WriteYAML(&got); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "policy-promoting.yaml", got.String())
+	goldenData(t, "policy-promoting.yaml", explain.OfPolicy(policyCases()["policy-promoting"]))
 }
 
 // generated makes the scaler one of a policy, with the condition ReadyForPromotion, unless it is empty.
@@ -193,11 +189,9 @@ func TestPoliciesInAnOverview(t *testing.T) {
 	if o.NotReady() {
 		t.Error("a policy that promotes is not Ready")
 	}
-	o.Scalers, o.Operators = nil, explain.Operators{{Namespace: "ops", LastHeard: ago(time.Hour)}}
-	if silent := o.Silent(noon); len(silent) != 1 {
-		t.Errorf("the operators of a policy are silent: %v", silent)
-	}
-	if row := rows[3].Doubt(o.Operators, noon); row.Reason != "OperatorSilent" || row.Ready != metav1.ConditionUnknown {
-		t.Errorf("what a silent operator has reported is believed: %+v", row)
+	o.Scalers = nil
+	silent := o.Doubt(explain.Operators{{Namespace: "ops", LastHeard: ago(time.Hour)}}, noon)
+	if row := o.Policies[0]; len(silent) != 1 || row.Reason != "OperatorSilent" || row.Ready != metav1.ConditionUnknown {
+		t.Errorf("what the silent operators %v have reported is believed: %+v", silent, row)
 	}
 }

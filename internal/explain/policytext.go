@@ -88,7 +88,7 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	}
 	out.Findings = policyFindings(p)
 	if operator, ok := e.Operators.For(out.Namespace); ok && operator.IsSilent(e.Now) {
-		out.PolicyRow = out.Doubt(e.Operators, e.Now)
+		out.State = out.Doubt(e.Operators, out.Namespace, e.Now)
 		out.operator = &operator
 		out.Findings = append([]Finding{{Reason: operatorSilent, Message: operator.Report(e.Now)}}, out.Findings...)
 	}
@@ -122,12 +122,6 @@ func policyFindings(p Policy) (out []Finding) {
 	return out
 }
 
-// WriteJSON writes the explanation as JSON.
-func (x PolicyExplanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
-
-// WriteYAML writes it as YAML.
-func (x PolicyExplanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
-
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
 func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	var b strings.Builder
@@ -153,13 +147,7 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	x.writeStates(line)
 	WriteSkipped(line, x.Skipped)
 	x.writeSavings(line)
-	if len(x.Missing) > 0 {
-		line("")
-		line("Not included")
-		for _, m := range x.Missing {
-			line("  %s", m)
-		}
-	}
+	WriteMissing(line, x.Missing)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -49,6 +49,12 @@ func ReasonFor(reason string) (Reason, bool) {
 	return reasons[i], true
 }
 
+// reasonFor is ReasonFor, with words for an unknown one.
+func reasonFor(reason string) Reason {
+	known, _ := ReasonFor(reason)
+	return known
+}
+
 // Reasons are all reasons: first those of scalers, then those that only ScaledDeployments and
 // policies have. The table in docs/reasons.md is generated from them.
 func Reasons() []Reason { return slices.Clone(reasons) }

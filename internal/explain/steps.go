@@ -5,7 +5,9 @@ package explain
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -71,6 +73,14 @@ type Step struct {
 	MarginPercent float64 `json:"marginPercent,omitempty"`
 	// Value is the amount after the step, as the status has it.
 	Value *Amount `json:"value,omitempty"`
+}
+
+// InWords is what the step does, with its margin.
+func (s Step) InWords() string {
+	if s.MarginPercent == 0 {
+		return s.Means
+	}
+	return fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
 }
 
 // StepMeans is the meaning of a step. It is false for an unknown one.

@@ -4,45 +4,16 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 )
-
-// WriteJSON writes the explanation as JSON.
-func (x Explanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
-
-// WriteYAML writes it as YAML.
-func (x Explanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
-
-// WriteJSON writes data as JSON, indented by two spaces.
-func WriteJSON(w io.Writer, what any) error { return writeJSON(w, what) }
-
-// WriteYAML writes data as YAML, with the field names of JSON.
-func WriteYAML(w io.Writer, what any) error { return writeYAML(w, what) }
-
-func writeJSON(w io.Writer, what any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(what)
-}
-
-func writeYAML(w io.Writer, what any) error {
-	out, err := yaml.Marshal(what)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(out)
-	return err
-}
 
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
@@ -77,15 +48,20 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 			line("  %6s ago  %s", age(now, h.Time), h.Message)
 		}
 	}
-	if len(x.Missing) > 0 {
-		line("")
-		line("Not included")
-		for _, m := range x.Missing {
-			line("  %s", m)
-		}
-	}
+	WriteMissing(line, x.Missing)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// WriteMissing writes what could not be read.
+func WriteMissing(line func(string, ...any), missing []string) {
+	if len(missing) > 0 {
+		line("")
+		line("Not included")
+	}
+	for _, m := range missing {
+		line("  %s", m)
+	}
 }
 
 func (f Finding) write(line func(string, ...any), now time.Time) {
@@ -169,32 +145,22 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		if s.Value != nil {
 			value = s.Value.String()
 		}
-		means := s.Means
-		if s.MarginPercent > 0 {
-			means = fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
-		}
-		line("    %8s  %s (%s)", value, means, s.Code)
+		line("    %8s  %s (%s)", value, s.InWords(), s.Code)
 	}
 	if !r.Agrees {
 		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", sayAmount(r.Recomputed))
 	}
-	if r.Moves && r.LowerBound != nil && r.UpperBound != nil {
-		line("    A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised, and one above %s is lowered.", r.LowerBound, r.TolerancePercent, r.UpperBound)
-	}
-	if allowed := r.allowed(); allowed != "" {
-		line("    The policy allows %s.", allowed)
+	facts := []string{r.Rule()}
+	if allowed := r.Allowed(); allowed != "" {
+		facts = append(facts, "The policy allows "+allowed+".")
 	}
 	if r.Decided != nil {
-		line("    Decided: %s", r.Decided)
+		facts = append(facts, "Decided: "+r.Decided.String())
 	}
-	if lowering := r.Lowering(); lowering != "" {
-		line("    %s", lowering)
-	}
-	if r.LastGood != nil && r.VerifyingSince != nil {
-		line("    Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(now, *r.VerifyingSince), r.LastGood)
-	}
-	for _, f := range r.Reverted {
-		line("    %s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), age(now, f.Time), f.Message)
+	for _, fact := range append(facts, r.Developments(now)...) {
+		if fact != "" {
+			line("    %s", fact)
+		}
 	}
 	for _, s := range r.Pods {
 		line("    %s %s", pods(s.Pods), s.words())
@@ -204,7 +170,29 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	}
 }
 
-func (r Resource) allowed() string {
+// Rule says when a request is changed; empty if it is not.
+func (r Resource) Rule() string {
+	if !r.Moves || r.LowerBound == nil || r.UpperBound == nil {
+		return ""
+	}
+	return fmt.Sprintf("A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised, and one above %s is lowered.",
+		r.LowerBound, r.TolerancePercent, r.UpperBound)
+}
+
+// Developments are sentences about a request that is about to be lowered, is verified, or was reverted.
+func (r Resource) Developments(now time.Time) []string {
+	all := []string{r.Lowering()}
+	if r.LastGood != nil && r.VerifyingSince != nil {
+		all = append(all, fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(now, *r.VerifyingSince), r.LastGood))
+	}
+	for _, f := range r.Reverted {
+		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), age(now, f.Time), f.Message))
+	}
+	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
+}
+
+// Allowed are the bounds of the policy; empty for none.
+func (r Resource) Allowed() string {
 	switch {
 	case r.MinAllowed != nil && r.MaxAllowed != nil:
 		return fmt.Sprintf("%s to %s", r.MinAllowed, r.MaxAllowed)

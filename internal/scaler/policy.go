@@ -183,6 +183,21 @@ func Bounds(b *v1beta1.ResourceBounds) (a quantity.Amounts) {
 	return Amounts(v1beta1.Amounts{CPU: b.CPU, Memory: b.Memory})
 }
 
+// BoundsOf is a bound of amounts, where 0 is none; nil without any.
+func BoundsOf(a quantity.Amounts) *v1beta1.ResourceBounds {
+	if a == (quantity.Amounts{}) {
+		return nil
+	}
+	var out v1beta1.ResourceBounds
+	if a.CPUMillis > 0 {
+		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
+	}
+	if a.MemoryBytes > 0 {
+		out.Memory = ptr.To(quantity.Memory(a.MemoryBytes))
+	}
+	return &out
+}
+
 // StartsWithBoost reports whether a container of a pod is starting at that time with more
 // CPU than usual (startupBoost).
 func StartsWithBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {

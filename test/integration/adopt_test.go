@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain/adoption"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -100,11 +99,23 @@ func TestAdoptShowsWhatThePolicyDoes(t *testing.T) {
 
 	before := written(t, namespace)
 	out, errOut, code := run(append(flags, "--dry-run", "-o=json")...)
-	var preview adoption.Preview
+	var preview struct {
+		Selected, Sized int
+		Skipped         []struct {
+			Reason   string
+			Count    int
+			Examples []string
+		}
+		Action   string
+		FirstDay struct {
+			Created int
+			Mode    string
+		}
+	}
 	if err := json.Unmarshal([]byte(out), &preview); err != nil || code != 0 {
 		t.Fatalf("exit code %d: %v: %s%s", code, err, out, errOut)
 	}
-	if preview.Selected != 4 || preview.Sized != 2 || preview.FirstDay.Created != 2 || preview.FirstDay.Mode != "Recommend" || preview.Action != adoption.Create {
+	if preview.Selected != 4 || preview.Sized != 2 || preview.FirstDay.Created != 2 || preview.FirstDay.Mode != "Recommend" || preview.Action != "Create" {
 		t.Errorf("the preview is\n%s", out)
 	}
 	for _, args := range [][]string{{"-o=manifest"}, {"--dry-run=client"}, {"--dry-run=server"}, {}} {
@@ -146,7 +157,7 @@ func TestAdoptShowsWhatThePolicyDoes(t *testing.T) {
 			said = append(said, fmt.Sprint(s.Reason, s.Count, s.Examples))
 		}
 		for _, s := range preview.Skipped {
-			shown = append(shown, fmt.Sprint(s.Reason.Reason, s.Count, s.Examples))
+			shown = append(shown, fmt.Sprint(s.Reason, s.Count, s.Examples))
 		}
 		if int(p.Status.Selected) != preview.Selected || int(p.Status.Scaled) != preview.Sized || fmt.Sprint(said) != fmt.Sprint(shown) {
 			return fmt.Sprintf("the status says %d of %d, skipped %v; the preview said %d of %d, skipped %v",

@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The plugin replays the usage of a Deployment from a real Prometheus, and replays the
-// saved usage with the same result.
-func TestThePluginReplaysFromPrometheus(t *testing.T) {
+// The plugin reports the usage of a Deployment from a real Prometheus, and the saved
+// usage with the same recommendations.
+func TestThePluginReportsFromPrometheus(t *testing.T) {
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "kubectl-vscaler")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", plugin, "./cmd/kubectl-vscaler")
@@ -39,35 +39,38 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 	if err := clientcmd.WriteToFile(kubeconfigOf(w.namespace), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	backtestWith := func(args ...string) (string, string) {
+	reportWith := func(args ...string) (string, string) {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		command := exec.CommandContext(t.Context(), plugin, append([]string{"backtest", "--kubeconfig=" + kubeconfig}, args...)...)
+		command := exec.CommandContext(t.Context(), plugin, append([]string{"report", "--kubeconfig=" + kubeconfig, "-o=json"}, args...)...)
 		command.Stdout, command.Stderr = &out, &errOut
 		_ = command.Run() // the caller checks both outputs
 		return out.String(), errOut.String()
 	}
+	only := func(out, errOut string) (row fleet.Row) {
+		t.Helper()
+		var report fleet.Report
+		if err := json.Unmarshal([]byte(out), &report); err != nil || errOut != "" || len(report.Containers) != 1 {
+			t.Fatalf("%v: %s%s", err, out, errOut)
+		}
+		return report.Containers[0]
+	}
 
 	saved := filepath.Join(dir, "usage")
-	out, errOut := backtestWith("--prometheus="+way.URL, "--scaler=web", "--save="+saved, "-o=json")
-	var report backtest.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || errOut != "" {
-		t.Fatalf("%v: %s", err, errOut)
+	row := only(reportWith("--prometheus="+way.URL, "--deployment=web", "--save="+saved))
+	if row.Namespace != w.namespace || row.Deployment != "web" || row.Name != "app" {
+		t.Fatalf("container %+v", row.Container)
 	}
-	if len(report.Containers) != 1 || report.Containers[0].Name != w.namespace+"/web/app" {
-		t.Fatalf("containers %+v", report.Containers)
-	}
-	for _, p := range report.Containers[0].Policies {
-		cores := p.CPU.RequestedCores
-		t.Logf("%s requests %g cores; starved %g%% of the time", p.Name, cores, p.CPU.StarvedPercent)
-		if p.Name == "static" && (cores != 0.1 || p.CPU.StarvedPercent < 99) {
-			t.Errorf("today's requests are not those of the pods: %+v", p)
+	for _, r := range row.Rules {
+		t.Logf("%s requests %dm; starved %g%% of the time", r.Rule, r.CPUMillicores, r.StarvedPercent)
+		if r.Rule == fleet.Today && (r.CPUMillicores != 100 || r.StarvedPercent < 99) {
+			t.Errorf("today's requests are not those of the pods: %+v", r)
 		}
-		if p.Name == "verticalscaler" && (cores < 0.2 || cores > 0.3) {
-			t.Errorf("what is recommended does not rest on 0.2 cores: %+v", p)
+		if r.Rule == "balanced" && (r.CPUMillicores < 200 || r.CPUMillicores > 300) {
+			t.Errorf("what is recommended does not rest on 0.2 cores: %+v", r)
 		}
 	}
-	table, err := os.ReadFile(filepath.Join(saved, w.namespace+"_web.csv"))
+	table, err := os.ReadFile(filepath.Join(saved, w.namespace+"_web_app.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,20 +80,15 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 	if n := bytes.Count(table, fmt.Appendf(nil, ",%d\n", 900*mebi)); n != 1 {
 		t.Errorf("the peak of one minute is in %d intervals", n)
 	}
-	if n := way.asked(); n != 64 {
-		t.Errorf("%d queries for 8 days, want 64", n)
-	}
-	again, errOut := backtestWith(saved, "-o=json")
-	if again != out {
-		t.Errorf("what was saved leads to another report: %s\n%s\nwant\n%s", errOut, again, out)
+	if again := only(reportWith(saved)); again.Git() != row.Git() {
+		t.Errorf("what was saved leads to %+v, want %+v", again.Git(), row.Git())
 	}
 
 	for args, want := range map[string]string{
-		"--deployment=web-db --requests=app=1/1Gi":   "knows no usage of Deployment " + w.namespace + "/web-db since ",
-		"--deployment=none":                          `reading Deployment ` + w.namespace + `/none: deployments.apps "none" not found`,
-		"--deployment=web --prometheus-label=x=none": `container!="POD",x="none"}[5m]))`,
+		"--deployment=none":                          "no Deployment selected: there is none in namespace " + w.namespace + " with the name none",
+		"--deployment=web --prometheus-label=x=none": "but not enough of the 1 containers of the selected Deployments since ",
 	} {
-		if out, errOut := backtestWith(append(strings.Fields(args), "--prometheus="+way.URL)...); out != "" || !strings.Contains(errOut, want) {
+		if out, errOut := reportWith(append(strings.Fields(args), "--prometheus="+way.URL)...); out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %s%s\nwant %s", args, out, errOut, want)
 		}
 	}

@@ -10,6 +10,7 @@ package prometheus
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -224,7 +225,7 @@ func writeSizes(out io.Writer, start, change, now time.Time) {
 }
 
 // way is a proxy of the real Prometheus. It translates the test's namespace into that of
-// the data, counts queries, and can inject errors.
+// the data, and back in responses that are not compressed, counts queries, and can inject errors.
 type way struct {
 	*httptest.Server
 
@@ -237,6 +238,16 @@ func newWay(t *testing.T, namespace string, spoil http.HandlerFunc) *way {
 	t.Helper()
 	w := &way{spoil: spoil}
 	proxy := httputil.NewSingleHostReverseProxy(prometheus)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Header.Get("Content-Encoding") != "" {
+			return nil
+		}
+		body, err := io.ReadAll(r.Body)
+		body = bytes.ReplaceAll(body, fmt.Appendf(nil, "\"namespace\":%q", past), fmt.Appendf(nil, "\"namespace\":%q", namespace))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Del("Content-Length")
+		return err
+	}
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)

@@ -88,7 +88,7 @@ func longSeries(t testing.TB, folder string) []backtest.Trace {
 			t.Fatal(err)
 		}
 	}
-	all, err := reader.Traces(quantity.Amounts{})
+	all, err := reader.Traces()
 	if err != nil {
 		t.Fatal(err)
 	}

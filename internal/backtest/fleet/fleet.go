@@ -62,8 +62,8 @@ type Row struct {
 	// Rules are today's requests, those of the rules in their order, and those for Git.
 	Rules []Result `json:"rules"`
 
-	// usage are the pictures' points of CPU and memory; empty if no usage is known.
-	usage [2][]band
+	// plots are empty without Options.Record.
+	plots []backtest.Plot
 }
 
 // Result is what a container requests by one rule, and the harm that the replay predicts: both by the same replay,
@@ -105,21 +105,22 @@ type Options struct {
 	// Rules are at least one. The first one is compared with today's requests. Without usage, it is that of the
 	// scalers, and only the names of rules count.
 	Rules []backtest.Rule
-	// Step is the length of the intervals.
-	Step time.Duration
 	// WarmUp is the time at the beginning that is not measured.
 	WarmUp time.Duration
+	// Record keeps a picture of each container for the HTML page.
+	Record bool
 	// Prices are nil if they are not known.
 	Prices *Prices
 }
 
-// Evaluate replays the usage of one container. It is not ok if its usage is not longer than the warm-up, or if
-// the first rule, whose policy is a Recommender, recommends nothing.
+// Evaluate replays the usage of one container, a trace without requests. It is not ok if its usage is not longer than the
+// warm-up, or if the first rule, whose policy is a Recommender, recommends nothing.
 //
 // A replay begins with today's requests, but with no less memory than today's limit or, without one, than was
 // ever used: the container runs with it.
-func (o Options) Evaluate(c Container, samples []backtest.Sample) (row Row, ok bool) {
+func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) {
 	row.Container = c
+	samples := usage.Samples
 	if len(samples) < 2 || samples[len(samples)-1].At-samples[0].At <= int64(o.WarmUp/time.Second) {
 		return row, false
 	}
@@ -127,31 +128,45 @@ func (o Options) Evaluate(c Container, samples []backtest.Sample) (row Row, ok b
 	for _, s := range samples {
 		peak = max(peak, s.MemoryBytes)
 	}
-	trace := backtest.Trace{
-		Name: c.Namespace + "/" + c.Deployment + "/" + c.Name, Step: o.Step, HasMemory: true, Samples: samples,
-		Requests: quantity.Amounts{CPUMillis: c.Requests.CPUMillis, MemoryBytes: cmp.Or(c.Limits.MemoryBytes, quantity.MaxMemoryBytes)},
+	var outcomes []backtest.Outcome
+	add := func(rule string, requests quantity.Amounts, outcome backtest.Outcome) {
+		row.add(o.Prices, rule, requests, harmOf(outcome.Measures))
+		outcomes = append(outcomes, outcome)
 	}
-	options := backtest.Options{WarmUp: o.WarmUp}
-	today := backtest.Replay(trace, backtest.Static(), options).Measures
-	row.Days = today.Days
-	row.add(o.Prices, Today, c.Requests, harmOf(today))
+	options := backtest.Options{WarmUp: o.WarmUp, Record: o.Record}
+	usage.Name = c.Namespace + "/" + c.Deployment + "/" + c.Name
+	usage.Requests = quantity.Amounts{CPUMillis: c.Requests.CPUMillis, MemoryBytes: cmp.Or(c.Limits.MemoryBytes, quantity.MaxMemoryBytes)}
+	today := backtest.Replay(usage, backtest.Static(), options)
+	today.Changes = []backtest.Change{{At: samples[0].At, Requests: c.Requests}} // and not the limit
+	row.Days = today.Measures.Days
+	add(Today, c.Requests, today)
 
-	trace.Requests.MemoryBytes = max(c.Requests.MemoryBytes, peak, c.Limits.MemoryBytes)
+	usage.Requests.MemoryBytes = max(c.Requests.MemoryBytes, peak, c.Limits.MemoryBytes)
 	var fixed quantity.Amounts
 	for i, rule := range o.Rules {
-		outcome, requests, ok := backtest.ReplayAndRecommend(trace, rule, options)
+		outcome, requests, ok := backtest.ReplayAndRecommend(usage, rule, options)
 		if i == 0 {
 			if fixed = requests; !ok {
 				return row, false
 			}
 		}
-		row.add(o.Prices, rule.Name, meanOf(outcome.Measures), harmOf(outcome.Measures))
+		add(rule.Name, meanOf(outcome.Measures), outcome)
 	}
-	trace.Requests = fixed
-	row.add(o.Prices, Git, fixed, harmOf(backtest.Replay(trace, backtest.Static(), options).Measures))
+	usage.Requests = fixed
+	add(Git, fixed, backtest.Replay(usage, backtest.Static(), options))
 	row.Difference = rounded(o.Prices.inCores(row.difference(row.Rules[0], row.Rules[1])))
-	row.usage = bandsOf(samples)
+	if o.Record {
+		row.plots = backtest.Plots(usage, outcomes, o.WarmUp)
+	}
 	return row, true
+}
+
+// KeepPlots sorts rows as a report does, and forgets the pictures of all but the first ones.
+func KeepPlots(rows []Row, first int) {
+	sortRows(rows)
+	for i := first; i < len(rows); i++ {
+		rows[i].plots = nil
+	}
 }
 
 // Recommended compares a container with the target of its scaler, which is also what it recommends for Git. Today's
@@ -237,9 +252,7 @@ type Report struct {
 type Usage struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	// StepSeconds is the length of the intervals, WarmUpSeconds the time at the beginning of each container's
-	// usage that was replayed but not measured.
-	StepSeconds   int64 `json:"stepSeconds"`
+	// WarmUpSeconds is the time at the beginning of each container's usage that was replayed but not measured.
 	WarmUpSeconds int64 `json:"warmUpSeconds"`
 }
 
@@ -269,7 +282,7 @@ type Skipped struct {
 // New returns the report about rows of Evaluate, which it sorts. The times are those of the usage.
 func New(rows []Row, skipped []Skipped, from, until time.Time, o Options) *Report {
 	r := newReport(rows, skipped, o, "the highest CPU that the first rule recommends in the last week, no more than was used, and its memory, never changed")
-	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), StepSeconds: int64(o.Step / time.Second), WarmUpSeconds: int64(o.WarmUp / time.Second)}
+	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), WarmUpSeconds: int64(o.WarmUp / time.Second)}
 	return r
 }
 
@@ -280,10 +293,7 @@ func OfScalers(rows []Row, skipped []Skipped, o Options) *Report {
 
 func newReport(rows []Row, skipped []Skipped, o Options, aboutGit string) *Report {
 	r := &Report{Containers: rows, Skipped: skipped, about: map[string]string{Today: "what the containers request today", Git: aboutGit}}
-	slices.SortFunc(r.Containers, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
-	})
+	sortRows(r.Containers)
 	slices.SortFunc(r.Skipped, func(a, b Skipped) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Container, b.Container))
 	})
@@ -306,6 +316,14 @@ func newReport(rows []Row, skipped []Skipped, o Options, aboutGit string) *Repor
 		r.Rules = append(r.Rules, r.total(name, i, o.Prices))
 	}
 	return r
+}
+
+// sortRows sorts by difference, the largest first, and then by name.
+func sortRows(rows []Row) {
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // total is the sum of one rule. What is not known of a container is not known of all.

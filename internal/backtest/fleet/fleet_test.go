@@ -29,7 +29,7 @@ const (
 	day  = 24 * time.Hour
 )
 
-var options = fleet.Options{Rules: []backtest.Rule{engine.Rule(), vpa.Rule(), krr.Rule()}, Step: 5 * time.Minute, WarmUp: 3 * day}
+var options = fleet.Options{Rules: []backtest.Rule{engine.Rule(), vpa.Rule(), krr.Rule()}, WarmUp: 3 * day}
 
 func container(name string, requests, limits quantity.Amounts) fleet.Container {
 	return fleet.Container{Namespace: "shop", Deployment: "web", Name: name, Replicas: 2, Requests: requests, Limits: limits}
@@ -47,8 +47,8 @@ func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
 // What is recommended for Git is the same before and after it was applied, whatever was requested before.
 func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 	for _, kind := range traces.Names() {
-		usage := traces.One(kind, 8*day, 5*time.Minute).Samples
-		most := slices.MaxFunc(usage, func(a, b backtest.Sample) int { return cmp.Compare(a.CPUMillis, b.CPUMillis) }).CPUMillis
+		usage := traces.One(kind, 8*day, 5*time.Minute)
+		most := slices.MaxFunc(usage.Samples, func(a, b backtest.Sample) int { return cmp.Compare(a.CPUMillis, b.CPUMillis) }).CPUMillis
 		var first quantity.Amounts
 		for name, c := range map[string]fleet.Container{
 			"much":     container("app", quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}, quantity.Amounts{}),
@@ -79,11 +79,11 @@ func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 
 func TestEvaluate(t *testing.T) {
 	const samples = 8 * 288
-	usage := make([]backtest.Sample, samples)
-	for i := range usage {
-		usage[i] = backtest.Sample{At: traces.Monday.Unix() + int64(i)*300, CPUMillis: 200, MemoryBytes: 500 * mebi}
+	usage := backtest.Trace{Step: 5 * time.Minute, HasMemory: true, Samples: make([]backtest.Sample, samples)}
+	for i := range usage.Samples {
+		usage.Samples[i] = backtest.Sample{At: traces.Monday.Unix() + int64(i)*300, CPUMillis: 200, MemoryBytes: 500 * mebi}
 	}
-	usage[samples-100].MemoryBytes = 700 * mebi // a peak of one interval, after the warm-up
+	usage.Samples[samples-100].MemoryBytes = 700 * mebi // a peak of one interval, after the warm-up
 
 	row, ok := options.Evaluate(container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: 400 * mebi}, quantity.Amounts{}), usage)
 	if !ok {
@@ -108,8 +108,10 @@ func TestEvaluate(t *testing.T) {
 	if today := of(t, row, fleet.Today); today.StarvedPercent != 100 || today.CPUMillicores != 0 {
 		t.Errorf("without requests: %+v", today)
 	}
+	all := usage.Samples
 	for _, n := range []int{0, 1, 3 * 288} {
-		if _, ok := options.Evaluate(container("app", quantity.Amounts{}, quantity.Amounts{}), usage[:n]); ok {
+		usage.Samples = all[:n]
+		if _, ok := options.Evaluate(container("app", quantity.Amounts{}, quantity.Amounts{}), usage); ok {
 			t.Errorf("%d intervals are enough", n)
 		}
 	}
@@ -147,7 +149,7 @@ func report(prices *fleet.Prices) *fleet.Report {
 	}
 	skipped = append(skipped, fleet.Skipped{Namespace: "shop", Deployment: "new", Container: "app", Why: "Prometheus knows no usage of its pods"})
 	return fleet.New(rows, skipped, until.Add(-8*day), until, fleet.Options{
-		Rules: []backtest.Rule{{Name: "balanced", About: "about balanced"}, {Name: "vpa", About: "about vpa"}}, Step: 5 * time.Minute, WarmUp: 3 * day, Prices: prices,
+		Rules: []backtest.Rule{{Name: "balanced", About: "about balanced"}, {Name: "vpa", About: "about vpa"}}, WarmUp: 3 * day, Prices: prices,
 	})
 }
 
@@ -220,7 +222,7 @@ func TestJSON(t *testing.T) {
 
 // The order is by what the difference costs.
 func TestPricesWeighTheDifference(t *testing.T) {
-	usage := traces.One("diurnal", 6*day, 5*time.Minute).Samples
+	usage := traces.One("diurnal", 6*day, 5*time.Minute)
 	cpu := container("cpu", quantity.Amounts{CPUMillis: 10_000, MemoryBytes: gibi}, quantity.Amounts{})
 	memory := container("memory", quantity.Amounts{CPUMillis: 500, MemoryBytes: 20 * gibi}, quantity.Amounts{})
 	for name, c := range map[string]struct {
@@ -269,10 +271,13 @@ func TestReadPrices(t *testing.T) {
 
 // The page has no scripts and no external parts, and shows names as text.
 func TestHTML(t *testing.T) {
-	usage := traces.One("diurnal", 6*day, 5*time.Minute).Samples
+	usage := traces.One("diurnal", 6*day, 5*time.Minute)
 	c := container("<b>app</b>", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
-	row, _ := options.Evaluate(c, append(usage[:600:600], usage[900:]...)) // with a gap
 	o := options
+	o.Record = true
+	gap := usage
+	gap.Samples = slices.Concat(usage.Samples[:600], usage.Samples[900:])
+	row, _ := o.Evaluate(c, gap)
 	o.Prices = &fleet.Prices{Currency: "EUR", CPUCoreHour: 1}
 	priced, _ := o.Evaluate(c, usage)
 	for name, r := range map[string]*fleet.Report{
@@ -291,7 +296,7 @@ func TestHTML(t *testing.T) {
 			}
 		}
 		want := map[string][]string{
-			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, "Cores requested; today 2.000;"},
+			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, `<path class="usage" d="M0 `, "Cores requested; today 2.000;"},
 			"priced": {"Cost per month EUR", "COST/MONTH EUR"},
 		}[name]
 		for _, want := range append(want, "</html>", ">git</th>") {

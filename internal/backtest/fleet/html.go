@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
 
 //go:embed page.html
@@ -21,8 +23,6 @@ const (
 	// barWidth and barHeight are the size of the longest bar.
 	barWidth, barHeight = 320, 16
 	barStep             = 24
-	// plotWidth and plotHeight are the size of a picture of usage.
-	plotWidth, plotHeight = 240, 48
 )
 
 // pageView is what the page shows.
@@ -61,19 +61,7 @@ type barView struct {
 type rowView struct {
 	Names []string
 	Cells []string
-	Plots []plotView
-}
-
-// plotView is the usage of a container over time, and what today, the first rule and Git request.
-type plotView struct {
-	Label, Top string
-	Usage      string
-	Lines      []lineView
-}
-
-type lineView struct {
-	Class string
-	Y     float64
+	Plots []backtest.Plot
 }
 
 // WriteHTML writes one self-contained page, with the first containers, at most top.
@@ -105,7 +93,7 @@ func (r *Report) WriteHTML(w io.Writer, top int) error {
 
 const hourSeconds = 60 * 60
 
-func classOf(rule int) string { return fmt.Sprintf("p%d", rule%8) }
+func classOf(rule int) string { return fmt.Sprintf("p%d", rule) }
 
 // charts compare the rules.
 func (r *Report) charts() []chartView {
@@ -154,47 +142,5 @@ func (r *Report) rowView(row *Row) rowView {
 	if r.hasCost() {
 		numbers = cells[4:7]
 	}
-	view := rowView{Names: cells[:4], Cells: append(append([]string{}, numbers...), cells[len(cells)-2:]...)}
-	if r.Usage == nil {
-		return view
-	}
-	for i, of := range []struct {
-		label   string
-		request func(Result) float64
-		text    func(float64) string
-	}{
-		{"CPU", func(r Result) float64 { return float64(r.CPUMillicores) }, func(v float64) string { return cpuText(int64(v)) }},
-		{"memory", func(r Result) float64 { return float64(r.MemoryBytes) / (1 << 20) }, func(v float64) string { return memoryText(int64(v) << 20) }},
-	} {
-		view.Plots = append(view.Plots, row.plot(of.label, row.usage[i], of.request, of.text))
-	}
-	return view
-}
-
-// plot draws a band of usage, and a line each for today, the first rule and Git.
-func (r *Row) plot(label string, usage []band, request func(Result) float64, text func(float64) string) plotView {
-	top := 0.0
-	for _, b := range usage {
-		top = max(top, float64(b.most))
-	}
-	last := len(r.Rules) - 1
-	for _, i := range []int{0, 1, last} {
-		top = max(top, request(r.Rules[i]))
-	}
-	view := plotView{Label: fmt.Sprintf("Usage of %s of %s/%s/%s, up to %s", label, r.Namespace, r.Deployment, r.Name, text(top)), Top: text(top)}
-	top = max(top*1.05, 1)
-	y := func(value float64) float64 { return math.Round((1-value/top)*plotHeight*10) / 10 }
-	var path strings.Builder
-	for i, b := range usage {
-		if b.most < b.least {
-			continue
-		}
-		x := float64(i) * plotWidth / columns
-		fmt.Fprintf(&path, "M%g %gH%gV%gH%gZ", x, y(float64(b.most)), x+float64(plotWidth)/columns, y(float64(b.least)), x)
-	}
-	view.Usage = path.String()
-	for _, i := range []int{0, 1, last} {
-		view.Lines = append(view.Lines, lineView{classOf(i), y(request(r.Rules[i]))})
-	}
-	return view
+	return rowView{Names: cells[:4], Cells: append(append([]string{}, numbers...), cells[len(cells)-2:]...), Plots: row.plots}
 }

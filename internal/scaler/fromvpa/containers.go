@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // maxPolicies is the number of policies that a scaler may have.
@@ -80,7 +81,7 @@ func (r *reader) container(c *fields, name string, boost *v1beta1.StartupBoost) 
 	}
 	r.controlled(c, &p)
 	least, most := r.bounds(c, "minAllowed"), r.bounds(c, "maxAllowed")
-	p.MinAllowed, p.MaxAllowed = least.api(), most.api()
+	p.MinAllowed, p.MaxAllowed = scaler.BoundsOf(least), scaler.BoundsOf(most)
 	if isAbove(least.CPUMillis, most.CPUMillis) || isAbove(least.MemoryBytes, most.MemoryBytes) {
 		p.MinAllowed = nil
 		r.doubt(c.of("minAllowed"), "", "not imported: it is above maxAllowed")
@@ -125,29 +126,12 @@ func (r *reader) controlled(c *fields, p *v1beta1.ContainerPolicy) {
 	}
 }
 
-// bound is a minimum or maximum for each resource. 0 means none.
-type bound quantity.Amounts
-
 func isAbove(least, most int64) bool { return most > 0 && least > most }
-
-func (b bound) api() *v1beta1.ResourceBounds {
-	if b == (bound{}) {
-		return nil
-	}
-	var out v1beta1.ResourceBounds
-	if b.CPUMillis > 0 {
-		out.CPU = ptr.To(quantity.CPU(b.CPUMillis))
-	}
-	if b.MemoryBytes > 0 {
-		out.Memory = ptr.To(quantity.Memory(b.MemoryBytes))
-	}
-	return &out
-}
 
 // minMemory is the least amount of memory that a bound may be, in bytes.
 const minMemory = 1 << 10
 
-func (r *reader) bounds(c *fields, name string) (out bound) {
+func (r *reader) bounds(c *fields, name string) (out quantity.Amounts) {
 	list, ok := take[map[string]any](r, c, name)
 	if !ok {
 		return out

@@ -7,7 +7,6 @@ package traces
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
@@ -148,31 +147,3 @@ func (n *noise) next() float64 {
 }
 
 func (n *noise) around(deviation float64) float64 { return 1 + deviation*n.next() }
-
-// WriteUsage writes a usage table in the format of backtest.Reader.
-func WriteUsage(w io.Writer, made ...backtest.Trace) error {
-	if _, err := fmt.Fprintln(w, "series,timestamp,cpu_cores,memory_bytes"); err != nil {
-		return err
-	}
-	for _, t := range made {
-		for _, s := range t.Samples {
-			if _, err := fmt.Fprintf(w, "%s,%d,%.4f,%d\n", t.Name, s.At, s.CPUMillis/1000, s.MemoryBytes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// WriteContainers writes a table of containers.
-func WriteContainers(w io.Writer, made ...backtest.Trace) error {
-	if _, err := fmt.Fprintln(w, "series,step_s,init_cpu,init_mem"); err != nil {
-		return err
-	}
-	for _, t := range made {
-		if _, err := fmt.Fprintf(w, "%s,%d,%g,%d\n", t.Name, int(t.Step.Seconds()), float64(t.Requests.CPUMillis)/1000, t.Requests.MemoryBytes); err != nil {
-			return err
-		}
-	}
-	return nil
-}

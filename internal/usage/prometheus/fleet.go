@@ -112,8 +112,16 @@ func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error
 	if err != nil {
 		return queries, err
 	}
+	deployments := ".+"
+	if len(s.options.Deployments) > 0 {
+		var names []string
+		for _, name := range s.options.Deployments {
+			names = append(names, regexp.QuoteMeta(name))
+		}
+		deployments = "(" + strings.Join(names, "|") + ")"
+	}
 	selector := fmt.Sprintf(`%s,pod=~%s,container!="",container!="POD"%s`, of,
-		strconv.Quote(".+-"+hashPattern+"-"+suffixPattern), s.labels())
+		strconv.Quote(deployments+"-"+hashPattern+"-"+suffixPattern), s.labels())
 	return [2]string{
 		fmt.Sprintf("rate(container_cpu_usage_seconds_total{%s}[%s])", selector, promDuration(s.options.RateWindow)),
 		fmt.Sprintf("max_over_time(container_memory_working_set_bytes{%s}[%s])", selector, promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),

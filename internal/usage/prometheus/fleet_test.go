@@ -38,6 +38,10 @@ func TestFleetQueries(t *testing.T) {
 			t.Errorf("%q: %v (-want +got):\n%s", namespaces, err, diff)
 		}
 	}
+	s.options.Deployments = []string{"web", "a.b"}
+	if got, err := s.fleetQueries([]string{"shop"}); err != nil || !strings.Contains(got[0], `pod=~"(web|a\\.b)-[4-9`) {
+		t.Errorf("of two Deployments: %v: %s", err, got)
+	}
 	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}); err == nil {
 		t.Error("the name of a namespace changes the query")
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	Address string
 	// Labels are additional label matchers, such as the cluster.
 	Labels map[string]string
+	// Deployments limit Fleet to their pods; none are all.
+	Deployments []string
 	// Step is the time between two samples of a container.
 	Step time.Duration
 	// RateWindow is the averaging length of CPU usage. It must cover two scrapes.

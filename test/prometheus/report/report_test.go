@@ -9,15 +9,15 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -45,9 +45,9 @@ func run(t testing.TB, plugin string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// A report has the containers of all Deployments and is the same again. Its figures are those of a backtest of a
+// A report has the containers of all Deployments and is the same again. Its figures are those of a report of a
 // single Deployment, which asks Prometheus for that Deployment alone.
-func TestAReportAgreesWithBacktests(t *testing.T) {
+func TestAReportAgreesWithThatOfADeployment(t *testing.T) {
 	const deployments, days = 150, 4
 	plugin, prometheus := build(t), start(t, deployments, days)
 	server, end := "--prometheus="+prometheus.address, "--until="+until.Format(time.RFC3339)
@@ -67,23 +67,13 @@ func TestAReportAgreesWithBacktests(t *testing.T) {
 		name := nameOf(i * deployments / 8)
 		i := slices.IndexFunc(report.Containers, func(row fleet.Row) bool { return row.Deployment == name })
 		row := report.Containers[i]
-		today := row.Rules[0].Requests()
-		var single backtest.Report
-		text := run(t, plugin, "backtest", server, "--deployment="+name, "-n="+row.Namespace, "--since=96h", end, "-o=json",
-			"--requests=app="+fmt.Sprint(today.CPUMillis)+"m"+"/"+fmt.Sprint(today.MemoryBytes))
+		var single fleet.Report
+		text := run(t, plugin, append(slices.Clone(flags), "--deployment="+name)...)
 		if err := json.Unmarshal(text, &single); err != nil {
 			t.Fatal(err)
 		}
-		for _, pair := range []struct{ rule, policy string }{{"balanced", "verticalscaler"}, {"vpa", "vpa"}} {
-			ours := row.Rules[slices.IndexFunc(row.Rules, func(r fleet.Result) bool { return r.Rule == pair.rule })]
-			theirs := single.Policies[slices.IndexFunc(single.Policies, func(p backtest.PolicyReport) bool { return p.Name == pair.policy })]
-			// The difference is that of rounded figures.
-			if cores := float64(ours.CPUMillicores) / 1000; math.Abs(cores-theirs.CPU.RequestedCores) > 0.001 {
-				t.Errorf("%s: %s requests %g cores, and in a backtest %g", name, pair.rule, cores, theirs.CPU.RequestedCores)
-			}
-			if gib := float64(ours.MemoryBytes) / (1 << 30); math.Abs(gib-theirs.Memory.RequestedGiB) > 0.001 {
-				t.Errorf("%s: %s requests %g GiB, and in a backtest %g", name, pair.rule, gib, theirs.Memory.RequestedGiB)
-			}
+		if diff := cmp.Diff([]fleet.Row{row}, single.Containers, cmpopts.IgnoreUnexported(fleet.Row{})); diff != "" {
+			t.Errorf("%s (-of all +alone):\n%s", name, diff)
 		}
 	}
 }

@@ -1,0 +1,320 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package adopt has the command that on-boards Deployments by a policy.
+package adopt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adoption"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+const adoptLong = `On-board many Deployments by one policy. The command shows what the policy would do, asks, and then writes it. The
+operator creates a VerticalScaler for each Deployment that the policy selects.
+
+With --namespaces, the policy is a ClusterScalingPolicy. Without it, it is a ScalingPolicy of the namespace at hand. New
+scalers only recommend (--start), and are promoted to the update mode of the template (--mode), a few at a time. For all
+fields of a policy, write it into a file, and use -f.
+
+Before anything is written, the API server checks the policy with its schema and its admission policies (a server dry run).
+The command selects Deployments with the code of the operator, from what you may read.
+
+If a policy with the name exists, the command changes its spec to the new one.
+
+The output manifest prints the policy only, for Git, and writes nothing to the cluster.
+
+The command requires the permissions to list Deployments and VerticalScalers, to list namespaces for a
+ClusterScalingPolicy, and to create the policy, or to update it if it exists.
+
+Exit codes: 0: shown or written, 1: failure, refused by the API server or not confirmed, 2: invalid usage.`
+
+const adoptExample = `  # All Deployments of the namespaces with sizing=auto: look first
+  %[1]s adopt --namespaces sizing=auto --dry-run
+
+  # All Deployments of one namespace, which only recommend for two weeks
+  %[1]s adopt -n shop --after 14d
+
+  # Deployments with tier=backend of all namespaces of a team but one, in a script
+  %[1]s adopt --namespaces team=shop -l tier=backend --exclude-namespace shop-test --name shop --yes
+
+  # All namespaces, but for those of the system
+  %[1]s adopt --namespaces kubernetes.io/metadata.name --max-concurrent 2%%
+
+  # A policy of your own, from a file
+  %[1]s adopt -f policy.yaml
+
+  # Write a policy for Git
+  %[1]s adopt --namespaces sizing=auto -o manifest > policy.yaml`
+
+// adopting are the flags of adopt.
+type adopting struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+	policy  policyFlags
+
+	file   string
+	output string
+	dryRun cli.DryRun
+	yes    bool
+}
+
+// New is the command adopt.
+func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &adopting{IOStreams: streams, cluster: cluster, output: "table"}
+	c := &cobra.Command{
+		Use:     "adopt",
+		Short:   "On-board Deployments by a policy",
+		Long:    adoptLong,
+		Example: fmt.Sprintf(adoptExample, cli.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usagef("adopt takes no arguments: select Deployments with --namespaces and --selector")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	o.policy.add(c)
+	flags := c.Flags()
+	flags.StringVarP(&o.file, "filename", "f", "", "A file with a ScalingPolicy or ClusterScalingPolicy; - is the standard input.")
+	cli.AddChoice(c, &o.output, "output", "o", []string{"table", "json", "yaml", "manifest"}, "The format, where manifest prints the policy and writes nothing to the cluster")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "Write the policy without asking.")
+	cli.AddDryRun(c, &o.dryRun)
+	return c
+}
+
+func (o *adopting) run(c *cobra.Command) error {
+	if o.file == "-" && !o.yes && o.writes() {
+		return cli.Usagef("the standard input has the policy, so there is no terminal to ask: add --yes or --dry-run")
+	}
+	policy, err := o.read(c)
+	if err != nil {
+		return err
+	}
+	reader, err := o.cluster.Open()
+	if err != nil {
+		return err
+	}
+	return o.adopt(c.Context(), reader, policy)
+}
+
+// writes reports whether the policy is written in the end.
+func (o *adopting) writes() bool { return o.dryRun == cli.NoDryRun && o.output != "manifest" }
+
+// read is the policy of the file or of the flags.
+func (o *adopting) read(c *cobra.Command) (client.Object, error) {
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	if o.file == "" {
+		return o.policy.build(c, namespace)
+	}
+	if flag := o.policy.firstSet(c); flag != "" {
+		return nil, cli.Usagef("--%s cannot be combined with --filename: set it in the file", flag)
+	}
+	text, name, err := o.text()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := readPolicy(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	isNamespaced := kube.Described(policy).Cluster == nil
+	switch in := policy.GetNamespace(); {
+	case isNamespaced && in == "":
+		policy.SetNamespace(namespace)
+	case isNamespaced && c.Flags().Changed("namespace") && in != namespace:
+		return nil, cli.Usagef("%s: the policy is of namespace %s, and --namespace is %s", name, in, namespace)
+	case !isNamespaced:
+		policy.SetNamespace("")
+	}
+	return policy, nil
+}
+
+func (o *adopting) text() (text []byte, name string, err error) {
+	if o.file == "-" {
+		text, err = io.ReadAll(o.In)
+		return text, "standard input", err
+	}
+	text, err = os.ReadFile(o.file)
+	return text, o.file, err
+}
+
+// adopt shows what the policy does, asks, and writes it.
+func (o *adopting) adopt(ctx context.Context, c client.Client, policy client.Object) error {
+	s := &surveyor{client: c, policy: policy, cluster: o.cluster}
+	if err := s.findExisting(ctx); err != nil {
+		return err
+	}
+	stored := s.toWrite()
+	if err := o.send(ctx, c, s, stored, o.dryRun != cli.ClientDryRun, true); err != nil {
+		return err
+	}
+	if o.dryRun == cli.ClientDryRun {
+		setDefaults(stored)
+	}
+	world, err := s.world(ctx, stored)
+	if err != nil {
+		return err
+	}
+	preview := adoption.Of(world)
+	if err := o.show(preview, policy); err != nil {
+		return err
+	}
+	o.warn(preview.Warnings)
+	o.warn(s.doubts(ctx))
+	switch {
+	case o.output == "manifest":
+		return nil
+	case preview.Action == adoption.None:
+		o.say("%s unchanged", resourceOf(policy))
+		return nil
+	case o.dryRun != cli.NoDryRun:
+		o.say("%s %s%s", resourceOf(policy), s.past(), o.dryRun.Suffix())
+		return nil
+	}
+	if err := o.confirm(preview); err != nil {
+		return err
+	}
+	if err := o.send(ctx, c, s, s.toWrite(), true, false); err != nil {
+		return err
+	}
+	o.say("%s %s", resourceOf(policy), s.past())
+	if o.output == "table" {
+		fmt.Fprintf(o.Out, "See how it is doing: %s explain %s/%s%s\n", cli.Name, kube.Described(policy).Kind, policy.GetName(), inNamespace(policy.GetNamespace()))
+	}
+	return nil
+}
+
+func inNamespace(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " -n " + name
+}
+
+// say writes a line about what was done: beside data, to the standard error.
+func (o *adopting) say(format string, args ...any) {
+	out := o.Out
+	if o.output != "table" {
+		out = o.ErrOut
+	}
+	fmt.Fprintf(out, format+"\n", args...)
+}
+
+func (o *adopting) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(o.ErrOut, "warning: %s\n", w)
+	}
+}
+
+// send creates or updates the policy, if it is sent at all. A dry run leaves it as the API server would store it.
+func (o *adopting) send(ctx context.Context, c client.Client, s *surveyor, policy client.Object, isSent, isDryRun bool) error {
+	if !isSent {
+		return nil
+	}
+	what := resourceOf(policy) // the client writes the answer into the object
+	var err error
+	if s.existing == nil {
+		options := []client.CreateOption{client.FieldOwner(cli.FieldManager)}
+		if isDryRun {
+			options = append(options, client.DryRunAll)
+		}
+		err = c.Create(ctx, policy, options...)
+	} else {
+		options := []client.UpdateOption{client.FieldOwner(cli.FieldManager)}
+		if isDryRun {
+			options = append(options, client.DryRunAll)
+		}
+		err = c.Update(ctx, policy, options...)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err) && s.policy.GetNamespace() != "":
+		return fmt.Errorf("there is no namespace %s: %w", s.policy.GetNamespace(), err)
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("another writer was faster, run the command again: %w", err)
+	}
+	return fmt.Errorf("the API server refuses %s: %w", what, err)
+}
+
+// adoptionView is what the outputs json and yaml have.
+type adoptionView struct {
+	adoption.Preview `json:",inline"`
+	// Manifest is the policy.
+	Manifest map[string]any `json:"manifest"`
+}
+
+func (o *adopting) show(preview adoption.Preview, policy client.Object) error {
+	manifest, err := manifestOf(policy)
+	if err != nil {
+		return err
+	}
+	switch o.output {
+	case "json", "yaml":
+		return cli.WriteData(o.Out, o.output, adoptionView{preview, manifest})
+	case "manifest":
+		return cli.WriteData(o.Out, "yaml", manifest)
+	}
+	var text strings.Builder
+	if err := preview.WriteText(&text); err != nil {
+		return err
+	}
+	_, err = io.WriteString(o.Out, explain.Wrap(text.String(), cli.Width(o.Out))+"\n")
+	return err
+}
+
+// errNotConfirmed is the result of the answer no.
+var errNotConfirmed = errors.New("not confirmed: nothing was written")
+
+// confirm asks whether to write the policy.
+func (o *adopting) confirm(preview adoption.Preview) error {
+	if o.yes {
+		return nil
+	}
+	if !cli.IsTerminal(o.In) {
+		return cli.Usagef("nothing was written: there is no terminal to ask, so add --yes, or --dry-run to only look")
+	}
+	return asked(o.In, o.ErrOut, fmt.Sprintf("%s %s %s?", preview.Action, preview.Kind, preview.Name))
+}
+
+// asked asks a question. Anything but yes is a no.
+func asked(in io.Reader, out io.Writer, question string) error {
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errNotConfirmed
+}
+
+// past is what was done to the policy.
+func (s *surveyor) past() string {
+	if s.existing == nil {
+		return "created"
+	}
+	return "changed"
+}

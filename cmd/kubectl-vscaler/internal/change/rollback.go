@@ -1,0 +1,311 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const rollbackLong = `Roll back scalers to the requests before their last decision, or with --to=original, to those of the pod template. The
+scaler does not make the same change again until "rollback --undo".
+
+The command sets minAllowed for each request that was lowered, and maxAllowed for each that was raised. The operator then
+changes the pods. Usage and OOM kills still raise what was lowered. If the operator has written values into the pod template,
+--to=original sets updateMode Recommend, and the operator restores the template, which replaces the pods.
+
+The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment that it belongs to. If Git is the source of
+the objects, change them there, or a GitOps tool reverts the rollback.
+
+A policy reverts the edits of its scalers, so a scaler that a policy has created is not rolled back. With --detach, it
+becomes one of yours first, and stays that: the policy does not change or delete it anymore. If you delete it, the policy
+creates a new one.
+
+The command requires the permission to list VerticalScalers, to patch what it rolls back, and for --to=original to get the
+Deployment.
+
+Exit codes: 0: success, 1: failure, not found or nothing to roll back, 2: invalid usage.`
+
+const rollbackExample = `  # See what would change, checked by the API server
+  %[1]s rollback deployment/web -n shop --dry-run
+
+  # To the requests before the last decision
+  %[1]s rollback web -n shop
+
+  # To those of the pod template
+  %[1]s rollback web -n shop --to=original
+
+  # A scaler of a policy
+  %[1]s rollback web -n shop --detach
+
+  # Let the scaler decide again
+  %[1]s rollback web -n shop --undo`
+
+// rollingBack are the flags of rollback.
+type rollingBack struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+
+	to     string
+	undo   bool
+	detach bool
+	dryRun cli.DryRun
+}
+
+// NewRollback is the command rollback.
+func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &rollingBack{IOStreams: streams, cluster: cluster, to: string(rollback.Previous)}
+	c := &cobra.Command{
+		Use:     "rollback (NAME | TYPE/NAME)...",
+		Short:   "Return to earlier requests",
+		Long:    rollbackLong,
+		Example: fmt.Sprintf(rollbackExample, cli.Name),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.run(c.Context(), args, c.Flags().Changed("to"))
+		},
+		ValidArgsFunction: cluster.CompleteNames,
+	}
+	flags := c.Flags()
+	cli.AddChoice(c, &o.to, "to", "", []string{string(rollback.Previous), string(rollback.Original)}, "The requests to return to")
+	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")
+	flags.BoolVar(&o.detach, "detach", false, "Detach scalers that a policy has created, so that it does not revert the rollback.")
+	cli.AddDryRun(c, &o.dryRun)
+	return c
+}
+
+func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error {
+	names, err := kube.References(args)
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0:
+		return cli.Usagef("name the scalers to roll back: NAME or TYPE/NAME")
+	case o.undo && saysTo:
+		return cli.Usagef("--undo cannot be combined with --to")
+	case o.undo && o.detach:
+		return cli.Usagef("--undo cannot be combined with --detach")
+	}
+	namespace, c, err := o.cluster.OpenNamespace()
+	if err != nil {
+		return err
+	}
+	scalers, err := kube.Chosen(ctx, c, namespace, labels.Everything(), names)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range scalers {
+		errs = append(errs, o.persist(ctx, c, &scalers[i]))
+	}
+	o.warnOfSilence(ctx, c, namespace)
+	return errors.Join(errs...)
+}
+
+// holder is the object that a scaler's spec comes from.
+type holder struct {
+	client.Object
+
+	name    string // such as "verticalscaler.autoscaling.verticalscaler.io/web"
+	scaling v1beta1.Scaling
+	isOwner bool
+}
+
+// holderOf reads the ScaledDeployment that a scaler belongs to. Without one, it is the scaler.
+func holderOf(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler) (holder, error) {
+	owner := metav1.GetControllerOf(s)
+	if owner == nil || owner.Kind != string(kube.OwnerKind) {
+		return holder{s, "verticalscaler." + v1beta1.GroupVersion.Group + "/" + s.Name, s.Spec.Scaling, false}, nil
+	}
+	var d v1beta1.ScaledDeployment
+	if err := c.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: owner.Name}, &d); err != nil {
+		return holder{}, fmt.Errorf("reading ScaledDeployment %s/%s: %w", s.Namespace, owner.Name, err)
+	}
+	if d.Spec.Scaling == nil {
+		return holder{}, fmt.Errorf("ScaledDeployment %s/%s has no spec.scaling any more", s.Namespace, owner.Name)
+	}
+	return holder{&d, "scaleddeployment." + v1beta1.GroupVersion.Group + "/" + d.Name, *d.Spec.Scaling, true}, nil
+}
+
+// persist rolls back one scaler, again if another writer was faster: the operator writes the status of
+// a busy scaler every few seconds.
+func (o *rollingBack) persist(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := o.roll(ctx, c, s)
+		if apierrors.IsConflict(err) {
+			var fresh v1beta1.VerticalScaler
+			if err := c.Get(ctx, client.ObjectKeyFromObject(s), &fresh); err != nil {
+				return fmt.Errorf("reading VerticalScaler %s/%s again: %w", s.Namespace, s.Name, err)
+			}
+			*s = fresh
+		}
+		return err
+	})
+}
+
+// roll rolls back one scaler, or undoes that.
+func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	if err := o.leavePolicy(ctx, c, s); err != nil {
+		return err
+	}
+	from, err := holderOf(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	record, isRolledBack := rollback.RecordOf(from.GetAnnotations(), from.scaling)
+	if o.undo {
+		return o.undoOne(ctx, c, from, record, isRolledBack)
+	}
+	to := rollback.To(o.to)
+	if isRolledBack && record.To == to {
+		fmt.Fprintf(o.Out, "%s rolled back (unchanged)\n", from.name)
+		return nil
+	}
+	deployment, err := deploymentFor(ctx, c, s, to)
+	if err != nil {
+		return err
+	}
+	plan, err := rollback.Of(s, deployment, to)
+	if err != nil {
+		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: %w", s.Namespace, s.Name, err)
+	}
+	if len(plan.Changes) == 0 && !plan.RestoresTemplate {
+		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: it keeps %s", s.Namespace, s.Name, strings.Join(plan.Kept, "; "))
+	}
+	before := rollback.SpecOf(from.scaling)
+	if isRolledBack {
+		before = record.Before
+	}
+	if err := o.patch(ctx, c, from, plan.Spec, &rollback.Record{To: to, Before: before, After: plan.Spec}); err != nil {
+		return err
+	}
+	for _, kept := range plan.Kept {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s keeps %s\n", s.Namespace, s.Name, kept)
+	}
+	for _, change := range plan.Changes {
+		fmt.Fprintf(o.Out, "  %s\n", change)
+	}
+	if plan.RestoresTemplate {
+		fmt.Fprintf(o.Out, "  updateMode Recommend: the operator restores the pod template of Deployment %s\n", s.Spec.DeploymentName)
+	}
+	fmt.Fprintf(o.Out, "%s rolled back%s\n", from.name, o.dryRun.Suffix())
+	o.warnOfRest(s)
+	return nil
+}
+
+// leavePolicy detaches a scaler that a policy has created, or says that its policy would revert the rollback.
+func (o *rollingBack) leavePolicy(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	origin := explain.OriginOf(s)
+	if origin == nil || origin.Detaching {
+		return nil
+	}
+	if !o.detach {
+		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: %s has created it, and would revert the change. Detach it with --detach, or exclude Deployment %s with its annotation %s",
+			s.Namespace, s.Name, origin.ID(), s.Spec.DeploymentName, v1beta1.ExcludeAnnotation)
+	}
+	changed := s.DeepCopy() // the client writes the answer into it
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.DetachedAnnotation)
+	if err := patchAs(ctx, c, changed, patch, o.dryRun); err != nil {
+		return fmt.Errorf("detaching VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	if o.dryRun == cli.NoDryRun {
+		*s = *changed
+	}
+	fmt.Fprintf(o.Out, "verticalscaler.%s/%s detached from %s%s\n", v1beta1.GroupVersion.Group, s.Name, origin.ID(), o.dryRun.Suffix())
+	return nil
+}
+
+func (o *rollingBack) undoOne(ctx context.Context, c client.Client, from holder, record rollback.Record, isRolledBack bool) error {
+	if _, isNoted := from.GetAnnotations()[rollback.Annotation]; !isRolledBack {
+		if isNoted {
+			return fmt.Errorf("%s in namespace %s was edited after its rollback: correct its bounds, and remove its annotation %s", from.name, from.GetNamespace(), rollback.Annotation)
+		}
+		fmt.Fprintf(o.Out, "%s not rolled back (unchanged)\n", from.name)
+		return nil
+	}
+	if err := o.patch(ctx, c, from, record.Before, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, "%s no longer rolled back%s\n", from.name, o.dryRun.Suffix())
+	return nil
+}
+
+func (o *rollingBack) patch(ctx context.Context, c client.Client, on holder, spec rollback.Spec, record *rollback.Record) error {
+	patch, err := rollback.Patch(on.GetResourceVersion(), on.isOwner, spec, record)
+	if err != nil {
+		return err
+	}
+	object, ok := on.DeepCopyObject().(client.Object) // the client writes the answer into it
+	if !ok {
+		return fmt.Errorf("%T is not an object", on.Object)
+	}
+	if err := patchAs(ctx, c, object, string(patch), o.dryRun); err != nil {
+		return fmt.Errorf("patching %s in namespace %s: %w", on.name, on.GetNamespace(), err)
+	}
+	return nil
+}
+
+// deploymentFor reads the Deployment, which has the original requests; nil if it does not exist, or
+// is not needed.
+func deploymentFor(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler, to rollback.To) (*workload.Deployment, error) {
+	if to != rollback.Original || s.Status.OriginalResources != nil {
+		return nil, nil
+	}
+	var d appsv1.Deployment
+	switch err := c.Get(ctx, scaler.Target(s), &d); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Deployment %s: %w", scaler.Target(s), err)
+	}
+	read := workload.ReadDeployment(&d)
+	return &read, nil
+}
+
+// warnOfRest tells why pods may stay as they are.
+func (o *rollingBack) warnOfRest(s *v1beta1.VerticalScaler) {
+	var why string
+	switch value, isSet := s.Annotations[v1beta1.PausedAnnotation]; {
+	case s.Spec.Suspend:
+		why = "it is suspended: resume it"
+	case isSet && value != "false":
+		why = "it is paused: remove its annotation " + v1beta1.PausedAnnotation
+	case scaler.Mode(&s.Spec) == v1beta1.UpdateModeInitial:
+		why = "updateMode is Initial: only new pods get the requests"
+	default:
+		return
+	}
+	fmt.Fprintf(o.ErrOut, "warning: the pods of VerticalScaler %s/%s stay as they are: %s\n", s.Namespace, s.Name, why)
+}
+
+// warnOfSilence tells that no operator makes the changes.
+func (o *rollingBack) warnOfSilence(ctx context.Context, c client.Reader, namespace string) {
+	operators, err := o.cluster.Operators(ctx, c, namespace)
+	if err != nil {
+		return // nothing is known
+	}
+	now := o.cluster.Now()
+	if operator, ok := operators.For(namespace); ok && operator.IsSilent(now) {
+		fmt.Fprintf(o.ErrOut, "warning: nothing changes until the operator runs: %s\n", operator.Report(now))
+	}
+}

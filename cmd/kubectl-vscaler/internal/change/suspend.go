@@ -1,0 +1,215 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package change has the commands that change scalers.
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+const suspendLong = `Suspend scalers: the operator still recommends, but changes nothing until "resume". Pods keep their sizes.
+
+The command sets spec.suspend, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. If Git is the
+source of the objects, suspend them there, or a GitOps tool resumes them.
+
+A policy reverts the edits of its scalers. So of a scaler that a policy has created, the command sets the annotation
+autoscaling.verticalscaler.io/paused, which has the same effect. The policy goes on to size other Deployments.
+
+The command requires the permission to list VerticalScalers and to patch what it suspends.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+const suspendExample = `  # One scaler, named by its Deployment
+  %[1]s suspend deployment/web -n shop
+
+  # See what would be suspended, checked by the API server
+  %[1]s suspend -l team=shop --dry-run`
+
+const resumeLong = `Resume suspended scalers: waiting changes are then made.
+
+The command sets spec.suspend to false, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. Of a
+scaler that a policy has created, it removes the annotation that "suspend" has set. It does not remove the annotation that
+pauses a scaler for another reason, and tells if a scaler has it.
+
+The command requires the permission to list VerticalScalers and to patch what it resumes.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+const resumeExample = `  # One scaler, named by its Deployment
+  %[1]s resume deployment/web -n shop
+
+  # All scalers of a namespace
+  %[1]s resume --all -n shop`
+
+// suspension are the flags of suspend and resume.
+type suspension struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+
+	suspend  bool
+	all      bool
+	selector string
+	dryRun   cli.DryRun
+}
+
+// NewSuspend is the command suspend.
+func NewSuspend(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster, suspend: true}
+	return o.command("suspend", "Stop the changes of scalers", suspendLong, suspendExample)
+}
+
+// NewResume is the command resume.
+func NewResume(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster}
+	return o.command("resume", "Continue the changes of suspended scalers", resumeLong, resumeExample)
+}
+
+func (o *suspension) command(verb, short, long, example string) *cobra.Command {
+	c := &cobra.Command{
+		Use:               verb + " (NAME | TYPE/NAME | -l SELECTOR | --all)",
+		Short:             short,
+		Long:              long,
+		Example:           fmt.Sprintf(example, cli.Name),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		ValidArgsFunction: o.cluster.CompleteNames,
+	}
+	flags := c.Flags()
+	flags.BoolVar(&o.all, "all", false, "All scalers of the namespace.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "The scalers with these labels, such as team=shop,tier!=test.")
+	cli.AddDryRun(c, &o.dryRun)
+	return c
+}
+
+func (o *suspension) run(ctx context.Context, args []string) error {
+	names, err := kube.References(args)
+	if err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return cli.Usagef("--selector: %w", err)
+	}
+	ways := 0
+	for _, isUsed := range []bool{len(names) > 0, o.selector != "", o.all} {
+		if isUsed {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return cli.Usagef("give names, --selector or --all: one of them")
+	}
+	namespace, c, err := o.cluster.OpenNamespace()
+	if err != nil {
+		return err
+	}
+	scalers, err := kube.Chosen(ctx, c, namespace, selector, names)
+	if err != nil {
+		return err
+	}
+	if len(scalers) == 0 {
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+	}
+	var errs []error
+	for i := range scalers {
+		errs = append(errs, o.set(ctx, c, &scalers[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// set suspends or resumes one scaler, where its spec comes from.
+func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	if fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations) {
+		return o.pause(ctx, c, s)
+	}
+	var object client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+	resource, patch := "verticalscaler", fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
+	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == string(kube.OwnerKind) {
+		object = &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: owner.Name}}
+		resource, patch = "scaleddeployment", fmt.Sprintf(`{"spec":{"scaling":{"suspend":%t}}}`, o.suspend)
+	}
+	what := fmt.Sprintf("%s.%s/%s", resource, v1beta1.GroupVersion.Group, object.GetName())
+	if s.Spec.Suspend == o.suspend {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
+	} else {
+		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
+			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
+		}
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), o.dryRun.Suffix())
+	}
+	o.warnOfPause(o.ErrOut, s)
+	return nil
+}
+
+// SuspendedByPlugin is the value of the annotation by which suspend pauses a scaler, so that resume knows its own.
+const SuspendedByPlugin = "suspended by kubectl vscaler"
+
+// pause suspends or resumes a scaler of a policy, which would revert a change of the spec.
+func (o *suspension) pause(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	what := fmt.Sprintf("verticalscaler.%s/%s", v1beta1.GroupVersion.Group, s.Name)
+	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
+	isPaused := isSet && value != "false"
+	patch := ""
+	switch {
+	case o.suspend && !isPaused && !s.Spec.Suspend:
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.PausedAnnotation, SuspendedByPlugin)
+	case !o.suspend && value == SuspendedByPlugin:
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1beta1.PausedAnnotation)
+	}
+	if patch == "" {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
+		o.warnOfPause(o.ErrOut, s)
+	} else {
+		object := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
+			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
+		}
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), o.dryRun.Suffix())
+	}
+	if s.Spec.Suspend && !o.suspend {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still suspended: set spec.template.suspend of %s to false\n", s.Namespace, s.Name, explain.OriginOf(s).ID())
+	}
+	return nil
+}
+
+// patchAs sends a JSON merge patch, unless it is a dry run of the client.
+func patchAs(ctx context.Context, c client.Client, object client.Object, patch string, dryRun cli.DryRun) error {
+	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
+	switch dryRun {
+	case cli.ClientDryRun:
+		return nil
+	case cli.ServerDryRun:
+		options = append(options, client.DryRunAll)
+	}
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), options...)
+}
+
+func (o *suspension) past() string {
+	if o.suspend {
+		return "suspended"
+	}
+	return "resumed"
+}
+
+// warnOfPause tells that a resumed scaler still changes nothing.
+func (o *suspension) warnOfPause(w io.Writer, s *v1beta1.VerticalScaler) {
+	if value, isSet := s.Annotations[v1beta1.PausedAnnotation]; !o.suspend && isSet && value != "false" {
+		fmt.Fprintf(w, "warning: VerticalScaler %s/%s is still paused: remove its annotation %s\n", s.Namespace, s.Name, v1beta1.PausedAnnotation)
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli has what all commands of the plugin share: flags, errors and exit codes, and how they write.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Name is what users type.
+const Name = "kubectl vscaler"
+
+// FieldManager is the owner of the fields that the plugin writes.
+const FieldManager = "kubectl-vscaler"
+
+// Version is that of the plugin.
+var Version = "devel"
+
+// FailedCheck is the result of a check that failed.
+type FailedCheck string
+
+func (f FailedCheck) Error() string { return string(f) }
+
+// UsageError is an error that the user must correct on the command line.
+type UsageError struct{ error }
+
+// Usage makes an error one that the user must correct on the command line.
+func Usage(err error) error { return UsageError{err} }
+
+// Usagef is Usage with the text of the error.
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+func (u UsageError) Unwrap() error { return u.error }
+
+// ExitCode is 1 for a failure, 2 for invalid usage, and 3 for a failed check.
+func ExitCode(err error) int {
+	var (
+		usage  UsageError
+		failed FailedCheck
+	)
+	switch {
+	case errors.As(err, &usage):
+		return 2
+	case errors.As(err, &failed):
+		return 3
+	}
+	return 1
+}
+
+// NoArguments rejects arguments.
+func NoArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("unexpected argument %q: see \"%s --help\"", args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// NoCommand rejects unknown subcommands.
+func NoCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+	}
+	return Usagef("unknown command %q: see \"%s --help\"", args[0], c.CommandPath())
+}

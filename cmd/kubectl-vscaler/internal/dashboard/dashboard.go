@@ -1,0 +1,364 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dashboard serves the pages of scalers on this machine.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/report"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+)
+
+const dashboardLong = `Show scalers in a browser: the whole fleet, and each scaler with its usage against request and limit, and why.
+
+The command serves web pages on this machine until it is stopped with Ctrl-C, and prints their address. They need nothing
+from the network, and only show: nothing can be changed there. The cluster is read with your own rights, and only while a
+page is open.
+
+The address contains a secret: other users who have it see what you may see. It is valid until the command ends, and no longer
+than --expires-after. Only programs on this machine can connect. To use a browser on another machine, use a tunnel, such as
+"ssh -L 8080:127.0.0.1:8080", with --port=8080.
+
+Plots begin when a page is opened. With --prometheus, they also show the last 8 days, and there is a backtest.
+
+The command requires the permission to list VerticalScalers. It reads Deployments, pods and their usage if it may, and the
+pages list what it could not read.
+
+Exit codes: 0: stopped, 1: failure, 2: invalid usage.`
+
+const dashboardExample = `  # The scalers of a namespace
+  %[1]s dashboard -n shop
+
+  # Those of all namespaces, with the last 8 days
+  %[1]s dashboard -A --prometheus http://localhost:9090`
+
+const (
+	// refreshEvery is the interval in which open pages are read again.
+	refreshEvery = 5 * time.Second
+	// fleetLasts is how long the fleet is not read again: it is much to read, and changes slowly.
+	fleetLasts = 10 * time.Second
+	// longestGap is how long nobody may look at a plot of days before its points are read again,
+	// and retryPast is the time between two attempts.
+	longestGap = 5 * time.Minute
+	retryPast  = 30 * time.Second
+	// mostRecords is the number of scalers whose usage is remembered.
+	mostRecords = 100
+	// stopWithin is how long responses may take after Ctrl-C.
+	stopWithin = 3 * time.Second
+)
+
+// dashboardOptions are the flags.
+type dashboardOptions struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+	past    past.Options
+
+	everywhere bool
+	port       int
+	lifetime   time.Duration
+}
+
+// New is the command dashboard.
+func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &dashboardOptions{IOStreams: streams, cluster: cluster, lifetime: 12 * time.Hour}
+	c := &cobra.Command{
+		Use:               "dashboard",
+		Short:             "Show scalers in a browser",
+		Long:              dashboardLong,
+		Example:           fmt.Sprintf(dashboardExample, cli.Name),
+		Args:              cli.NoArguments,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.Flags().Changed) },
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := c.Flags()
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
+	flags.IntVar(&o.port, "port", 0, "The port to listen on. 0 means any free port.")
+	flags.DurationVar(&o.lifetime, "expires-after", o.lifetime, "How long the address is valid, from 1m to 168h.")
+	o.past.Bind(c, "The URL of the Prometheus to read usage of the past from. It must scrape the kubelets' cAdvisor metrics, and for past requests and limits kube-state-metrics.")
+	return c
+}
+
+func (o *dashboardOptions) validate(isSet func(flag string) bool) error {
+	switch {
+	case o.port < 0 || o.port > 65535:
+		return errors.New("--port must be from 0 to 65535")
+	case o.lifetime < time.Minute || o.lifetime > 7*past.Day:
+		return errors.New("--expires-after must be from 1m to 168h")
+	case o.past.Address == "":
+		return o.past.Require(isSet)
+	}
+	_, o.past.Step = pages.Week.Length()
+	return o.past.Validate()
+}
+
+func (o *dashboardOptions) run(ctx context.Context, isSet func(flag string) bool) error {
+	if err := o.validate(isSet); err != nil {
+		return cli.Usage(err)
+	}
+	namespace, err := o.cluster.NamespaceOrAll(o.everywhere)
+	if err != nil {
+		return err
+	}
+	reader, err := o.cluster.OpenLive()
+	if err != nil {
+		return err
+	}
+	// A user who may not list scalers learns that here, and not only in the browser.
+	source := NewSource(o.cluster, reader, o.past, namespace)
+	if _, err := source.Fleet(ctx); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
+	if err != nil {
+		return fmt.Errorf("listening on this machine (--port): %w", err)
+	}
+	token := pages.NewToken()
+	server := &http.Server{
+		Handler: pages.New(source, pages.Options{
+			Token: token, Expires: o.cluster.Clock.Now().Add(o.lifetime), Clock: o.cluster.Clock,
+			Cluster: o.cluster.Name(), Namespace: namespace, Refresh: refreshEvery,
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	fmt.Fprintf(o.Out, "http://%s/%s/\n", listener.Addr(), token)
+	fmt.Fprintf(o.ErrOut, "Open this address in a browser on this machine. It is valid for %s, and shows what you may see: do not share it. Ctrl-C stops.\n", o.lifetime)
+	return serveUntilStopped(ctx, server, listener)
+}
+
+// serveUntilStopped serves until Ctrl-C.
+func serveUntilStopped(ctx context.Context, server *http.Server, listener net.Listener) error {
+	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	server.BaseContext = func(net.Listener) context.Context { return ctx } // readings end, too
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving the dashboard: %w", err)
+	case <-ctx.Done():
+	}
+	within, stop := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer stop()
+	if err := server.Shutdown(within); err != nil {
+		return server.Close()
+	}
+	return nil
+}
+
+// Source reads what the pages show.
+type Source struct {
+	*kube.LiveReader
+
+	cluster   *kube.Cluster
+	past      past.Options
+	namespace string // "" for all
+
+	fleetMu sync.Mutex
+	fleet   live.Fleet
+
+	mu      sync.Mutex
+	records map[recordKey]*record
+
+	// backtests are one at a time: each uses all processors.
+	backtests sync.Mutex
+}
+
+// NewSource returns a source for a namespace, or for all.
+func NewSource(cluster *kube.Cluster, reader *kube.LiveReader, past past.Options, namespace string) *Source {
+	return &Source{LiveReader: reader, cluster: cluster, past: past, namespace: namespace, records: map[recordKey]*record{}}
+}
+
+// recordKey names the points of a page.
+type recordKey struct {
+	types.NamespacedName
+	span pages.Span
+}
+
+// record is what was seen of a scaler.
+type record struct {
+	seen time.Time // when it was looked at last; guarded by the source
+
+	mu     sync.Mutex
+	points live.Record
+	// covered is until when the points are complete, asked is when Prometheus was asked last,
+	// and missing is why it did not answer.
+	covered, asked time.Time
+	missing        string
+	past           pages.Past
+}
+
+// Fleet reads the scalers of the namespaces to show, unless they were read just now.
+func (s *Source) Fleet(ctx context.Context) (live.Fleet, error) {
+	s.fleetMu.Lock()
+	defer s.fleetMu.Unlock()
+	if age := s.cluster.Now().Sub(s.fleet.At); age >= 0 && age < fleetLasts {
+		return s.fleet, nil
+	}
+	fleet, err := s.LiveReader.Fleet(ctx, s.namespace)
+	if err != nil {
+		return live.Fleet{}, err
+	}
+	s.fleet = fleet
+	return fleet, nil
+}
+
+// missingScaler is the error for a scaler that does not exist.
+type missingScaler struct{ error }
+
+func (missingScaler) Is(target error) bool { return target == pages.ErrNotFound }
+
+// Scaler reads one scaler, and adds what it sees to its record.
+func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pages.Span) (out pages.Details, err error) {
+	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
+		return out, missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	}
+	scaler, err := s.LiveReader.Scaler(ctx, name)
+	if err != nil {
+		if apierrors.IsNotFound(s.Client.Get(ctx, name, &v1beta1.VerticalScaler{})) {
+			return out, missingScaler{err}
+		}
+		return out, err
+	}
+	out = pages.Details{Scaler: scaler, Span: pages.Live, HasPast: s.past.Address != ""}
+	if out.HasPast {
+		out.Span = span
+	}
+	r := s.recordOf(recordKey{name, out.Span}, out.At)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.points.Add(out.Scaler)
+	if out.Span != pages.Live {
+		s.fill(ctx, r, out)
+	}
+	if r.missing != "" {
+		out.Missing = append(out.Missing, r.missing)
+	}
+	out.Past, out.Points = r.past, copyOf(&r.points, out.Scaler)
+	return out, nil
+}
+
+// fill reads the points of the past, unless they are there.
+func (s *Source) fill(ctx context.Context, r *record, of pages.Details) {
+	if of.At.Sub(r.covered) < longestGap {
+		r.covered = of.At
+		return
+	}
+	if of.At.Sub(r.asked) < retryPast {
+		return
+	}
+	r.asked, r.missing = of.At, ""
+	options := s.past
+	options.Since, _ = of.Span.Length()
+	fresh := live.Record{Keep: r.points.Keep}
+	fresh.Add(of.Scaler)
+	read, err := options.Read(ctx, of.Scaler)
+	if err != nil {
+		r.missing = "Usage of the past: " + err.Error()
+		return
+	}
+	for _, series := range read.Series {
+		fresh.Fill(series.Container, series.Resource, series.Points)
+	}
+	r.points, r.covered, r.past = fresh, of.At, pages.Past{HasRequests: read.HasRequests, HasLimits: read.HasLimits}
+	if read.Missing != "" {
+		r.missing = "Requests and limits of the past: " + read.Missing
+	}
+}
+
+// copyOf copies the points of a record, so that they may be read later.
+func copyOf(r *live.Record, of live.Scaler) func(container, resource string) []live.Point {
+	points := map[[2]string][]live.Point{}
+	for _, c := range of.Containers {
+		for _, resource := range live.Resources {
+			points[[2]string{c.Name, resource}] = r.Series(c.Name, resource)
+		}
+	}
+	return func(container, resource string) []live.Point { return points[[2]string{container, resource}] }
+}
+
+// recordOf is the record of a scaler. When there are too many, the one goes that was not looked
+// at for longest.
+func (s *Source) recordOf(key recordKey, now time.Time) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[key]
+	if r == nil {
+		if len(s.records) >= mostRecords {
+			oldest := key
+			for k, other := range s.records {
+				if first := s.records[oldest]; first == nil || other.seen.Before(first.seen) {
+					oldest = k
+				}
+			}
+			delete(s.records, oldest)
+		}
+		length, _ := key.span.Length()
+		r = &record{points: live.Record{Keep: length}}
+		s.records[key] = r
+	}
+	r.seen = now
+	return r
+}
+
+// errNoPast is the error for a backtest without recorded usage.
+var errNoPast = errors.New("a backtest needs recorded usage: start the command with --prometheus")
+
+// Backtest replays the last 8 days of a scaler's Deployment.
+func (s *Source) Backtest(ctx context.Context, name types.NamespacedName, to io.Writer) error {
+	if s.past.Address == "" {
+		return errNoPast
+	}
+	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
+		return missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	}
+	s.backtests.Lock()
+	defer s.backtests.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err // the reader has left while others were served
+	}
+	var scaler v1beta1.VerticalScaler
+	if err := s.Client.Get(ctx, name, &scaler); err != nil {
+		return fmt.Errorf("reading VerticalScaler %s: %w", name, err)
+	}
+	options, until := s.past, s.cluster.Clock.Now()
+	options.Step, options.Since = 5*time.Minute, 8*past.Day
+	r := report.Reporter{
+		Past: &options, Cluster: s.cluster, Until: until.Truncate(options.Step), Top: math.MaxInt,
+		Options:   fleet.Options{WarmUp: 3 * past.Day, Record: true, Rules: report.Rules(string(profile.Balanced))},
+		Selection: report.Selection{Namespace: name.Namespace, Deployments: []string{scaler.Spec.DeploymentName}},
+	}
+	made, err := r.Report(ctx)
+	if err != nil {
+		return err
+	}
+	return made.WriteHTML(to, r.Top)
+}

@@ -1,0 +1,161 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// ErrNotInstalled is the error for a list of a kind that the API server does not serve.
+var ErrNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
+
+// NothingIn says that a namespace, or any, has no scalers.
+func NothingIn(namespace string) string {
+	if namespace == metav1.NamespaceAll {
+		return "No VerticalScalers found."
+	}
+	return "No VerticalScalers found in namespace " + namespace + "."
+}
+
+// Find reads what explains the scaler that the user names: by its name, else as that of the
+// ScaledDeployment or the Deployment by that name. If a ScaledDeployment has none, it is that.
+func Find(ctx context.Context, c client.Reader, namespace string, name Reference) (explain.Evidence, *v1beta1.ScaledDeployment, error) {
+	if name.IsPolicy() {
+		return explain.Evidence{}, nil, cli.Usagef("%s is a policy, and not a scaler: name one of its scalers, or see it with \"%s explain %s\"", name, cli.Name, name)
+	}
+	if name.Kind == "" || name.Kind == ScalerKind {
+		evidence, err := EvidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.Name})
+		if !errors.Is(err, ErrNoScaler) {
+			return evidence, nil, err
+		}
+	}
+	var none explain.Evidence
+	var scalers v1beta1.VerticalScalerList
+	if err := c.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return none, nil, ErrNotInstalled
+		}
+		return none, nil, name.NotFound(namespace)
+	}
+	var owners v1beta1.ScaledDeploymentList
+	if err := c.List(ctx, &owners, client.InNamespace(namespace)); err != nil {
+		owners.Items = nil // the user may not read them
+	}
+	if name.Kind == "" && slices.ContainsFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return d.Name == name.Name }) {
+		name.Kind = OwnerKind
+	}
+	name = name.Resolved(scalers.Items, owners.Items)
+	named := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
+	switch len(named) {
+	case 1:
+		return EvidenceFor(ctx, c, &named[0]), nil, nil
+	case 0:
+		if i := slices.IndexFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return name.IsOwner(&d) }); i >= 0 {
+			return none, &owners.Items[i], nil
+		}
+		return none, nil, name.NotFound(namespace)
+	}
+	names := make([]string, len(named))
+	for i, s := range named {
+		names[i] = s.Name
+	}
+	return none, nil, fmt.Errorf("several VerticalScalers name Deployment %s/%s: %s", namespace, name.Name, strings.Join(names, ", "))
+}
+
+// Chosen are the named scalers, or all with the labels. A name that no scaler has is an error, and
+// nothing is chosen then.
+func Chosen(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, names []Reference) ([]v1beta1.VerticalScaler, error) {
+	var list v1beta1.VerticalScalerList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, ErrNotInstalled
+		}
+		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	var errs []error
+	for i, name := range names {
+		names[i] = name.Resolved(list.Items, nil)
+		if !slices.ContainsFunc(list.Items, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
+			errs = append(errs, name.NotFound(namespace))
+		}
+	}
+	return slices.DeleteFunc(list.Items, func(s v1beta1.VerticalScaler) bool {
+		return len(names) > 0 && !slices.ContainsFunc(names, func(name Reference) bool { return name.IsScaler(&s) })
+	}), errors.Join(errs...)
+}
+
+// ErrNoScaler is the error for a name that no scaler has.
+var ErrNoScaler = errors.New("not found")
+
+// EvidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
+func EvidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (explain.Evidence, error) {
+	var scaler v1beta1.VerticalScaler
+	switch err := c.Get(ctx, name, &scaler); {
+	case apierrors.IsNotFound(err):
+		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, ErrNoScaler)
+	case err != nil:
+		return explain.Evidence{}, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
+	}
+	return EvidenceFor(ctx, c, &scaler), nil
+}
+
+// EvidenceFor reads the other objects that explain a scaler, as far as the user may.
+func EvidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalScaler) (e explain.Evidence) {
+	e.Scaler = scaler
+
+	var deployment appsv1.Deployment
+	key := types.NamespacedName{Namespace: scaler.Namespace, Name: scaler.Spec.DeploymentName}
+	switch err := c.Get(ctx, key, &deployment); {
+	case apierrors.IsNotFound(err):
+		return e // the scaler's status says so
+	case err != nil:
+		e.Missing = append(e.Missing, fmt.Sprintf("The pod template and the pods of Deployment %s: %v", key, err))
+		return e
+	}
+	e.Deployment = &deployment
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("The pods of Deployment %s: %v", key, err))
+		return e
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("The pods of Deployment %s: %v", key, err))
+		return e
+	}
+	for i := range pods.Items {
+		if pod := workload.ReadPod(&pods.Items[i], true); pod.Running && !pod.Terminating {
+			e.Pods = append(e.Pods, pod)
+		}
+	}
+	return e
+}
+
+// Described is a ScalingPolicy or a ClusterScalingPolicy, to explain it.
+func Described(policy client.Object) explain.Policy {
+	switch p := policy.(type) {
+	case *v1beta1.ScalingPolicy:
+		return explain.PolicyOf(p)
+	case *v1beta1.ClusterScalingPolicy:
+		return explain.ClusterPolicyOf(p)
+	}
+	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
+}

@@ -1,0 +1,256 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// usageLasts is how long usage is not read again. metrics-server has new usage every 15
+	// seconds or more.
+	usageLasts = 5 * time.Second
+	// readersAtOnce is how many namespaces are read at once.
+	readersAtOnce = 8
+)
+
+// LiveReader reads how scalers are doing, with the rights of the user. Only the scalers are
+// required; what else cannot be read is reported as missing. It may be used from several
+// goroutines.
+type LiveReader struct {
+	Client client.Reader
+
+	cluster *Cluster
+	metrics *metricsapi.Source
+
+	mu    sync.Mutex
+	known map[string]namespaceUsage
+}
+
+// namespaceUsage is the usage of a namespace, or why there is none.
+type namespaceUsage struct {
+	at      time.Time
+	samples []usage.Sample
+	byPod   map[string][]usage.Sample
+	missing string
+}
+
+// ofPods are the samples of some pods. A fleet does not go through all samples for each scaler.
+func (u namespaceUsage) ofPods(pods []workload.Pod) (samples []usage.Sample) {
+	for i := range pods {
+		samples = append(samples, u.byPod[pods[i].Name]...)
+	}
+	return samples
+}
+
+// OpenLive opens the cluster that kubectl would use.
+func (c *Cluster) OpenLive() (*LiveReader, error) {
+	reader, err := c.Open()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // readersAtOnce and usageLasts limit the requests
+	metrics, err := metricsapi.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &LiveReader{Client: reader, cluster: c, metrics: metrics, known: map[string]namespaceUsage{}}, nil
+}
+
+// Scaler reads one scaler. It is an error if it does not exist or may not be read.
+func (r *LiveReader) Scaler(ctx context.Context, name types.NamespacedName) (live.Scaler, error) {
+	evidence, err := EvidenceOf(ctx, r.Client, name)
+	if err != nil {
+		return live.Scaler{}, err
+	}
+	used := r.usage(ctx, name.Namespace)
+	if evidence.Operators, err = r.cluster.Operators(ctx, r.Client, name.Namespace); err != nil {
+		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	evidence.Now = r.cluster.Now()
+	return live.Of(evidence, used.samples, used.missing, evidence.Now), nil
+}
+
+// Fleet reads all scalers of a namespace, or of all namespaces if it is "". It is an error
+// if they may not be listed.
+func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, error) {
+	var scalers v1beta1.VerticalScalerList
+	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return live.Fleet{}, ErrNotInstalled
+		}
+		return live.Fleet{}, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	var out live.Fleet
+	targets := map[types.NamespacedName]*explain.Evidence{}
+	evidence, namespaces := make([]explain.Evidence, len(scalers.Items)), map[string]bool{}
+	for i := range scalers.Items {
+		s := &scalers.Items[i]
+		evidence[i].Scaler, namespaces[s.Namespace] = s, true
+		if !inConflict(s) {
+			targets[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}] = &evidence[i]
+		}
+	}
+	if len(targets) > 0 {
+		out.Missing = append(r.readDeployments(ctx, namespace, targets), r.readPods(ctx, namespace, targets)...)
+	}
+	used := r.usageOfAll(ctx, slices.Sorted(maps.Keys(namespaces)))
+	if missing := missingUsage(used); missing != "" {
+		out.Missing = append(out.Missing, missing)
+	}
+	operators, err := r.cluster.Operators(ctx, r.Client, namespace)
+	if err != nil {
+		out.Missing = append(out.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	operators = operators.Serving(scalers.Items...)
+	out.At = r.cluster.Now()
+	for _, e := range evidence {
+		e.Operators, e.Now = operators, out.At
+		of := used[e.Scaler.Namespace]
+		out.Rows = append(out.Rows, live.RowOf(live.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
+	}
+	return out, ctx.Err()
+}
+
+// inConflict reports whether another scaler sizes the Deployment, as the scaler says itself.
+func inConflict(s *v1beta1.VerticalScaler) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionTargetFound)
+	return c != nil && c.Reason == v1beta1.ReasonConflict
+}
+
+func (r *LiveReader) readDeployments(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
+	var list appsv1.DeploymentList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return []string{fmt.Sprintf("The Deployments: %v", err)}
+	}
+	for i := range list.Items {
+		if e := of[client.ObjectKeyFromObject(&list.Items[i])]; e != nil {
+			e.Deployment = &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// readPods reads the running pods of the Deployments, as pages.
+func (r *LiveReader) readPods(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
+	err := List(ctx, r.Client, func(page *corev1.PodList) {
+		for i := range page.Items {
+			e := of[types.NamespacedName{Namespace: page.Items[i].Namespace, Name: DeploymentOfPod(&page.Items[i])}]
+			if e == nil {
+				continue
+			}
+			if pod := workload.ReadPod(&page.Items[i], true); pod.Running && !pod.Terminating {
+				e.Pods = append(e.Pods, pod)
+			}
+		}
+	}, client.InNamespace(namespace))
+	if err != nil {
+		return []string{fmt.Sprintf("The pods: %v", err)}
+	}
+	return nil
+}
+
+// DeploymentOfPod is the name of the Deployment that has created the pod's ReplicaSet. The
+// Deployment controller names a ReplicaSet after the Deployment and the hash of the template.
+func DeploymentOfPod(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if owner == nil || owner.Kind != "ReplicaSet" || hash == "" {
+		return ""
+	}
+	name, ok := strings.CutSuffix(owner.Name, "-"+hash)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+func (r *LiveReader) usageOfAll(ctx context.Context, namespaces []string) map[string]namespaceUsage {
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+	)
+	out, turns := map[string]namespaceUsage{}, make(chan struct{}, readersAtOnce)
+	for _, namespace := range namespaces {
+		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			used := r.usage(ctx, namespace)
+			mu.Lock()
+			defer mu.Unlock()
+			out[namespace] = used
+		})
+	}
+	group.Wait()
+	return out
+}
+
+// missingUsage says in how many namespaces usage could not be read, with one example.
+func missingUsage(of map[string]namespaceUsage) string {
+	var without []string
+	for namespace, used := range of {
+		if used.missing != "" {
+			without = append(without, namespace)
+		}
+	}
+	if len(without) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The usage of %d of %d namespaces: %s", len(without), len(of), of[slices.Min(without)].missing)
+}
+
+// usage reads the usage of a namespace, unless it was read just now.
+func (r *LiveReader) usage(ctx context.Context, namespace string) namespaceUsage {
+	now := r.cluster.Clock.Now()
+	r.mu.Lock()
+	known, ok := r.known[namespace]
+	r.mu.Unlock()
+	if ok && now.Sub(known.at) < usageLasts {
+		return known
+	}
+	read := namespaceUsage{at: now, byPod: map[string][]usage.Sample{}}
+	samples, _, err := r.metrics.List(ctx, namespace, now)
+	switch {
+	case errors.Is(err, metricsapi.ErrUnavailable):
+		read.missing = "metrics.k8s.io is not served: is metrics-server installed?"
+	case err != nil:
+		read.missing = err.Error()
+	}
+	read.samples = samples
+	for _, s := range samples {
+		read.byPod[s.Pod] = append(read.byPod[s.Pod], s)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[namespace] = read
+	return read
+}

@@ -1,0 +1,142 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+// Kind is the kind of object that a user names. The zero value is not named.
+type Kind string
+
+// The kinds of objects that a user names.
+const (
+	ScalerKind     Kind = "VerticalScaler"
+	OwnerKind      Kind = "ScaledDeployment"
+	DeploymentKind Kind = "Deployment"
+
+	PolicyKind        Kind = v1beta1.ScalingPolicyKind
+	ClusterPolicyKind Kind = v1beta1.ClusterScalingPolicyKind
+)
+
+// kinds are the words for a kind, as kubectl accepts them.
+var kinds = map[string]Kind{
+	"vscaler": ScalerKind, "vscalers": ScalerKind, "verticalscaler": ScalerKind, "verticalscalers": ScalerKind,
+	"verticalscaler.autoscaling.verticalscaler.io": ScalerKind, "verticalscalers.autoscaling.verticalscaler.io": ScalerKind,
+	"sdeploy": OwnerKind, "sdeploys": OwnerKind, "scaleddeployment": OwnerKind, "scaleddeployments": OwnerKind,
+	"scaleddeployment.autoscaling.verticalscaler.io": OwnerKind, "scaleddeployments.autoscaling.verticalscaler.io": OwnerKind,
+	"spolicy": PolicyKind, "spolicies": PolicyKind, "scalingpolicy": PolicyKind, "scalingpolicies": PolicyKind,
+	"scalingpolicy.autoscaling.verticalscaler.io": PolicyKind, "scalingpolicies.autoscaling.verticalscaler.io": PolicyKind,
+	"cspolicy": ClusterPolicyKind, "cspolicies": ClusterPolicyKind, "clusterscalingpolicy": ClusterPolicyKind, "clusterscalingpolicies": ClusterPolicyKind,
+	"clusterscalingpolicy.autoscaling.verticalscaler.io": ClusterPolicyKind, "clusterscalingpolicies.autoscaling.verticalscaler.io": ClusterPolicyKind,
+	"deploy": DeploymentKind, "deployment": DeploymentKind, "deployments": DeploymentKind,
+	"deployment.apps": DeploymentKind, "deployments.apps": DeploymentKind,
+}
+
+// Reference is NAME or TYPE/NAME.
+type Reference struct {
+	Kind Kind // empty without a type
+	Name string
+}
+
+func (r Reference) String() string {
+	if r.Kind == "" {
+		return r.Name
+	}
+	return string(r.Kind) + "/" + r.Name
+}
+
+// References reads the arguments of a command.
+func References(args []string) (all []Reference, err error) {
+	for _, arg := range args {
+		word, name, isTyped := strings.Cut(arg, "/")
+		if !isTyped {
+			word, name = "", arg
+		}
+		kind, ok := kinds[strings.ToLower(word)]
+		switch {
+		case isTyped && !ok:
+			return nil, cli.Usagef("%q is not of a type that has a scaler: use vscaler/NAME, deployment/NAME, sdeploy/NAME, spolicy/NAME or cspolicy/NAME", arg)
+		case name == "" || strings.Contains(name, "/"):
+			return nil, cli.Usagef("%q is not a name: use NAME or TYPE/NAME", arg)
+		}
+		all = append(all, Reference{kind, name})
+	}
+	return all, nil
+}
+
+// IsPolicy reports whether the reference names a policy.
+func (r Reference) IsPolicy() bool { return r.Kind == PolicyKind || r.Kind == ClusterPolicyKind }
+
+// IsPolicyRow reports whether the reference names the policy. Without a type, it does not.
+func (r Reference) IsPolicyRow(row explain.PolicyRow) bool { return r.String() == row.ID() }
+
+// IsScaler reports whether the reference names the scaler itself, its Deployment, the
+// ScaledDeployment that it belongs to, or the policy that has created it.
+func (r Reference) IsScaler(s *v1beta1.VerticalScaler) bool {
+	return r.IsRow(explain.RowOf(explain.Evidence{Scaler: s}))
+}
+
+// IsRow reports that of the row of a scaler.
+func (r Reference) IsRow(row explain.Row) bool {
+	switch r.Kind {
+	case DeploymentKind:
+		return row.Deployment == r.Name
+	case OwnerKind:
+		return row.Owner == r.Name
+	case PolicyKind, ClusterPolicyKind:
+		return row.Policy == r.String()
+	}
+	return row.Name == r.Name
+}
+
+// IsOwner reports whether the reference names the ScaledDeployment or its Deployment.
+func (r Reference) IsOwner(d *v1beta1.ScaledDeployment) bool {
+	return r.IsOwnedRow(explain.OwnedRowOf(d))
+}
+
+// IsOwnedRow reports that of the row of a ScaledDeployment.
+func (r Reference) IsOwnedRow(row explain.OwnedRow) bool {
+	switch r.Kind {
+	case DeploymentKind:
+		return row.Deployment == r.Name
+	case ScalerKind, PolicyKind, ClusterPolicyKind:
+		return false
+	}
+	return row.Name == r.Name
+}
+
+// Resolved gives a type to a name that no scaler and no ScaledDeployment has, if it is that of a
+// Deployment with a scaler.
+func (r Reference) Resolved(scalers []v1beta1.VerticalScaler, owners []v1beta1.ScaledDeployment) Reference {
+	isKnown := slices.ContainsFunc(scalers, func(s v1beta1.VerticalScaler) bool { return s.Name == r.Name }) ||
+		slices.ContainsFunc(owners, func(d v1beta1.ScaledDeployment) bool { return d.Name == r.Name })
+	if r.Kind == "" && !isKnown {
+		if of := (Reference{DeploymentKind, r.Name}); slices.ContainsFunc(scalers, func(s v1beta1.VerticalScaler) bool { return of.IsScaler(&s) }) {
+			return of
+		}
+	}
+	return r
+}
+
+// NotFound is the error for a name that no object has.
+func (r Reference) NotFound(namespace string) error {
+	switch r.Kind {
+	case DeploymentKind:
+		return fmt.Errorf("no VerticalScaler of Deployment %s/%s found", namespace, r.Name)
+	case OwnerKind:
+		return fmt.Errorf("ScaledDeployment %s/%s not found", namespace, r.Name)
+	case PolicyKind:
+		return fmt.Errorf("no ScalingPolicy %s/%s and no VerticalScaler of it found", namespace, r.Name)
+	case ClusterPolicyKind:
+		return fmt.Errorf("no ClusterScalingPolicy %s and no VerticalScaler of it found in namespace %s", r.Name, namespace)
+	}
+	return fmt.Errorf("VerticalScaler %s/%s not found", namespace, r.Name)
+}

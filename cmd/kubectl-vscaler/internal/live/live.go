@@ -1,0 +1,301 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package live is how a scaler is doing now: what its pods use and request, what is
+// recommended and allowed, how that developed, what changed last, and what the scaler
+// waits for. Views show it: the terminal, the browser.
+//
+// It is pure. Amounts are millicores of CPU and bytes of memory. An unknown amount is
+// absent, and never 0: a pod without usage does not count in Used.Pods.
+package live
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Scaler is how one scaler is doing.
+type Scaler struct {
+	// At is when it was read.
+	At time.Time
+	// State is the line of "status" about the scaler.
+	State explain.Row
+	// AppliedSince is since when all pods have the decided sizes and no others; zero if they
+	// do not, or if that is unknown.
+	AppliedSince time.Time
+	// Explanation says why. Of its findings, those that do not end as explain.Fine are what the scaler waits for.
+	Explanation explain.Explanation
+	// Containers are those of the pod template, in its order.
+	Containers []Container
+	// Pods are the running pods, by name; nil if the user may not read them.
+	Pods []Pod
+	// UsageMissing is why no usage could be read; empty if it could be.
+	UsageMissing string
+	// Missing says what else could not be read, and why.
+	Missing []string
+}
+
+// Container is one container of all pods.
+type Container struct {
+	Name string
+	// Observed is the length of the usage that the targets are based on.
+	Observed  time.Duration
+	Resources []Resource
+}
+
+// Resource is one resource of one container: cpu or memory.
+type Resource struct {
+	Resource string
+	// Unmanaged is why the scaler leaves the resource alone; empty if it does not.
+	Unmanaged string
+	// Used is what the pods use, and Request and Limit are what the kubelet has applied,
+	// or what the pod declares until the kubelet reports it. Pods without a request or a
+	// limit do not count in it.
+	Used, Request, Limit Spread
+	// Busiest is the pod that uses most of its own request.
+	Busiest Share
+	// Target to MaxAllowed are for one pod; 0 for none.
+	Target, LowerBound, UpperBound, Decided, MinAllowed, MaxAllowed int64
+	// HasTarget is true if Over and Short are known: there are pods, and a target. They are
+	// how much the pods request above and below the target, all pods together.
+	HasTarget   bool
+	Over, Short int64
+}
+
+// Spread is an amount that the pods of a scaler have.
+type Spread struct {
+	// Pods is how many pods have it; the other fields are 0 if it is 0.
+	Pods               int
+	Least, Most, Total int64
+}
+
+// Share is what a pod uses, and its request. Request is 0 if no pod has both.
+type Share struct {
+	Pod           string
+	Used, Request int64
+}
+
+// Pod is one running pod.
+type Pod struct {
+	Name  string
+	Ready bool
+	// Resize is the state of a resize that the kubelet has not applied: Deferred,
+	// Infeasible, Failed or InProgress; empty if there is none.
+	Resize string
+	// OOMKills is the number of OOM kills in its status: at most two of each container.
+	OOMKills int
+	// Containers are those of the template, in its order.
+	Containers []PodContainer
+}
+
+// PodContainer is one container of a pod.
+type PodContainer struct {
+	Name string
+	// Used is what it uses; nil if unknown.
+	Used *quantity.Amounts
+	// Declared is what its pod declares, and Applied what the kubelet reports as applied.
+	// They differ while the pod is being resized.
+	Declared, Applied workload.Resources
+}
+
+// Resources are the names of the resources, in the order of views.
+var Resources = []string{recommend.CPU, recommend.Memory}
+
+// Of is how a scaler is doing, from what was read about it. Samples are those of its
+// namespace. usageMissing is why there are none; empty if they could be read.
+func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time.Time) Scaler {
+	explained := explain.Of(e)
+	out := Scaler{
+		At: at, State: explain.RowOf(e),
+		Explanation: explained, UsageMissing: usageMissing, Missing: explained.Missing,
+	}
+	out.State.State = out.State.Doubt(e.Operators.Serving(*e.Scaler), e.Scaler.Namespace, at)
+	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
+		out.AppliedSince = c.LastTransitionTime.Time
+	}
+	used := usageOf(samples, e.Scaler.Namespace)
+	for i := range e.Pods {
+		out.Pods = append(out.Pods, podOf(e.Pods[i], explained.Containers, used))
+	}
+	slices.SortFunc(out.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for _, c := range explained.Containers {
+		out.Containers = append(out.Containers, containerOf(c, out.Pods))
+	}
+	return out
+}
+
+// place names a container of a pod.
+type place struct{ pod, container string }
+
+// usageOf keeps the newest sample of each container.
+func usageOf(samples []usage.Sample, namespace string) map[place]usage.Sample {
+	newest := map[place]usage.Sample{}
+	for _, s := range samples {
+		at := place{s.Pod, s.Container}
+		if known, ok := newest[at]; s.Namespace == namespace && (!ok || s.Time.After(known.Time)) {
+			newest[at] = s
+		}
+	}
+	return newest
+}
+
+func podOf(p workload.Pod, containers []explain.Container, used map[place]usage.Sample) Pod {
+	out := Pod{Name: p.Name, Ready: p.Ready, Resize: resizeOf(p.Resize), OOMKills: len(p.Kills)}
+	for _, c := range containers {
+		declared, ok := p.Container(c.Name)
+		if !ok || declared.Unreadable {
+			continue
+		}
+		in := PodContainer{Name: c.Name, Declared: declared.Resources, Applied: declared.Resources}
+		if applied, ok := p.Actual[c.Name]; ok {
+			in.Applied = applied
+		}
+		if s, ok := used[place{p.Name, c.Name}]; ok {
+			in.Used = &quantity.Amounts{CPUMillis: s.CPUMillis, MemoryBytes: s.MemoryBytes}
+		}
+		out.Containers = append(out.Containers, in)
+	}
+	return out
+}
+
+func resizeOf(r workload.Resize) string {
+	switch {
+	case r.Infeasible:
+		return "Infeasible"
+	case r.Deferred:
+		return "Deferred"
+	case r.Failed:
+		return "Failed"
+	case r.InProgress:
+		return "InProgress"
+	}
+	return ""
+}
+
+func containerOf(c explain.Container, pods []Pod) Container {
+	out := Container{Name: c.Name, Observed: time.Duration(c.ObservedSeconds) * time.Second}
+	for _, r := range c.Resources {
+		out.Resources = append(out.Resources, resourceOf(c.Name, r, pods))
+	}
+	return out
+}
+
+func resourceOf(container string, r explain.Resource, pods []Pod) Resource {
+	out := Resource{
+		Resource: r.Resource, Unmanaged: r.Unmanaged,
+		Target: r.Target.Value(), LowerBound: r.LowerBound.Value(), UpperBound: r.UpperBound.Value(),
+		Decided: r.Decided.Value(), MinAllowed: r.MinAllowed.Value(), MaxAllowed: r.MaxAllowed.Value(),
+	}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			if c.Name == container {
+				out.count(p.Name, c)
+			}
+		}
+	}
+	return out
+}
+
+// count adds a container of a pod.
+func (r *Resource) count(pod string, c PodContainer) {
+	request, limit := AmountOf(r.Resource, c.Applied.Requests), AmountOf(r.Resource, c.Applied.Limits)
+	if request > 0 {
+		r.Request.add(request)
+	}
+	if limit > 0 {
+		r.Limit.add(limit)
+	}
+	if r.Target > 0 {
+		r.HasTarget = true
+		r.Over += max(0, request-r.Target)
+		r.Short += max(0, r.Target-request)
+	}
+	if c.Used == nil {
+		return
+	}
+	share := Share{Pod: pod, Used: AmountOf(r.Resource, *c.Used), Request: request}
+	r.Used.add(share.Used)
+	if request > 0 && (r.Busiest.Request == 0 || share.Percent() > r.Busiest.Percent()) {
+		r.Busiest = share
+	}
+}
+
+func (s *Spread) add(amount int64) {
+	if s.Pods == 0 {
+		s.Least = amount
+	}
+	s.Pods++
+	s.Least, s.Most, s.Total = min(s.Least, amount), max(s.Most, amount), s.Total+amount
+}
+
+// FurthestFrom is the amount that is furthest from another: the most if that one is 0. It is 0
+// if no pod has the amount.
+func (s Spread) FurthestFrom(target int64) int64 {
+	if target > 0 && target-s.Least > s.Most-target {
+		return s.Least
+	}
+	return s.Most
+}
+
+// Percent is how much of the request is used, in percent; 0 without a request.
+func (s Share) Percent() float64 {
+	if s.Request == 0 {
+		return 0
+	}
+	return 100 * float64(s.Used) / float64(s.Request)
+}
+
+// AmountOf is the amount of a resource: cpu or memory.
+func AmountOf(resource string, a quantity.Amounts) int64 {
+	if resource == recommend.CPU {
+		return a.CPUMillis
+	}
+	return a.MemoryBytes
+}
+
+// Format is the rounded amount of a resource, as text.
+func Format(resource string, amount int64) string {
+	if resource == recommend.CPU {
+		return quantity.FormatCPU(amount)
+	}
+	return quantity.FormatMemory(amount)
+}
+
+// Waits are the findings that the scaler waits for.
+func (s Scaler) Waits() []explain.Finding {
+	return slices.DeleteFunc(slices.Clone(s.Explanation.Findings), func(f explain.Finding) bool { return f.Ends == explain.Fine })
+}
+
+// Total adds up a resource over all containers.
+func (s Scaler) Total(resource string) (total Resource) {
+	total.Resource = resource
+	for _, c := range s.Containers {
+		for _, r := range c.Resources {
+			if r.Resource == resource {
+				total.include(r)
+			}
+		}
+	}
+	return total
+}
+
+// include adds the totals of another container. Pods is the most that one of the
+// containers has.
+func (r *Resource) include(other Resource) {
+	for _, pair := range []struct{ to, from *Spread }{{&r.Used, &other.Used}, {&r.Request, &other.Request}, {&r.Limit, &other.Limit}} {
+		pair.to.Pods = max(pair.to.Pods, pair.from.Pods)
+		pair.to.Total += pair.from.Total
+	}
+	r.HasTarget = r.HasTarget || other.HasTarget
+	r.Over, r.Short = r.Over+other.Over, r.Short+other.Short
+}

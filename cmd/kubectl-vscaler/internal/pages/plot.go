@@ -1,0 +1,333 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+)
+
+const (
+	plotWidth, plotHeight = 720, 150
+	// mostTicks is the number of times on the horizontal axis.
+	mostTicks = 6
+	// tickMargin is half of the width of a time: one closer to an end would not fit.
+	tickMargin = 30
+	// mostTableRows limits the table of a plot, for those who cannot see the plot.
+	mostTableRows = 12
+	// farAbove is when a limit is so far above everything else that the plot leaves it out.
+	farAbove = 3
+)
+
+// plot shows usage of a resource against request and limit. Paths are in the coordinates of
+// an area of Width by Height.
+type plot struct {
+	ID            string
+	Width, Height int
+	// Title and Description say in words what the plot shows.
+	Title, Description string
+	IsEmpty            bool
+	Usage, UsageTop    string
+	Request, Limit     string
+	// LimitAbove is the highest limit that is too far above to be drawn.
+	LimitAbove  string
+	Target      *float64
+	Band        *band
+	Marks       []float64
+	Top, Middle string
+	Ticks       []tick
+	Rows        []plotRow
+}
+
+type band struct{ Y, Height float64 }
+
+type tick struct {
+	X    float64
+	Text string
+}
+
+type plotRow struct{ At, Used, Request, Limit string }
+
+type plotInput struct {
+	id, resource         string
+	span                 Span
+	points               []live.Point
+	marks                []time.Time
+	at                   time.Time
+	target, lower, upper int64
+}
+
+func plotOf(in plotInput) plot {
+	length, column := in.span.Length()
+	if in.span == Live {
+		length = liveLength(in.points, in.at)
+	}
+	from := in.at.Add(-length)
+	columns := live.Columns(in.points, from, in.at, int(length/column))
+	s := scale{from: from, to: in.at, resource: in.resource}
+	out := plot{ID: in.id, Width: plotWidth, Height: plotHeight}
+
+	most := in.target
+	mostUsed, mostRequest := live.Unknown, live.Unknown
+	for _, p := range columns {
+		mostUsed, mostRequest = max(mostUsed, p.Used), max(mostRequest, p.Request)
+	}
+	most = max(most, mostUsed, mostRequest)
+	mostLimit, limitAbove := limitsOf(columns, most)
+	s.top = roundTop(in.resource, max(most, mostLimit))
+
+	out.IsEmpty = mostUsed < 0
+	out.UsageTop, out.Usage = s.area(columns)
+	out.Request = s.steps(columns, func(p live.Point) int64 { return p.Request })
+	out.Limit = s.steps(columns, func(p live.Point) int64 {
+		if p.Limit > mostLimit {
+			return live.Unknown
+		}
+		return p.Limit
+	})
+	if limitAbove > 0 {
+		out.LimitAbove = live.Format(in.resource, limitAbove)
+	}
+	if in.target > 0 {
+		y := s.y(in.target)
+		out.Target = &y
+	}
+	if in.lower > 0 && in.upper > 0 {
+		top, bottom := s.y(min(in.upper, s.top)), s.y(min(in.lower, s.top))
+		out.Band = &band{Y: top, Height: max(bottom-top, 1)}
+	}
+	for _, at := range in.marks {
+		if at.After(from) && !at.After(in.at) {
+			out.Marks = append(out.Marks, s.x(at))
+		}
+	}
+	out.Top, out.Middle, out.Ticks = live.Format(in.resource, s.top), live.Format(in.resource, s.top/2), s.ticks()
+	out.Title, out.Description, out.Rows = words(in, columns, length)
+	return out
+}
+
+// limitsOf are the highest limit that is drawn, and the highest one that is far above everything
+// else; 0 or less if there is none.
+func limitsOf(columns []live.Point, most int64) (drawn, above int64) {
+	for _, p := range columns {
+		if most > 0 && p.Limit > farAbove*most {
+			above = max(above, p.Limit)
+		} else {
+			drawn = max(drawn, p.Limit)
+		}
+	}
+	return drawn, above
+}
+
+// liveLength is the time since the first known usage, within bounds. It is a whole number of
+// columns.
+func liveLength(points []live.Point, at time.Time) time.Duration {
+	length := leastLength
+	for _, p := range points {
+		if p.Used != live.Unknown {
+			length = max(length, at.Sub(p.At))
+			break
+		}
+	}
+	return min((length + liveColumn - 1).Truncate(liveColumn), LiveLength)
+}
+
+// words are the plot for those who do not see it.
+func words(in plotInput, columns []live.Point, length time.Duration) (title, description string, rows []plotRow) {
+	title = fmt.Sprintf("Usage of %s against request and limit, last %s", word(in.resource), age(in.at, in.at.Add(-length)))
+	least, most := live.Unknown, live.Unknown
+	for _, p := range columns {
+		if p.Used == live.Unknown {
+			continue
+		}
+		if least == live.Unknown {
+			least = p.Used
+		}
+		least, most = min(least, p.Used), max(most, p.Used)
+	}
+	format := func(n int64) string { return live.Format(in.resource, n) }
+	description = "No usage is known yet."
+	if most != live.Unknown {
+		description = fmt.Sprintf("The pod that used most used %s to %s.", format(least), format(most))
+	}
+	if n := len(columns); n > 0 {
+		description += history("request", columns, func(p live.Point) int64 { return p.Request }, format)
+		description += history("limit", columns, func(p live.Point) int64 { return p.Limit }, format)
+	}
+	if in.target > 0 {
+		description += fmt.Sprintf(" The target is %s.", format(in.target))
+	}
+	cell := func(n, none int64) string {
+		switch n {
+		case live.Unknown:
+			return "unknown"
+		case none:
+			return "none"
+		}
+		return format(n)
+	}
+	every := max(1, (len(columns)+mostTableRows-1)/mostTableRows)
+	for i := every - 1; i < len(columns); i += every {
+		used := live.Unknown
+		for _, p := range columns[i+1-every : i+1] {
+			used = max(used, p.Used)
+		}
+		p := columns[i]
+		rows = append(rows, plotRow{At: p.At.Local().Format(timeFormat(length)), Used: cell(used, live.Unknown), Request: cell(p.Request, live.None), Limit: cell(p.Limit, live.None)})
+	}
+	return title, description, rows
+}
+
+// history says what a request or a limit was and is, as far as known.
+func history(what string, columns []live.Point, amount func(live.Point) int64, format func(int64) string) (text string) {
+	least, most := live.Unknown, live.Unknown
+	for _, p := range columns {
+		n := amount(p)
+		if n <= 0 {
+			continue
+		}
+		if least == live.Unknown {
+			least = n
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	if least != most {
+		text = fmt.Sprintf(" The %s was %s to %s.", what, format(least), format(most))
+	}
+	if now := amount(columns[len(columns)-1]); now > 0 {
+		text += fmt.Sprintf(" The %s is %s now.", what, format(now))
+	}
+	return text
+}
+
+// scale puts times and amounts on a plot.
+type scale struct {
+	from, to time.Time
+	top      int64
+	resource string
+}
+
+func (s scale) x(at time.Time) float64 {
+	return rounded(float64(at.Sub(s.from)) / float64(s.to.Sub(s.from)) * plotWidth)
+}
+
+func (s scale) y(amount int64) float64 {
+	return rounded((1 - float64(amount)/float64(s.top)) * plotHeight)
+}
+
+func rounded(v float64) float64 { return math.Round(v*10) / 10 }
+
+// area is usage: the line on top, and the area below it. Each has one part for each time
+// without a gap.
+func (s scale) area(columns []live.Point) (line, area string) {
+	var top, below strings.Builder
+	width := float64(plotWidth) / float64(max(1, len(columns)))
+	for begin := 0; begin < len(columns); begin++ {
+		end := begin
+		for end < len(columns) && columns[end].Used != live.Unknown {
+			end++
+		}
+		if end == begin {
+			continue
+		}
+		first := rounded(float64(begin) * width)
+		fmt.Fprintf(&top, "M%g %g", first, s.y(columns[begin].Used))
+		fmt.Fprintf(&below, "M%g %dV%g", first, plotHeight, s.y(columns[begin].Used))
+		for c := begin; c < end; c++ {
+			part := fmt.Sprintf("V%gH%g", s.y(columns[c].Used), rounded(float64(c+1)*width))
+			top.WriteString(part)
+			below.WriteString(part)
+		}
+		fmt.Fprintf(&below, "V%dH%gZ", plotHeight, first)
+		begin = end
+	}
+	return top.String(), below.String()
+}
+
+// steps is a line that is level between changes, and absent where the amount is unknown.
+func (s scale) steps(columns []live.Point, amount func(live.Point) int64) string {
+	var path strings.Builder
+	width := float64(plotWidth) / float64(max(1, len(columns)))
+	isDrawing := false
+	for c, p := range columns {
+		n := amount(p)
+		if n <= 0 {
+			isDrawing = false
+			continue
+		}
+		if isDrawing {
+			fmt.Fprintf(&path, "V%g", s.y(n))
+		} else {
+			fmt.Fprintf(&path, "M%g %g", rounded(float64(c)*width), s.y(n))
+		}
+		isDrawing = true
+		fmt.Fprintf(&path, "H%g", rounded(float64(c+1)*width))
+	}
+	return path.String()
+}
+
+// tickSteps are the distances of times on the axis that read well.
+var tickSteps = []time.Duration{
+	30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 24 * time.Hour, 48 * time.Hour,
+}
+
+// ticks are whole minutes, hours or days of the local time.
+func (s scale) ticks() (ticks []tick) {
+	length := s.to.Sub(s.from)
+	step := tickSteps[len(tickSteps)-1]
+	for _, candidate := range tickSteps {
+		if length/candidate <= mostTicks {
+			step = candidate
+			break
+		}
+	}
+	_, offset := s.from.Local().Zone()
+	shift := time.Duration(offset) * time.Second
+	for at := s.from.Add(shift).Truncate(step).Add(step).Add(-shift); at.Before(s.to); at = at.Add(step) {
+		if s.x(at) < tickMargin || s.x(at) > plotWidth-tickMargin {
+			continue
+		}
+		format := timeFormat(length)
+		if step >= 24*time.Hour {
+			format = "Jan 2"
+		}
+		ticks = append(ticks, tick{s.x(at), at.Local().Format(format)})
+	}
+	return ticks
+}
+
+// timeFormat is precise enough to tell the times of a plot apart.
+func timeFormat(length time.Duration) string {
+	switch {
+	case length <= LiveLength:
+		return "15:04:05"
+	case length <= 48*time.Hour:
+		return "15:04"
+	}
+	return "Jan 2 15:04"
+}
+
+// roundTop is the next higher amount that reads well. Memory is rounded in MiB.
+func roundTop(resource string, amount int64) int64 {
+	unit := int64(1)
+	if resource != recommend.CPU {
+		unit = 1 << 20
+	}
+	v := float64(amount) / float64(unit) * 1.02
+	if v <= 1 {
+		return unit
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, digit := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
+		if digit*power >= v {
+			return int64(math.Ceil(digit*power)) * unit
+		}
+	}
+	return int64(10*power) * unit
+}

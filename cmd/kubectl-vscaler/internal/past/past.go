@@ -1,0 +1,236 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package past asks Prometheus for the usage of past days.
+package past
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+)
+
+const (
+	// Day is the unit of --since and --warm-up.
+	Day = 24 * time.Hour
+	// LongestSince is the limit of the operator's own configuration.
+	LongestSince = 90 * Day
+	// leastRateWindow covers two scrapes, even with a scrape interval of two minutes.
+	leastRateWindow = 4 * time.Minute
+	// pointsOfPast is about how many points are read of a scaler.
+	pointsOfPast = 300
+	// queryTimeout applies to one query. The source splits a query that takes longer.
+	queryTimeout = time.Minute
+	// maxAnswer is the largest decompressed response, in bytes.
+	maxAnswer = 32 << 20
+	// MaxWarnings is the number of Prometheus warnings that are shown.
+	MaxWarnings = 3
+)
+
+// Options are the flags for Prometheus.
+type Options struct {
+	Address   string
+	Labels    map[string]string
+	TokenFile string
+	CAFile    string
+	Since     time.Duration
+	Step      time.Duration
+}
+
+// Bind adds the flags that say which Prometheus to ask.
+func (o *Options) Bind(c *cobra.Command, what string) {
+	flags := c.Flags()
+	flags.StringVar(&o.Address, "prometheus", "", what)
+	flags.StringToStringVar(&o.Labels, "prometheus-label", nil, "An additional label matcher, such as cluster=east.")
+	flags.StringVar(&o.TokenFile, "prometheus-token-file", "", "The file with the bearer token for Prometheus. The token is sent over https only.")
+	flags.StringVar(&o.CAFile, "prometheus-ca-file", "", "The CA bundle (PEM) for Prometheus. Defaults to the CAs of the system.")
+}
+
+// Require rejects flags that are set without --prometheus: the flags of Bind, and more.
+func (o *Options) Require(isSet func(flag string) bool, more ...string) error {
+	flags := append([]string{"prometheus-label", "prometheus-token-file", "prometheus-ca-file"}, more...)
+	if i := slices.IndexFunc(flags, isSet); i >= 0 && o.Address == "" {
+		return fmt.Errorf("--%s requires --prometheus", flags[i])
+	}
+	return nil
+}
+
+// Validate checks the flags of Bind.
+func (o *Options) Validate() error {
+	if address, err := url.Parse(o.Address); err == nil && (address.RawQuery != "" || address.ForceQuery || address.Fragment != "") {
+		return errors.New("--prometheus must be a URL without ? and #")
+	}
+	for name := range o.Labels {
+		if !model.LegacyValidation.IsValidLabelName(name) {
+			return fmt.Errorf("--prometheus-label %q is not a valid label name", name)
+		}
+	}
+	if _, err := o.Source(); err != nil {
+		return fmt.Errorf("--prometheus: %w", err)
+	}
+	return nil
+}
+
+// Source reads the average of CPU and the peak of memory in each interval. Readings of whole namespaces are limited to the
+// given Deployments, if there are any.
+func (o *Options) Source(deployments ...string) (*prometheus.Source, error) {
+	return prometheus.New(prometheus.Options{
+		Address:         o.Address,
+		Labels:          o.Labels,
+		Deployments:     deployments,
+		Step:            o.Step,
+		RateWindow:      max(o.Step, leastRateWindow),
+		MemoryWindow:    o.Step,
+		Timeout:         queryTimeout,
+		MaxBytes:        maxAnswer,
+		Uncompressed:    true,
+		CAFile:          o.CAFile,
+		BearerTokenFile: o.TokenFile,
+	})
+}
+
+// Explain adds which Prometheus was asked to an error.
+func (o *Options) Explain(err error) error {
+	hint := ""
+	var said *prometheus.Error
+	if errors.As(err, &said) && said.Unauthorized {
+		hint = "the credentials were rejected (--prometheus-token-file): "
+	}
+	return fmt.Errorf("asking Prometheus at %s: %s%w", o.Address, hint, err)
+}
+
+// CountsOf lists the points that were not used, by reason.
+func CountsOf(refused map[usage.Refusal]int) string {
+	var words []string
+	for _, why := range slices.Sorted(maps.Keys(refused)) {
+		words = append(words, fmt.Sprintf("%d %s", refused[why], why))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "; points refused: " + strings.Join(words, ", ")
+}
+
+// peaks is the largest usage of any pod, by container and interval: one request applies to
+// all pods.
+type peaks map[string]map[int64]quantity.Amounts
+
+// add merges samples. Their time is the end of the interval.
+func (p peaks) add(samples []usage.Sample, step time.Duration) {
+	for _, s := range samples {
+		if p[s.Container] == nil {
+			p[s.Container] = map[int64]quantity.Amounts{}
+		}
+		start := s.Time.Add(-step).Unix()
+		most := p[s.Container][start]
+		p[s.Container][start] = quantity.Amounts{
+			CPUMillis:   max(most.CPUMillis, s.CPUMillis),
+			MemoryBytes: max(most.MemoryBytes, s.MemoryBytes),
+		}
+	}
+}
+
+// Series is what a container has used before.
+type Series struct {
+	Container, Resource string
+	Points              []live.Point
+}
+
+// Usage is what Prometheus knows about the containers of a scaler.
+type Usage struct {
+	Series                 []Series
+	HasRequests, HasLimits bool
+	// Missing is why requests and limits could not be read; empty if they could be.
+	Missing string
+}
+
+// Read reads from Prometheus what the containers of a scaler have used and requested before.
+func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error) {
+	o.Step = max(time.Minute, (o.Since / pointsOfPast).Round(time.Minute))
+	source, err := o.Source()
+	if err != nil {
+		return past, fmt.Errorf("--prometheus: %w", err)
+	}
+	target := prometheus.Target{Namespace: s.State.Namespace, Deployment: s.State.Deployment, Scaler: s.State.Name}
+	for _, c := range s.Containers {
+		target.Containers = append(target.Containers, c.Name)
+	}
+	used := peaks{}
+	if err := source.Range(ctx, target, s.At.Add(-o.Since), s.At, func(c prometheus.Chunk) { used.add(c.Samples, o.Step) }); err != nil {
+		return past, fmt.Errorf("asking Prometheus at %s: %w", o.Address, err)
+	}
+	sizes, err := source.Sizes(ctx, target, s.At.Add(-o.Since), s.At)
+	if err != nil {
+		sizes, past.Missing = prometheus.Sizes{}, fmt.Sprintf("asking Prometheus at %s: %v", o.Address, err)
+	}
+	past.HasRequests, past.HasLimits = sizes.HasRequests, sizes.HasLimits
+	for _, c := range s.Containers {
+		for _, r := range c.Resources {
+			points := pointsOf(r, used[c.Name], sizes.At[prometheus.Of{Container: c.Name, Resource: r.Resource}], o.Step, s.At)
+			past.Series = append(past.Series, Series{Container: c.Name, Resource: r.Resource, Points: points})
+		}
+	}
+	return past, nil
+}
+
+// pointsOf are the points of a resource of a container, in chronological order. At a time at which
+// nothing is known although requests are known before, there was no pod: its request ends there.
+// Limits likewise.
+func pointsOf(r live.Resource, used map[int64]quantity.Amounts, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
+	known := map[int64]live.Point{}
+	for start, amounts := range used {
+		end := time.Unix(start, 0).Add(step)
+		known[end.Unix()] = live.Point{At: end, Used: live.AmountOf(r.Resource, amounts), Request: live.Unknown, Limit: live.Unknown}
+	}
+	for at, size := range sizes {
+		p, ok := known[at.Unix()]
+		if !ok {
+			p = live.Point{At: at, Used: live.Unknown}
+		}
+		p.Request, p.Limit = furthest(size.Request, r.Target), furthest(size.Limit, r.Target)
+		known[at.Unix()] = p
+	}
+	gap := live.Point{Used: live.Unknown, Request: live.Unknown, Limit: live.Unknown}
+	add := func(p live.Point) {
+		if n := len(points); n > 0 && p.At.After(points[n-1].At.Add(step)) {
+			gap.At = points[n-1].At.Add(step)
+			points = append(points, gap)
+		}
+		if p.Request != live.Unknown {
+			gap.Request = live.None
+		}
+		if p.Limit != live.Unknown {
+			gap.Limit = live.None
+		}
+		points = append(points, p)
+	}
+	for _, at := range slices.Sorted(maps.Keys(known)) {
+		add(known[at])
+	}
+	add(live.Point{At: to, Used: live.Unknown, Request: live.Unknown, Limit: live.Unknown})
+	return points
+}
+
+// furthest is the amount of the pod that is furthest from the target.
+func furthest(a prometheus.Amount, target int64) int64 {
+	switch a.Most {
+	case prometheus.Unknown:
+		return live.Unknown
+	case prometheus.None:
+		return live.None
+	}
+	return live.Spread{Pods: 1, Least: a.Least, Most: a.Most}.FurthestFrom(target)
+}

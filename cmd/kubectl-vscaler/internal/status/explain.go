@@ -1,0 +1,144 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+const explainLong = `Explain a scaler: how its numbers came about, whether they are applied, and if not, what blocks them and how to unblock
+it. Name the scaler, its Deployment or its ScaledDeployment. Or explain a policy: what it selects, what it skips and why,
+and how far the promotion of its scalers is.
+
+The scaler's status holds the steps from usage to each number. The command calculates them again and reports a difference.
+It changes nothing and reads only from the API server.
+
+If a request waits until more usage has been observed, the command says in about how long it is lowered.
+
+The command requires the permission to get the VerticalScaler or the policy. It reads the Deployment, its pods and the
+operator's lease if it may, and lists at the end what it could not read.
+
+Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
+
+const explainExample = `  # Why is the recommendation not applied?
+  %[1]s explain web -n shop
+
+  # The scaler of a Deployment
+  %[1]s explain deployment/web
+
+  # Policies
+  %[1]s explain scalingpolicy/backends -n shop
+  %[1]s explain cspolicy/fleet
+
+  # The same as data
+  %[1]s explain web -o json | jq -r '.findings[0].advice'`
+
+// NewExplain is the command explain.
+func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	output := "text"
+	c := &cobra.Command{
+		Use:     "explain NAME | TYPE/NAME",
+		Short:   "Explain a scaler's numbers, its last changes, and what blocks them",
+		Long:    explainLong,
+		Example: fmt.Sprintf(explainExample, cli.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usagef("name one VerticalScaler: NAME or TYPE/NAME")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			found, err := explanationOf(c.Context(), cluster, args[0])
+			if err != nil {
+				return err
+			}
+			if output != "text" {
+				return cli.WriteData(streams.Out, output, found)
+			}
+			var text strings.Builder
+			if err := found.WriteText(&text, cluster.Now()); err != nil {
+				return err
+			}
+			_, err = io.WriteString(streams.Out, explain.Wrap(text.String(), cli.Width(streams.Out)))
+			return err
+		},
+		ValidArgsFunction: cluster.CompleteName,
+	}
+	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml"}, "The format")
+	return c
+}
+
+// explanation is that of a scaler or of a ScaledDeployment.
+type explanation interface {
+	// WriteText writes text, with ages relative to now.
+	WriteText(w io.Writer, now time.Time) error
+}
+
+// explanationOf explains the scaler or policy that the user names. A ScaledDeployment without a scaler is
+// explained.
+func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (explanation, error) {
+	names, err := kube.References([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	namespace, reader, err := cluster.OpenNamespace()
+	if err != nil {
+		return nil, err
+	}
+	if names[0].IsPolicy() {
+		evidence, err := policyEvidenceOf(ctx, cluster, reader, namespace, names[0])
+		if err != nil {
+			return nil, err
+		}
+		return explain.OfPolicy(evidence), nil
+	}
+	evidence, owner, err := kube.Find(ctx, reader, namespace, names[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case owner != nil:
+		return explain.OfOwned(owner), nil
+	}
+	if evidence.Operators, err = cluster.Operators(ctx, reader, namespace); err != nil {
+		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	evidence.Now = cluster.Now()
+	return explain.Of(evidence), nil
+}
+
+// policyEvidenceOf reads a policy.
+func policyEvidenceOf(ctx context.Context, cluster *kube.Cluster, c client.Reader, namespace string, name kube.Reference) (e explain.PolicyEvidence, err error) {
+	var policy client.Object = &v1beta1.ClusterScalingPolicy{}
+	key := types.NamespacedName{Name: name.Name}
+	if name.Kind == kube.PolicyKind {
+		policy, key.Namespace = &v1beta1.ScalingPolicy{}, namespace
+	}
+	switch err := c.Get(ctx, key, policy); {
+	case apierrors.IsNotFound(err):
+		return e, fmt.Errorf("%s %s not found", name.Kind, strings.TrimPrefix(key.String(), "/"))
+	case err != nil:
+		return e, fmt.Errorf("reading %s %s: %w", name.Kind, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	e.Policy = kube.Described(policy)
+	if e.Operators, err = cluster.Operators(ctx, c, namespace); err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	e.Now = cluster.Now()
+	return e, nil
+}

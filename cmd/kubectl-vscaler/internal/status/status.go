@@ -1,0 +1,410 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status has the commands that tell how scalers are doing, and why.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+const statusLong = `Show the status of scalers, ScaledDeployments and policies, one line each.
+
+  CPU, MEMORY   the request of a pod -> the decided one, while a pod has another one; in parentheses a request that is
+                only recommended
+  PODS          pods with the decided size / all running pods
+  REASON        the reason for the current state; "explain NAME" explains it
+
+The outputs wide, csv, json and yaml also have:
+
+  CHANGED       the time since the last decision
+  SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
+  SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
+
+A table of policies follows if there are any: ScalingPolicies of the namespace, and the ClusterScalingPolicies that have
+created a scaler shown, or all of them with --all-namespaces.
+
+  DEPLOYMENTS   Deployments with a scaler of the policy / all that it selects
+  PROMOTED      scalers with the update mode of the policy's template / all scalers of the policy
+
+If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
+OperatorSilent.
+
+The command requires the permission to list VerticalScalers. It reads ScaledDeployments, policies, Deployments and the
+operator's lease if it may.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
+the operator is silent. Scalers that are learning, waiting or suspended are Ready.`
+
+const statusExample = `  # All scalers of a namespace
+  %[1]s status -n shop
+
+  # All namespaces, with advice for each scaler; what saves most comes first
+  %[1]s status -A -o wide --sort-by saved-cores
+
+  # The scaler of a Deployment
+  %[1]s status deployment/web
+
+  # A table for a spreadsheet
+  %[1]s status -A -l team=shop -o csv
+
+  # Watch two scalers: a line for each change
+  %[1]s status web api --watch
+
+  # A policy, and the scalers of the namespace that it has created
+  %[1]s status cspolicy/fleet -n shop
+
+  # In a script
+  %[1]s status web --check -o json`
+
+// watchEvery is the interval of --watch.
+const watchEvery = 2 * time.Second
+
+// statusOptions are the flags.
+type statusOptions struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+
+	everywhere bool
+	output     string
+	noHeaders  bool
+	watch      bool
+	check      bool
+	selector   string
+	sortBy     string
+	widths     explain.Widths
+}
+
+// New is the command status.
+func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table", widths: explain.Widths{}}
+	c := &cobra.Command{
+		Use:               "status [NAME | TYPE/NAME]...",
+		Short:             "Show the status of scalers",
+		Long:              statusLong,
+		Example:           fmt.Sprintf(statusExample, cli.Name),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		ValidArgsFunction: cluster.CompleteNames,
+	}
+	flags := c.Flags()
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "Show only objects with these labels, such as team=shop,tier!=test.")
+	cli.AddChoice(c, &o.sortBy, "sort-by", "", explain.SortKeys(), "The order, instead of that by namespace and name")
+	cli.AddChoice(c, &o.output, "output", "o", []string{"table", "wide", "csv", "json", "yaml"}, "The format")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "Omit the header of the table.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Watch for changes and print a line for each.")
+	flags.BoolVar(&o.check, "check", false, "Exit with code 3 if a listed object is not Ready, or if the operator is silent.")
+	return c
+}
+
+func (o *statusOptions) run(ctx context.Context, args []string) error {
+	names, err := kube.References(args)
+	if err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return cli.Usagef("--selector: %w", err)
+	}
+	if err := o.validate(names); err != nil {
+		return err
+	}
+	namespace, err := o.cluster.NamespaceOrAll(o.everywhere)
+	if err != nil {
+		return err
+	}
+	c, err := o.cluster.Open()
+	if err != nil {
+		return err
+	}
+	r := &statusReader{
+		client: c, namespace: namespace, names: names, selector: selector, sortBy: o.sortBy,
+		needsSavings: o.output != "table" || strings.HasPrefix(o.sortBy, "saved-"), warn: cli.WarnOnce(o.ErrOut),
+		cluster: o.cluster, needsOperator: o.check,
+	}
+	overview, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, operator := range r.silent {
+		r.warn("the states may be out of date", errors.New(operator.Report(o.cluster.Now())))
+	}
+	if err := o.write(overview, o.noHeaders); err != nil {
+		return err
+	}
+	switch {
+	case o.watch:
+		return o.follow(ctx, r, overview)
+	case len(names) == 0 && overview.IsEmpty() && !o.isData():
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+	case o.check && overview.NotReady():
+		return errors.Join(cli.FailedCheck("not all scalers are Ready"), r.missing(overview))
+	}
+	return r.missing(overview)
+}
+
+// validate rejects flags that contradict each other.
+func (o *statusOptions) validate(names []kube.Reference) error {
+	switch {
+	case o.everywhere && len(names) > 0:
+		return cli.Usagef("a name cannot be combined with --all-namespaces")
+	case o.selector != "" && len(names) > 0:
+		return cli.Usagef("a name cannot be combined with --selector")
+	case o.watch && o.isData():
+		return cli.Usagef("--watch requires the output table or wide")
+	case o.watch && o.check:
+		return cli.Usagef("--check cannot be combined with --watch")
+	}
+	return nil
+}
+
+// isData reports whether the output is for programs.
+func (o *statusOptions) isData() bool {
+	return slices.Contains([]string{"csv", "json", "yaml"}, o.output)
+}
+
+func (o *statusOptions) write(overview explain.Overview, bare bool) error {
+	switch o.output {
+	case "json", "yaml":
+		return cli.WriteData(o.Out, o.output, overview)
+	case "csv":
+		return overview.WriteCSV(o.Out, !bare)
+	}
+	columns := explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare, Widths: o.widths}
+	return overview.WriteTable(o.Out, o.cluster.Now(), columns)
+}
+
+// follow writes changes until it is stopped.
+func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explain.Overview) error {
+	ticker := o.cluster.Clock.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		now, err := r.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := o.write(changed(last, now), true); err != nil {
+			return err
+		}
+		last = now
+	}
+}
+
+// changed returns the lines of an overview that the previous one did not have.
+func changed(last, now explain.Overview) explain.Overview {
+	return explain.Overview{
+		Scalers: newIn(last.Scalers, now.Scalers, func(r explain.Row) string {
+			r.Advice = "" // follows from the reason, but for the time that it may name, which passes
+			return said(r)
+		}),
+		ScaledDeployments: newIn(last.ScaledDeployments, now.ScaledDeployments, func(r explain.OwnedRow) string { return said(r) }),
+		Policies:          newIn(last.Policies, now.Policies, func(r explain.PolicyRow) string { return said(r) }),
+	}
+}
+
+func newIn[T any](last, now []T, key func(T) string) (news []T) {
+	seen := map[string]bool{}
+	for _, r := range last {
+		seen[key(r)] = true
+	}
+	for _, r := range now {
+		if !seen[key(r)] {
+			news = append(news, r)
+		}
+	}
+	return news
+}
+
+func said(row any) string {
+	out, err := json.Marshal(row)
+	if err != nil {
+		panic(err) // it holds only text and numbers
+	}
+	return string(out)
+}
+
+// statusReader reads scalers and the objects that belong to them.
+type statusReader struct {
+	client    client.Reader
+	namespace string // "" for all
+	names     []kube.Reference
+	selector  labels.Selector
+	sortBy    string // "" for the API server's order
+	warn      func(what string, err error)
+	// needsOperator is true if the user must know if the operator cannot be seen.
+	needsOperator bool
+	cluster       *kube.Cluster
+
+	// silent are the operators that were silent when scalers were read last.
+	silent explain.Operators
+
+	// needsSavings is true if the Deployments are read.
+	needsSavings bool
+
+	// versions are the resource versions of the scalers when deployments were read. They are
+	// read again only after a scaler has changed.
+	versions    string
+	deployments map[types.NamespacedName]*appsv1.Deployment
+}
+
+func (r *statusReader) read(ctx context.Context) (out explain.Overview, err error) {
+	var scalers v1beta1.VerticalScalerList
+	which := []client.ListOption{client.InNamespace(r.namespace), client.MatchingLabelsSelector{Selector: r.selector}}
+	if err := r.client.List(ctx, &scalers, which...); err != nil {
+		if apierrors.IsNotFound(err) {
+			return out, kube.ErrNotInstalled
+		}
+		return out, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	var owners v1beta1.ScaledDeploymentList
+	if err := r.client.List(ctx, &owners, which...); err != nil && !apierrors.IsNotFound(err) {
+		r.warn("ScaledDeployments are not shown", err)
+	}
+	for i, name := range r.names {
+		r.names[i] = name.Resolved(scalers.Items, owners.Items)
+	}
+	chosen := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool {
+		return !r.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
+	})
+	r.readDeployments(ctx, chosen)
+	out.Scalers = []explain.Row{}
+	for i := range chosen {
+		s := &chosen[i]
+		deployment := r.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
+		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Now: r.cluster.Now()}))
+	}
+	for i := range owners.Items {
+		if r.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners.Items[i]) }) {
+			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners.Items[i]))
+		}
+	}
+	out.Policies = r.policies(ctx, out.Scalers)
+	out.Sort(r.sortBy)
+	r.doubt(ctx, &out, chosen)
+	return out, nil
+}
+
+// policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
+// operators have none.
+func (r *statusReader) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
+	which := client.MatchingLabelsSelector{Selector: r.selector}
+	var all []explain.PolicyRow
+	var cluster v1beta1.ClusterScalingPolicyList
+	if err := r.client.List(ctx, &cluster, which); err == nil {
+		for i := range cluster.Items {
+			all = append(all, explain.PolicyRowOf(explain.ClusterPolicyOf(&cluster.Items[i])))
+		}
+	}
+	var namespaced v1beta1.ScalingPolicyList
+	if err := r.client.List(ctx, &namespaced, client.InNamespace(r.namespace), which); err == nil {
+		for i := range namespaced.Items {
+			all = append(all, explain.PolicyRowOf(explain.PolicyOf(&namespaced.Items[i])))
+		}
+	}
+	for _, row := range all {
+		isOfScaler := func(s explain.Row) bool { return s.Policy == row.ID() }
+		isShown := r.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
+		if len(r.names) > 0 {
+			isShown = slices.ContainsFunc(r.names, func(name kube.Reference) bool { return name.IsPolicyRow(row) })
+		}
+		if isShown {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// doubt adds the operators, and doubts what silent ones have reported.
+func (r *statusReader) doubt(ctx context.Context, out *explain.Overview, scalers []v1beta1.VerticalScaler) {
+	if out.IsEmpty() {
+		return
+	}
+	operators, err := r.cluster.Operators(ctx, r.client, r.namespace)
+	if err != nil && r.needsOperator {
+		r.warn("whether the operator runs is not known", err)
+	}
+	r.silent = out.Doubt(operators.Serving(scalers...), r.cluster.Now())
+}
+
+// isNamed reports whether one of the names is that of an object, or none is given.
+func (r *statusReader) isNamed(isOf func(kube.Reference) bool) bool {
+	return len(r.names) == 0 || slices.ContainsFunc(r.names, isOf)
+}
+
+// readDeployments reads the Deployments of the scalers: one by one if scalers are named.
+func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
+	if !r.needsSavings {
+		return
+	}
+	var versions strings.Builder
+	for i := range scalers {
+		fmt.Fprintln(&versions, scalers[i].UID, scalers[i].ResourceVersion)
+	}
+	if r.deployments != nil && versions.String() == r.versions {
+		return
+	}
+	r.versions, r.deployments = versions.String(), map[types.NamespacedName]*appsv1.Deployment{}
+	if len(scalers) == 0 {
+		return
+	}
+	if len(r.names) > 0 {
+		for i := range scalers {
+			key := types.NamespacedName{Namespace: scalers[i].Namespace, Name: scalers[i].Spec.DeploymentName}
+			var d appsv1.Deployment
+			switch err := r.client.Get(ctx, key, &d); {
+			case err == nil:
+				r.deployments[key] = &d
+			case !apierrors.IsNotFound(err):
+				r.warn("savings are not shown", err)
+			}
+		}
+		return
+	}
+	var list appsv1.DeploymentList
+	if err := r.client.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
+		r.warn("savings are not shown", err)
+		return
+	}
+	for i := range list.Items {
+		r.deployments[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+}
+
+// missing is an error for names that do not exist.
+func (r *statusReader) missing(o explain.Overview) error {
+	var errs []error
+	for _, name := range r.names {
+		if !slices.ContainsFunc(o.Scalers, name.IsRow) && !slices.ContainsFunc(o.ScaledDeployments, name.IsOwnedRow) && !slices.ContainsFunc(o.Policies, name.IsPolicyRow) {
+			errs = append(errs, name.NotFound(r.namespace))
+		}
+	}
+	return errors.Join(errs...)
+}

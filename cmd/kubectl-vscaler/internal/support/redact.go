@@ -1,0 +1,169 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package support writes an archive for a bug report.
+//
+// Objects keep only the fields that are listed here: a field that nobody has thought of is left out.
+// In what is kept, text that looks like a credential is masked.
+package support
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// metadata are the fields that all objects keep. Of the annotations, only our own are kept.
+var metadata = []string{
+	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.generation", "metadata.resourceVersion",
+	"metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.finalizers",
+	"metadata.ownerReferences.kind", "metadata.ownerReferences.name", "metadata.ownerReferences.uid", "metadata.ownerReferences.controller",
+	"metadata.managedFields.manager", "metadata.managedFields.operation", "metadata.managedFields.subresource", "metadata.managedFields.time",
+}
+
+// resources are those of a container or a pod.
+var resources = []string{"resources.requests", "resources.limits"}
+
+var (
+	container = append([]string{"name", "restartPolicy", "resizePolicy"}, resources...)
+	podSpec   = append(append(under("containers", container), under("initContainers", container)...), append([]string{"overhead", "restartPolicy"}, resources...)...)
+	state     = []string{"running.startedAt", "waiting.reason", "terminated.reason", "terminated.exitCode", "terminated.startedAt", "terminated.finishedAt"}
+	condition = []string{"type", "status", "reason", "lastTransitionTime", "observedGeneration"}
+
+	containerStatus = append(append(append([]string{"name", "ready", "started", "restartCount", "allocatedResources"}, resources...),
+		under("state", state)...), under("lastState", state)...)
+	podStatus = append(append(append(append([]string{"phase", "reason", "qosClass", "resize", "startTime", "observedGeneration", "allocatedResources"}, resources...),
+		under("conditions", condition)...), under("containerStatuses", containerStatus)...), under("initContainerStatuses", containerStatus)...)
+)
+
+// kept are the fields that objects of a kind keep, besides metadata. What is below a field is kept,
+// too.
+var kept = map[string]fields{
+	"VerticalScaler": tree("spec", "status"),
+	// Selectors are in the spec: they decide what is sized.
+	"ScalingPolicy":        tree("spec", "status"),
+	"ClusterScalingPolicy": tree("spec", "status"),
+	"ScaledDeployment":     tree(append(under("spec.template.spec", podSpec), "spec.replicas", "spec.deploymentName", "spec.scaling", "status")...),
+	"Deployment": tree(append(append(under("spec.template.spec", podSpec), under("status.conditions", condition)...),
+		"spec.replicas", "spec.paused", "spec.strategy", "spec.minReadySeconds", "spec.progressDeadlineSeconds",
+		"status.replicas", "status.updatedReplicas", "status.readyReplicas", "status.availableReplicas", "status.unavailableReplicas",
+		"status.terminatingReplicas", "status.observedGeneration")...),
+	"Pod": tree(append(under("spec", podSpec), under("status", podStatus)...)...),
+	"HorizontalPodAutoscaler": tree(append(under("status.conditions", condition),
+		"spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas", "spec.metrics.type", "spec.metrics.resource", "spec.metrics.containerResource",
+		"status.currentReplicas", "status.desiredReplicas")...),
+	"VerticalPodAutoscaler": tree(append(under("status.conditions", condition), "spec", "status.recommendation")...),
+	"LimitRange":            tree("spec"),
+	"ResourceQuota":         tree("spec.hard", "status"),
+	"Lease":                 tree("spec"),
+	"Event": tree("type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "eventTime", "reportingComponent", "series",
+		"involvedObject.kind", "involvedObject.name"),
+}
+
+// fields are the kept fields of an object, by name. Nil keeps all.
+type fields map[string]fields
+
+func tree(paths ...string) fields {
+	out := fields{}
+	for _, path := range append(paths, metadata...) {
+		at := out
+		names := strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			if at[name] == nil {
+				at[name] = fields{}
+			}
+			at = at[name]
+		}
+		at[names[len(names)-1]] = nil
+	}
+	return out
+}
+
+// under are paths below another one.
+func under(path string, below []string) (out []string) {
+	for _, one := range below {
+		out = append(out, path+"."+one)
+	}
+	return out
+}
+
+// redactedObject is a copy of an object, as decoded from JSON, with what a bundle may have of its kind. It is
+// nil for a kind that no bundle has.
+func redactedObject(object map[string]any) map[string]any {
+	kind, _ := object["kind"].(string)
+	of, ok := kept[kind]
+	if !ok {
+		return nil
+	}
+	out, ok := redacted(object, of).(map[string]any)
+	if !ok {
+		return nil
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	ours := map[string]any{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, v1beta1.GroupVersion.Group+"/") {
+			ours[key] = redacted(value, nil)
+		}
+	}
+	if into, ok := out["metadata"].(map[string]any); ok && len(ours) > 0 {
+		into["annotations"] = ours
+	}
+	return out
+}
+
+// redacted is a copy of a value; nil if nothing of it is kept.
+func redacted(value any, of fields) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, below := range v {
+			next, isKept := of[name]
+			if of != nil && !isKept {
+				continue
+			}
+			if one := redacted(below, next); one != nil {
+				out[name] = one
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, 0, len(v))
+		for _, below := range v {
+			if one := redacted(below, of); one != nil {
+				out = append(out, one)
+			}
+		}
+		return out
+	}
+	if of != nil {
+		return nil // the API has other fields here
+	}
+	if text, ok := value.(string); ok {
+		return masked(text)
+	}
+	return value
+}
+
+// mask stands for what is masked.
+const mask = "[masked]"
+
+// credentials look like this. Each has the part that stays as its first group.
+var credentials = []*regexp.Regexp{
+	regexp.MustCompile(`()eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`),                                                   // JSON Web Tokens
+	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9+/=._~-]{6,}`),                                                             // authorization
+	regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"']+@`),                                                                       // users in URLs
+	regexp.MustCompile(`(?i)((?:password|passwd|secret|token|api[_-]?key|access[_-]?key|credential)s?["']?\s*[=:]\s*["']?)[^\s"',;&]+`), // settings
+	regexp.MustCompile(`(?s)()-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)`),                                                   // keys, certificates
+	regexp.MustCompile(`()\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b`),                                                                           // addresses
+}
+
+// masked is text without what looks like a credential or an IPv4 address.
+func masked(text string) string {
+	for _, one := range credentials {
+		text = one.ReplaceAllString(text, "${1}"+mask)
+	}
+	return text
+}

@@ -1,0 +1,428 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package top has the live view in the terminal.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
+)
+
+const topLong = `Show what the pods of a scaler use, request and need, and what the scaler waits for. Without a name, show all scalers of
+the namespace, those first whose pods request most above or below their targets.
+
+  USAGE         of the pods, the least and the most
+  REQUEST       what the kubelet has applied, the least and the most; LIMIT likewise
+  TARGET        the recommended request; LOWER..UPPER are its bounds, ALLOWED is the policy's
+  USED          the usage of the pod that uses most of its own request
+  CPU-GAP       how much all pods request above (+) or below (-) the target; MEM-GAP likewise
+
+On a terminal, the view is live. Keys: q quits, the arrows scroll or choose a scaler, Enter opens it, Esc goes back, s changes
+the order. With --once, or if the output is not a terminal, the view is printed once. With -o json or -o yaml, it is
+printed once as data, with exact quantities and without the history.
+
+History begins when the view starts. With --prometheus, it begins earlier.
+
+The command requires the permission to get a VerticalScaler, or to list them. It reads Deployments, pods, their usage
+(metrics.k8s.io) and the operator's lease if it may, and says what it could not read. It changes nothing.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+const topExample = `  # One scaler, live
+  %[1]s top web -n shop
+
+  # All namespaces, those first whose pods request too little
+  %[1]s top -A --sort-by lack
+
+  # In a script, or for a report
+  %[1]s top web --once
+
+  # The scalers whose pods request less CPU than they need
+  %[1]s top -A -o json | jq -r '.scalers[] | select(.resources.cpu.below != "0") | .name'
+
+  # With the usage of the last day
+  %[1]s top web --prometheus http://localhost:9090 --since 24h`
+
+const (
+	scalerInterval = 2 * time.Second
+	fleetInterval  = 10 * time.Second
+	leastInterval  = time.Second
+	// recordFor is how long the view remembers what it has seen.
+	recordFor = time.Hour
+	// defaultWidth is that of text for something other than a terminal.
+	defaultWidth = 100
+	// widestText is the largest width that COLUMNS may ask for.
+	widestText = 1000
+)
+
+// topOptions are the flags.
+type topOptions struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
+	environ []string
+
+	everywhere bool
+	once       bool
+	output     string // json or yaml; empty for the view
+	interval   time.Duration
+	order      string
+	past       past.Options
+}
+
+// New is the command top.
+func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: string(live.ByGap)}
+	c := &cobra.Command{
+		Use:     "top [[TYPE/]NAME]",
+		Short:   "Show usage against requests, live",
+		Long:    topLong,
+		Example: fmt.Sprintf(topExample, cli.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usagef("name one VerticalScaler, or none for all of them")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
+				return cli.Usage(err)
+			}
+			return o.run(c.Context(), args)
+		},
+		ValidArgsFunction: cluster.CompleteName,
+	}
+	flags := c.Flags()
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
+	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")
+	cli.AddChoice(c, &o.output, "output", "o", []string{"json", "yaml"}, "Print data once instead of the view")
+	flags.DurationVar(&o.interval, "interval", 0, "How often to read. Defaults to 2s for one scaler, and to 10s for several.")
+	var orders []string
+	for _, order := range live.Orders {
+		orders = append(orders, string(order))
+	}
+	cli.AddChoice(c, &o.order, "sort-by", "", orders, "The order of scalers")
+	flags.DurationVar(&o.past.Since, "since", time.Hour, "How much history to read from Prometheus.")
+	o.past.Bind(c, "The URL of a Prometheus to read the history of usage from. It must scrape the kubelets' cAdvisor metrics.")
+	return c
+}
+
+// validate checks the flags.
+func (o *topOptions) validate(isSet func(flag string) bool, isOne bool) error {
+	switch {
+	case isSet("output") && isSet("prometheus"):
+		return errors.New("--prometheus cannot be combined with --output, which has no history")
+	case o.everywhere && isOne:
+		return errors.New("a name cannot be combined with --all-namespaces")
+	case isSet("sort-by") && isOne:
+		return errors.New("--sort-by requires several scalers: leave the name out")
+	case isSet("interval") && o.interval < leastInterval:
+		return fmt.Errorf("--interval must be %s or more", leastInterval)
+	case isSet("prometheus") && !isOne:
+		return errors.New("--prometheus requires the name of a scaler")
+	case isSet("prometheus"):
+		if o.past.Since < leastSince || o.past.Since > past.LongestSince {
+			return fmt.Errorf("--since must be from %s to %s", leastSince, past.LongestSince)
+		}
+		o.past.Step = time.Minute
+		return o.past.Validate()
+	}
+	return o.past.Require(isSet, "since")
+}
+
+// leastSince is the shortest history that is read from Prometheus.
+const leastSince = 5 * time.Minute
+
+func (o *topOptions) run(ctx context.Context, args []string) error {
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return err
+	}
+	reader, err := o.cluster.OpenLive()
+	if err != nil {
+		return err
+	}
+	v := view{source: reader, order: live.Order(o.order), interval: o.interval, hasNamespaces: o.everywhere, namespace: namespace}
+	if o.everywhere {
+		v.namespace = ""
+	}
+	if len(args) > 0 {
+		name, err := scalerNamed(ctx, reader.Client, namespace, args[0])
+		if err != nil {
+			return err
+		}
+		v.open(name)
+	}
+	if o.past.Address != "" {
+		v.past = o.past.Read
+	}
+	if o.output != "" {
+		return o.write(ctx, v)
+	}
+	if o.once || !o.isTerminal() {
+		return o.print(ctx, v)
+	}
+	return o.show(ctx, v)
+}
+
+// scalerNamed is the name of the scaler that the user names: its own, or that of its Deployment or
+// ScaledDeployment.
+func scalerNamed(ctx context.Context, c client.Reader, namespace, name string) (types.NamespacedName, error) {
+	names, err := kube.References([]string{name})
+	if err != nil {
+		return types.NamespacedName{}, err
+	}
+	evidence, _, err := kube.Find(ctx, c, namespace, names[0])
+	switch {
+	case err != nil:
+		return types.NamespacedName{}, err
+	case evidence.Scaler == nil:
+		return types.NamespacedName{}, fmt.Errorf("%s in namespace %s has no VerticalScaler", name, namespace)
+	}
+	return client.ObjectKeyFromObject(evidence.Scaler), nil
+}
+
+// isTerminal is true if the output can show a view that changes.
+func (o *topOptions) isTerminal() bool {
+	return cli.IsTerminal(o.Out) && colorprofile.Detect(o.Out, o.environ) != colorprofile.NoTTY && valueOf(o.environ, "TERM") != "dumb"
+}
+
+// write prints what the view would show, as data.
+func (o *topOptions) write(ctx context.Context, v view) error {
+	read := v.read(ctx)
+	if read.err != nil {
+		return read.err
+	}
+	v.take(read)
+	if v.isFleet() {
+		return cli.WriteData(o.Out, o.output, v.fleet.Data())
+	}
+	return cli.WriteData(o.Out, o.output, v.scaler.Data())
+}
+
+// print prints the view once.
+func (o *topOptions) print(ctx context.Context, v view) error {
+	read := v.read(ctx)
+	if read.err != nil {
+		return read.err
+	}
+	v.take(read)
+	if v.past != nil {
+		past, err := v.past(ctx, v.scaler)
+		if err != nil {
+			return err
+		}
+		v.fill(past)
+		if past.Missing != "" {
+			fmt.Fprintf(o.ErrOut, "warning: requests of the past are not shown: %s\n", past.Missing)
+		}
+	}
+	if v.isFleet() && len(v.fleet.Rows) == 0 {
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
+		return nil
+	}
+	v.width = textWidth(o.Out, o.environ)
+	_, err := io.WriteString(colorprofile.NewWriter(o.Out, o.environ), strings.Join(v.lines(), "\n")+"\n")
+	return err
+}
+
+// show shows the view until it is closed.
+func (o *topOptions) show(ctx context.Context, v view) error {
+	v.ctx = ctx
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(o.Out), tea.WithEnvironment(o.environ)}
+	if o.In != os.Stdin { // else the terminal is read even if the input is something else
+		options = append(options, tea.WithInput(o.In))
+	}
+	last, err := tea.NewProgram(v, options...).Run()
+	if err != nil && !errors.Is(err, tea.ErrInterrupted) && ctx.Err() == nil {
+		return err
+	}
+	if last, ok := last.(view); ok && !last.isRead {
+		return last.failed // else the last frame has shown it
+	}
+	return nil
+}
+
+// textWidth is the width of the terminal, or of text for something else.
+func textWidth(out io.Writer, environ []string) int {
+	if width := cli.Width(out); width > 0 {
+		return width
+	}
+	if width, err := strconv.Atoi(valueOf(environ, "COLUMNS")); err == nil && width > 0 && width <= widestText {
+		return width
+	}
+	return defaultWidth
+}
+
+// valueOf is the value of an environment variable; empty for none.
+func valueOf(environ []string, name string) (value string) {
+	for _, pair := range environ {
+		if rest, ok := strings.CutPrefix(pair, name+"="); ok {
+			value = rest
+		}
+	}
+	return value
+}
+
+// liveSource reads how scalers are doing.
+type liveSource interface {
+	Scaler(ctx context.Context, name types.NamespacedName) (live.Scaler, error)
+	Fleet(ctx context.Context, namespace string) (live.Fleet, error)
+}
+
+// view is the state of the live view: one scaler, or a fleet. It is a value: Update returns
+// the next one.
+type view struct {
+	ctx    context.Context //nolint:containedctx // bubbletea runs commands without one
+	source liveSource
+	past   func(ctx context.Context, s live.Scaler) (past.Usage, error) // nil without Prometheus
+
+	namespace     string // of the fleet; "" for all
+	hasNamespaces bool
+	order         live.Order
+	interval      time.Duration // 0 for the default
+
+	name     types.NamespacedName // of the scaler; zero for the fleet
+	shown    int                  // how often something else was shown
+	canGoUp  bool                 // the scaler was opened from the fleet
+	scaler   live.Scaler
+	record   *live.Record
+	fleet    live.Fleet
+	isRead   bool      // something was read
+	isFilled bool      // Prometheus was asked
+	failed   error     // of the last read
+	lastRead time.Time // when a read last succeeded
+	now      time.Time
+	notice   string // what else failed
+
+	width, height  int
+	offset, cursor int
+}
+
+// reading is what was read.
+type reading struct {
+	shown  int
+	scaler live.Scaler
+	fleet  live.Fleet
+	err    error
+}
+
+// filling is what Prometheus has answered about a scaler.
+type filling struct {
+	shown int
+	past  past.Usage
+	err   error
+}
+
+// tick is the time to read again.
+type tick struct {
+	shown int
+	at    time.Time
+}
+
+func (v view) isFleet() bool { return v.name == types.NamespacedName{} }
+
+// open shows a scaler from now on.
+func (v *view) open(name types.NamespacedName) {
+	v.name, v.scaler, v.record, v.isRead, v.isFilled = name, live.Scaler{}, &live.Record{Keep: recordFor + v.keptLonger()}, false, false
+	v.shown, v.offset, v.failed, v.notice = v.shown+1, 0, nil, ""
+}
+
+// close goes back to the fleet.
+func (v *view) close() {
+	v.name, v.canGoUp, v.isRead = types.NamespacedName{}, false, true
+	v.shown, v.offset, v.failed, v.notice = v.shown+1, 0, nil, ""
+}
+
+// keptLonger is how much longer points are kept with Prometheus.
+func (v *view) keptLonger() time.Duration {
+	if v.past != nil {
+		return past.LongestSince
+	}
+	return 0
+}
+
+func (v view) read(ctx context.Context) reading {
+	out := reading{shown: v.shown}
+	if v.isFleet() {
+		out.fleet, out.err = v.source.Fleet(ctx, v.namespace)
+	} else {
+		out.scaler, out.err = v.source.Scaler(ctx, v.name)
+	}
+	return out
+}
+
+// take shows what was read.
+func (v *view) take(r reading) {
+	if v.failed = r.err; r.err != nil {
+		return
+	}
+	v.isRead = true
+	if v.isFleet() {
+		selected := v.selected()
+		v.fleet = r.fleet
+		v.fleet.Sort(v.order)
+		v.choose(selected)
+		v.lastRead = v.fleet.At
+		return
+	}
+	v.scaler = r.scaler
+	v.record.Add(v.scaler)
+	v.lastRead = v.scaler.At
+}
+
+func (v *view) fill(past past.Usage) {
+	for _, s := range past.Series {
+		v.record.Fill(s.Container, s.Resource, s.Points)
+	}
+}
+
+// selected is the scaler under the cursor; zero without one.
+func (v view) selected() types.NamespacedName {
+	if v.cursor >= len(v.fleet.Rows) {
+		return types.NamespacedName{}
+	}
+	r := v.fleet.Rows[v.cursor]
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// choose moves the cursor to a scaler, wherever it is now.
+func (v *view) choose(name types.NamespacedName) {
+	at := slices.IndexFunc(v.fleet.Rows, func(r live.Row) bool { return r.Namespace == name.Namespace && r.Name == name.Name })
+	if at < 0 {
+		at = min(v.cursor, len(v.fleet.Rows)-1)
+	}
+	v.cursor = max(0, at)
+}
+
+// lines are those of the whole view.
+func (v view) lines() (lines []string) {
+	if !v.isFleet() {
+		return terminal.Scaler(v.scaler, v.record, v.width)
+	}
+	lines, rows := terminal.Fleet(v.fleet, v.width, v.hasNamespaces)
+	if at := rows + v.cursor; v.height > 0 && rows > 0 && at < len(lines) {
+		lines[at] = terminal.Select(lines[at])
+	}
+	return lines
+}
