@@ -7,11 +7,9 @@ package olm
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -57,16 +55,10 @@ type kubelet struct {
 type runningPod struct {
 	name    types.NamespacedName
 	process *process.Process
-	// health and metrics are host:port.
-	health, metrics string
-	readiness       *corev1.Probe
-	liveness        *corev1.Probe
-	started         time.Time
-	probed          time.Time
-	livenessProbed  time.Time // when the last liveness probe began
-	ready           bool
-	// dead counts consecutive failed liveness probes.
-	dead int
+	health  string // host:port
+	started time.Time
+	probed  time.Time
+	ready   bool
 	// stopping reports that the process got SIGTERM.
 	stopping bool
 }
@@ -279,22 +271,11 @@ func (k *kubelet) probe(r *runningPod) bool {
 		return false
 	default:
 	}
-	// Until it is ready, the probe runs more often than specified, to save time.
-	if r.ready && time.Since(r.probed) < time.Duration(r.readiness.PeriodSeconds)*time.Second {
+	if r.ready && time.Since(r.probed) < time.Second {
 		return false
 	}
 	r.probed = time.Now()
-	if time.Since(r.started) > time.Duration(r.liveness.InitialDelaySeconds)*time.Second && time.Since(r.livenessProbed) >= time.Duration(r.liveness.PeriodSeconds)*time.Second {
-		r.livenessProbed = r.probed
-		if err := get(r.health, r.liveness); err != nil {
-			if r.dead++; r.dead >= int(r.liveness.FailureThreshold) {
-				k.complain(fmt.Errorf("pod %s fails its liveness probe: %w\n%s", r.name, err, r.process.Tail(20)))
-			}
-		} else {
-			r.dead = 0
-		}
-	}
-	ready := get(r.health, r.readiness) == nil
+	ready := answers("http://" + r.health + "/readyz")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	changed := ready != r.ready
@@ -302,21 +283,13 @@ func (k *kubelet) probe(r *runningPod) bool {
 	return changed
 }
 
-// get sends the request of an HTTP probe.
-func get(host string, probe *corev1.Probe) error {
-	c := &http.Client{
-		Timeout:   max(time.Second, time.Duration(probe.TimeoutSeconds)*time.Second),
-		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-	}
-	response, err := c.Get("http://" + host + probe.HTTPGet.Path)
+// answers reports whether a server answers with a success.
+func answers(url string) bool {
+	response, err := (&http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get(url)
 	if err != nil {
-		return err
+		return false
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answers %s", probe.HTTPGet.Path, response.Status)
-	}
-	return nil
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
 // report writes the pod's status.
@@ -356,39 +329,17 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, r *runningPod) er
 	return nil
 }
 
-// startPod creates a root directory for the pod and starts its process in it.
+// startPod starts the process of a pod.
 func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
-	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) != 0 {
-		return nil, fmt.Errorf("%d containers and %d init containers: this kubelet runs one", len(pod.Spec.Containers), len(pod.Spec.InitContainers))
-	}
-	container := pod.Spec.Containers[0]
-	r := &runningPod{
-		name: client.ObjectKeyFromObject(pod), started: time.Now(),
-		readiness: container.ReadinessProbe, liveness: container.LivenessProbe,
-	}
-	for _, probe := range []*corev1.Probe{r.readiness, r.liveness} {
-		if probe == nil || probe.HTTPGet == nil {
-			return nil, errors.New("the container has not both an HTTP readiness and an HTTP liveness probe")
-		}
-	}
-	b := &sandbox{pod: pod, root: fmt.Sprintf("%s/%s", work, pod.Name)}
+	r := &runningPod{name: client.ObjectKeyFromObject(pod), started: time.Now()}
 	var err error
 	if r.health, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
-	if r.metrics, err = process.FreeAddress(); err != nil {
-		return nil, err
-	}
-	b.health, b.metrics = r.health, r.metrics
-	cmd, err := b.command(ctx, container)
+	cmd, err := r.command(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	if r.process, err = start("operator-"+pod.Name, cmd); err != nil {
-		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: the operator runs in its own root directory, which needs root or user namespaces", err)
-		}
-		return nil, err
-	}
-	return r, nil
+	r.process, err = start("operator-"+pod.Name, cmd)
+	return r, err
 }

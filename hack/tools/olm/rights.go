@@ -45,7 +45,7 @@ func printRights(flags *flag.FlagSet, args []string, out io.Writer) error {
 	role := strings.Replace(bundle.CSV.Name, bundle.PackageName, account, 1)
 
 	fmt.Fprintf(out, "# The namespace, and the service account with which OLM v1 up to 1.10 installs %s.\n", bundle.CSV.Name)
-	fmt.Fprintf(out, "# Generated from the bundle by \"make olm-v1\". Do not edit.\n")
+	fmt.Fprintf(out, "# Generated from the bundle by \"make dist\". Do not edit.\n")
 	documents := []map[string]any{
 		manifest("v1", "Namespace", "", namespace, map[string]any{}),
 		manifest("v1", "ServiceAccount", namespace, account, map[string]any{}),
