@@ -3,8 +3,7 @@
 #   docker build --build-arg VERSION=v0.1.0 .
 #
 # compiles the program in Go's image, on the machine's own platform for the requested platform, so it needs no emulator.
-# "make image" reads the last stage of this file too. It compiles the program without a container, and passes the result in
-# place of the stage "build" (docs/adr/0014-images-are-built-from-dockerfiles-without-an-engine.md).
+# "make image" makes the same image without a container engine, and reads the labels here: each is one line (hack/images/image.sh).
 FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/golang:1.26.8 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH

@@ -3,8 +3,8 @@
 #
 #   docker build -f catalog.Dockerfile .
 #
-# takes opm from its own image. "make catalog-image" uses the pinned opm, builds the cache without a container, and passes both in
-# place of the stage "opm".
+# takes opm from its own image. "make images" does the same without a container, with the pinned opm, and reads the labels here: each
+# is one line (hack/images/image.sh).
 FROM quay.io/operator-framework/opm:v1.73.0 AS opm
 COPY catalog/verticalscaler-operator/ /configs/verticalscaler-operator/
 RUN ["/bin/opm", "serve", "/configs", "--cache-dir=/tmp/cache", "--cache-only"]
