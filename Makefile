@@ -197,14 +197,6 @@ test-node-olm: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE) ## Install, sco
 	hack/olm-node/build.sh
 	go test -tags node -v -count=1 -timeout 60m $(ARGS) ./test/node/olm
 
-.PHONY: presubmit
-presubmit: ## Run what every change must pass, as CI does: 20 minutes, and 60 CPU-minutes more the first time.
-	.ci/run --no-install presubmit
-
-.PHONY: periodic
-periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all of OLM, Prometheus, a browser, images. Takes hours.
-	.ci/run --no-install periodic
-
 # What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
 BUNDLE ?= bundle
 OLM_MODULE := github.com/operator-framework/operator-lifecycle-manager
@@ -277,6 +269,14 @@ golden: ## Rewrite the golden files. Read the difference before you commit it.
 .PHONY: verify
 verify: ## Generate all files, run all checks except the tests, and fail if a file has changed.
 	@MAKE="$(MAKE)" hack/verify.sh $(MODULES)
+
+.PHONY: presubmit
+presubmit: ## Run what every change must pass, as CI does: 20 minutes, and 60 CPU-minutes more the first time.
+	.ci/run --no-install presubmit
+
+.PHONY: periodic
+periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all of OLM, Prometheus, a browser, images. Takes hours.
+	.ci/run --no-install periodic
 
 ##@ Release
 

@@ -122,15 +122,10 @@ func (i *installation) prepare(t *testing.T) {
 func (i *installation) subscribe(t *testing.T) {
 	t.Helper()
 	i.began, i.ended = time.Now(), time.Time{}
-	config := map[string]any{
-		// To the node that the test simulates.
-		"nodeSelector": map[string]any{corev1.LabelHostname: nodeName},
-		"tolerations":  []any{map[string]any{"key": taintKey, "operator": "Exists"}},
-	}
 	subscription := object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName)
 	subscription.Object["spec"] = map[string]any{
 		"name": packageName, "channel": channel, "source": store.name, "sourceNamespace": olmNamespace,
-		"installPlanApproval": "Automatic", "config": config,
+		"installPlanApproval": "Automatic",
 	}
 	create(t, subscription)
 }

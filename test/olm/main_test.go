@@ -111,9 +111,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := prepareCluster(ctx, paths[crdsVariable]); err != nil {
 		return 1, err
 	}
-	if node, err = startKubelet(ctx); err != nil {
-		return 1, err
-	}
+	node = startKubelet(ctx)
 	defer node.stop()
 	store = &catalog{opm: paths[opmVariable]}
 	defer store.stop()

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,7 @@ const (
 // TestVersion1 installs, upgrades and removes what OLM v1 makes of the bundle, for the ClusterExtension of docs/olm.md, with no more
 // rights than dist/olm-v1.yaml grants. test/bundle has OLM v1's check of the CRDs.
 func TestVersion1(t *testing.T) {
-	i := &installation{namespace: v1Namespace, bundle: onTheNode(t, released(t)), began: time.Now()}
+	i := &installation{namespace: v1Namespace, bundle: released(t), began: time.Now()}
 	second := i.bundle.next(t)
 	i.run(t, applies+"olm-v1.yaml")
 	t.Cleanup(func() { i.remove(t) })
@@ -84,22 +83,6 @@ func TestVersion1(t *testing.T) {
 		t.Errorf("the removal changes workloads (-before +after):\n%s", diff)
 	}
 	i.run(t, "kubectl delete --ignore-not-found -f "+downloads+"olm-v1.yaml")
-}
-
-// onTheNode has the operator scheduled to the node that the test simulates. OLM v1 has no Subscription that could.
-func onTheNode(t *testing.T, b bundle) bundle {
-	t.Helper()
-	b.edit(t, csvFile, func(csv map[string]any) {
-		deployments, _, err := unstructured.NestedSlice(csv, "spec", "install", "spec", "deployments")
-		if err != nil || len(deployments) != 1 {
-			t.Fatalf("the bundle has %d Deployments: %v", len(deployments), err)
-		}
-		deployment, _ := deployments[0].(map[string]any)
-		set(deployment, map[string]any{corev1.LabelHostname: nodeName}, "spec", "template", "spec", "nodeSelector")
-		set(deployment, []any{map[string]any{"key": taintKey, "operator": "Exists"}}, "spec", "template", "spec", "tolerations")
-		set(csv, deployments, "spec", "install", "spec", "deployments")
-	})
-	return b
 }
 
 // olmv1 runs the program of hack/tools/olm for the ClusterExtension of docs/olm.md, in the version of the bundle.
