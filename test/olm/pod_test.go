@@ -49,8 +49,9 @@ func (r *runningPod) command(ctx context.Context, pod *corev1.Pod) (*exec.Cmd, e
 		cmd.Args = append(cmd.Args, strings.NewReplacer(paths...).Replace(arg))
 	}
 	cmd.Dir = folder
-	environ, err := environment(pod, container)
-	cmd.Env = append(environ, "HOSTNAME="+pod.Name, "KUBECONFIG="+kubeconfig)
+	var err error
+	cmd.Env, err = environment(pod, container)
+	cmd.Env = append(cmd.Env, "HOSTNAME="+pod.Name, "KUBECONFIG="+kubeconfig)
 	return cmd, err
 }
 

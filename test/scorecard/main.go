@@ -29,10 +29,11 @@ const testName = "examples-reconcile"
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
+	result := status(run(ctx))
+	cancel()
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", "  ")
-	if err := out.Encode(status(run(ctx))); err != nil {
+	if err := out.Encode(result); err != nil {
 		fmt.Fprintf(os.Stderr, "scorecard-tests: printing the status: %v\n", err)
 		os.Exit(1)
 	}
