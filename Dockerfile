@@ -3,8 +3,7 @@
 #   docker build --build-arg VERSION=v0.1.0 .
 #
 # compiles the program in Go's image, on the machine's own platform for the requested platform, so it needs no emulator.
-# "make image" reads the last stage of this file too. It compiles the program without a container, and passes the result in
-# place of the stage "build" (docs/adr/0014-images-are-built-from-dockerfiles-without-an-engine.md).
+# "make image" makes the same image without a container engine, and reads the labels here: each is one line (hack/images/image.sh).
 FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/golang:1.26.8 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
@@ -28,20 +27,20 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
 FROM scratch
 ARG TARGETARCH
 ARG VERSION=unknown
-LABEL org.opencontainers.image.title="VerticalScaler" \
-      org.opencontainers.image.description="Keeps the CPU and memory of Deployments' pods at what they need." \
-      org.opencontainers.image.version=$VERSION \
-      org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.vendor="VerticalScaler"
+LABEL org.opencontainers.image.title="VerticalScaler"
+LABEL org.opencontainers.image.description="Keeps the CPU and memory of Deployments' pods at what they need."
+LABEL org.opencontainers.image.version=$VERSION
+LABEL org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator"
+LABEL org.opencontainers.image.licenses="Apache-2.0"
+LABEL org.opencontainers.image.vendor="VerticalScaler"
 # What Red Hat's certification asks for, and what OpenShift's console shows. A version is built once, so the release is always 1.
-LABEL name="verticalscaler-operator" \
-      vendor="VerticalScaler" \
-      maintainer="maintainers@verticalscaler.io" \
-      version=$VERSION \
-      release="1" \
-      summary="Keeps the CPU and memory of Deployments' pods at what they need." \
-      description="A Kubernetes operator that sizes the pods of Deployments: in place, without restarts, as their usage asks for."
+LABEL name="verticalscaler-operator"
+LABEL vendor="VerticalScaler"
+LABEL maintainer="maintainers@verticalscaler.io"
+LABEL version=$VERSION
+LABEL release="1"
+LABEL summary="Keeps the CPU and memory of Deployments' pods at what they need."
+LABEL description="A Kubernetes operator that sizes the pods of Deployments: in place, without restarts, as their usage asks for."
 COPY --chmod=0644 LICENSE /licenses/LICENSE
 COPY --from=build --chmod=0755 /out/$TARGETARCH/manager /manager
 # A number, so that the kubelet can verify that it is not root. The user needs no name.

@@ -16,20 +16,26 @@ IMG ?= $(IMAGE)
 BUNDLE_IMG ?= $(subst :v,-bundle:v,$(IMG))
 CATALOG_IMG ?= $(subst :v,-catalog:v,$(IMG))
 
+SCORECARD_IMG ?= $(subst :v,-scorecard:v,$(IMG))
+
 # The platforms of the images, such as linux/amd64,linux/arm64: this machine's if not set.
 PLATFORMS ?=
-# The OCI archive to write: bin/images/KIND.tar if not set.
+# The OCI archive that "make image" writes: bin/images/operator.tar if not set.
 IMAGE_ARCHIVE ?=
-export PLATFORMS IMAGE_ARCHIVE
+# The time of images and archives: that of the release, which is in the base of the ClusterServiceVersion.
+ifndef SOURCE_DATE_EPOCH
+CREATED := $(shell sed -n 's/^ *createdAt: *//p' config/manifests/bases/*.clusterserviceversion.yaml)
+SOURCE_DATE_EPOCH := $(shell date -u -d $(CREATED) +%s 2>/dev/null || date -u -j -f %Y-%m-%dT%H:%M:%SZ $(CREATED) +%s)
+endif
+export PLATFORMS IMAGE_ARCHIVE SOURCE_DATE_EPOCH
 
 # The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
 export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
 export GOWORK := off
 
-# The modules of this repository, those of them that have tests of their own, and those that others import or copy.
+# The modules of this repository, and those of them that have tests of their own.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod bench/go.mod hack/*/go.mod hack/tools/*/go.mod))
 TESTED_MODULES := $(filter-out . bench hack/tools/%,$(MODULES))
-LINTED_MODULES := $(filter api,$(MODULES))
 
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
 PKG ?= ./...
@@ -59,7 +65,7 @@ generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, C
 	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api/v1beta1 --config=hack/tools/docs/config.yaml \
 		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
 	go run ./hack/metrics >docs/metrics.md
-	cd hack/grafana && go run . ../../config/components/grafana
+	go -C hack/tools run ./grafana ../../config/components/grafana
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
@@ -73,49 +79,22 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml
 	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
 
-.PHONY: fmt
-fmt: $(GOLANGCI_LINT) ## Format the Go code.
-	$(GOLANGCI_LINT) fmt
-
 # Documentation, and what users read of CRDs, the bundle, alerts, policies and Go code.
 PROSE_DOCS := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
 PROSE_SOURCES := config/crd/bases config/manifests/bases config/components config/monitoring cmd controllers internal
 
-lint: lint-prose
-
-.PHONY: lint-prose
-lint-prose: $(VALE) ## Check the language of documentation, CRDs and messages.
+.PHONY: lint
+lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and the language of documentation, CRDs and messages. ARGS=--fix mends and formats.
+	$(GOLANGCI_LINT) config verify
+	$(GOLANGCI_LINT) run $(ARGS)
+	cd api && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml $(ARGS)
+	cd api && $(CURDIR)/$(KUBE_API_LINTER) run --config $(CURDIR)/.golangci-kal.yml ./v1beta1/...
+	go vet -tags $(TEST_TAGS) ./...
+	@for module in $(TESTED_MODULES); do (cd $$module && CGO_ENABLED=0 go vet -trimpath ./...); done
 	@hack/vale/check.sh $(VALE)
 	@rm -rf bin/vale
 	@go run ./hack/prose -out bin/vale $(PROSE_SOURCES)
 	$(VALE) --output=line $(PROSE_DOCS) bin/vale
-
-.PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check the rules for code, including which package may import which.
-	$(GOLANGCI_LINT) config verify
-	$(GOLANGCI_LINT) run
-	@for module in $(LINTED_MODULES); do \
-		echo "golangci-lint in $$module"; \
-		(cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml); \
-	done
-
-lint: lint-api
-
-.PHONY: lint-api
-lint-api: $(KUBE_API_LINTER) ## Check the API types with kube-api-linter (.golangci-kal.yml).
-	cd api && $(CURDIR)/$(KUBE_API_LINTER) run --config $(CURDIR)/.golangci-kal.yml ./v1beta1/...
-
-.PHONY: vet
-vet: ## Run go vet in every module.
-	go vet -tags $(TEST_TAGS) ./...
-	@for module in $(LINTED_MODULES); do \
-		echo "go vet in $$module"; \
-		(cd $$module && go vet ./...); \
-	done
-	@for module in $(filter hack/%,$(TESTED_MODULES)); do \
-		echo "go vet in $$module"; \
-		(cd $$module && CGO_ENABLED=0 go vet -tags images -trimpath ./...); \
-	done
 
 .PHONY: build
 build: ## Build the manager for this machine: bin/manager.
@@ -142,26 +121,22 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,fleet,cluster,olm,olmv1,node,prometheus,web,faults
+TEST_TAGS := integration,fleet,cluster,olm,node,prometheus,web,faults
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
 
+# Of the other modules, packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
 .PHONY: test
 test: ## Run all tests that need no cluster, cached, with -short: unit, replay, one step. PKG=./internal/quantity ARGS='-run TestFormat -v'
 	go test -short $(ARGS) $(PKG)
-	@$(if $(filter file,$(origin PKG)),$(MAKE) --no-print-directory test-modules)
+	@for module in $(if $(filter file,$(origin PKG)),$(TESTED_MODULES)); do \
+		(cd $$module && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs -r go test $(ARGS)); \
+	done
 
 .PHONY: test-long
 test-long: ## Run the tests that are shorter in make test in full: decision tables, model checker, order walker, admission policies.
 	go test $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs grep -L '^//go:build' | xargs -n1 dirname | sort -u | sed 's|^|./|'))
-
-# Packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
-.PHONY: test-modules
-test-modules: ## Run the tests of the other modules, as "make test" does.
-	@for module in $(TESTED_MODULES); do \
-		(cd $$module && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | xargs -r go test $(ARGS)); \
-	done
 
 # The packages in test/ and the simulations of promotions are left out: the code that they test has no goroutines, and it is
 # ten times slower that way.
@@ -173,23 +148,16 @@ test-race: ## Run the unit and one-step tests with the race detector.
 
 # In these, KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
 # Reconciles read the cache without copies: client-go ends the tests if one modifies it.
+# TAGS=integration,fleet adds the test that lets one policy size 5,000 Deployments.
+TAGS ?= integration
 .PHONY: test-integration
-test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestScalerSpec'
+test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestScalerSpec' TAGS=integration,fleet
 	@hack/cluster/build.sh >/dev/null
-	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags integration -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/stepped ./test/integration)
+	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags $(TAGS) -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/stepped ./test/integration)
 
 .PHONY: test-cluster
-test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestRollout'
+test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestRollout' PKG=./test/install
 	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster)
-
-.PHONY: test-install
-test-install: ## Install, upgrade and remove the operator without OLM, with the commands of the documentation. ARGS='-run TestUpgrade'
-	hack/cluster/with.sh go test -tags cluster -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/install
-
-.PHONY: test-fleet
-test-fleet: ## Let one policy size 5,000 Deployments on an API server.
-	@hack/cluster/build.sh >/dev/null
-	go test -tags integration,fleet -count=1 -timeout $(TEST_TIMEOUT) -run TestFleetOfFiveThousand $(ARGS) ./test/integration
 
 # The runs wait more than they work. The lines of runs that wait or pass are left out: each run has a line of its own.
 .PHONY: test-faults
@@ -222,45 +190,24 @@ test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/no
 	go test -tags node -v -count=1 -parallel 16 -timeout 30m $(ARGS) ./test/node
 
 .PHONY: test-node-olm
-test-node-olm: ## Install, score, upgrade and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.
+test-node-olm: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE) ## Install, score, upgrade and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.
 	hack/node/check.sh -q -olm
-	$(MAKE) --no-print-directory olm-node
-	go test -tags node -v -count=1 -timeout 60m $(ARGS) ./test/node/olm
-
-.PHONY: olm-node
-olm-node: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE)
-	IMG=$(IMAGE) OLM=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OLM_CPB=$(OLM_CPB) OLM_COPY_CONTENT=$(OLM_COPY_CONTENT) \
+	IMG=$(IMAGE) VERSION=v$(VERSION) OLM=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OLM_CPB=$(OLM_CPB) OLM_COPY_CONTENT=$(OLM_COPY_CONTENT) \
 	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \
 	hack/olm-node/build.sh
-
-.PHONY: presubmit
-presubmit: ## Run what every change must pass, as CI does: 20 minutes, and 60 CPU-minutes more the first time.
-	.ci/run --no-install presubmit
-
-.PHONY: periodic
-periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all of OLM, Prometheus, a browser, images. Takes hours.
-	.ci/run --no-install periodic
+	go test -tags node -v -count=1 -timeout 60m $(ARGS) ./test/node/olm
 
 # What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
 BUNDLE ?= bundle
 OLM_MODULE := github.com/operator-framework/operator-lifecycle-manager
 
 .PHONY: test-olm
-test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove the operator with OLM's own programs. ARGS='-run TestOLM/Upgrade'
+test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) $(OLMV1) ## Install, upgrade and remove the operator with OLM's own programs. ARGS='-run TestOLM/Upgrade'
 	@hack/cluster/build.sh >/dev/null
 	@olm="$$(cd hack/tools/olm && go mod download $(OLM_MODULE) && go list -m -f '{{.Dir}}' $(OLM_MODULE))"; \
-	OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) \
+	OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) OLMV1=$(OLMV1) \
 	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
 	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
-
-OLMV1_MODULE := github.com/operator-framework/operator-controller
-
-.PHONY: test-olm-v1
-test-olm-v1: $(OLMV1) $(OLMV1_CATALOGD) ## Install, upgrade and remove the operator with the parts of OLM v1: catalogd, the renderer, the CRD checks.
-	@hack/cluster/build.sh >/dev/null
-	@module="$$(cd hack/tools/olmv1 && go mod download $(OLMV1_MODULE) && go list -m -f '{{.Dir}}' $(OLMV1_MODULE))"; \
-	OLMV1=$(OLMV1) OLMV1_CATALOGD=$(OLMV1_CATALOGD) OLMV1_MODULE="$$module" BUNDLE="$(BUNDLE)" \
-	go test -tags olm,olmv1 -v -count=1 -timeout 30m ./test/olm $(or $(ARGS),-run TestVersion1)
 
 .PHONY: scorecard
 scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a cluster. ARGS='-run TestBundle/olm'
@@ -323,62 +270,30 @@ golden: ## Rewrite the golden files. Read the difference before you commit it.
 verify: ## Generate all files, run all checks except the tests, and fail if a file has changed.
 	@MAKE="$(MAKE)" hack/verify.sh $(MODULES)
 
+.PHONY: presubmit
+presubmit: ## Run what every change must pass, as CI does: 20 minutes, and 60 CPU-minutes more the first time.
+	.ci/run --no-install presubmit
+
+.PHONY: periodic
+periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all of OLM, Prometheus, a browser, images. Takes hours.
+	.ci/run --no-install periodic
+
 ##@ Release
+
+BUILD_IMAGE = VERSION=v$(VERSION) hack/images/image.sh
 
 .PHONY: image
 image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archive. Needs no container engine.
-	VERSION=v$(VERSION) hack/images/image.sh operator $(IMG)
+	$(BUILD_IMAGE) operator $(IMG)
 
-.PHONY: image-check
-image-check: ## Build the operator's image twice and compare, check its contents, and run it. Needs root on Linux.
-	cd hack/images && VERSION=v$(VERSION) CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run OperatorImage ./test
-
-# VERSION on the command line must be that of the tree, which "make version" sets. The last step writes the checksums of all files
-# to download. The catalog's image has one platform: the first of PLATFORMS.
-REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
-
-.PHONY: release
-release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Build all that a release publishes, and what the hubs get: bin/release. VERSION=0.2.0 must be the tree's.
-	@hack/releasable.sh "$(VERSION)"
-	rm -rf bin/release
-	IMAGE_ARCHIVE=$(CURDIR)/bin/release/operator.tar VERSION=v$(VERSION) hack/images/image.sh operator $(IMAGE)
-	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/release.sh $(VERSION) $(REPOSITORY) bin/release/operator.tar bin/release
-	IMAGE_ARCHIVE=$(CURDIR)/bin/release/bundle.tar BUNDLE=bin/release/bundle VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
-	IMAGE_ARCHIVE=$(CURDIR)/bin/release/scorecard.tar VERSION=v$(VERSION) hack/images/image.sh scorecard $(SCORECARD_IMG)
-	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml bin/release/catalog \
-		$(filter-out %=$(BUNDLE),$(CATALOG_BUNDLES)) $(BUNDLE_IMAGE):v$(VERSION)=bin/release/bundle
-	PLATFORMS=$(firstword $(subst $(comma), ,$(PLATFORMS))) IMAGE_ARCHIVE=$(CURDIR)/bin/release/catalog.tar CATALOG=bin/release/catalog \
-		OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
-	go run ./hack/hub -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
-	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
-	$(MAKE) --no-print-directory release-plugin
-
-# PLUGIN_PLATFORMS=linux/amd64 builds it for these only.
-PLUGIN_PLATFORMS ?=
-
-.PHONY: release-plugin
-release-plugin: ## Build the plugin for all platforms, with SBOMs, checksums and a manifest for krew: bin/release.
-	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release -platforms "$(PLUGIN_PLATFORMS)"
-
-.PHONY: version
-version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
-	@hack/version.sh "$(VERSION)"
-	$(MAKE) --no-print-directory dist bundle catalog olm-v1
-
-.PHONY: release-check
-release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Release the next version in a copy of this tree, and check what would be pushed.
-	hack/release-check.sh
-
-.PHONY: hub
-hub: ## Write what OperatorHub.io and OpenShift's catalog would get of this tree: bin/hub.
-	go run ./hack/hub bin/hub
-
-.PHONY: sbom
-sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.
-	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/images/sbom.sh
+.PHONY: images
+images: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the images BUNDLE_IMG, CATALOG_IMG and SCORECARD_IMG in the same way.
+	IMAGE_ARCHIVE= $(BUILD_IMAGE) bundle $(BUNDLE_IMG)
+	IMAGE_ARCHIVE= OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) $(BUILD_IMAGE) catalog $(CATALOG_IMG)
+	IMAGE_ARCHIVE= $(BUILD_IMAGE) scorecard $(SCORECARD_IMG)
 
 .PHONY: dist
-dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and beside it what is installed apart.
+dist: $(KUSTOMIZE) $(OLMV1) ## Render config/default to dist/install.yaml, and beside it what is installed apart.
 	@mkdir -p dist
 	$(KUSTOMIZE) build config/default >dist/install.yaml
 	$(KUSTOMIZE) build config/admission-policies >dist/admission-policies.yaml
@@ -389,57 +304,61 @@ dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and beside it 
 	$(KUSTOMIZE) build config/new-pods >dist/new-pods.yaml
 	$(KUSTOMIZE) build config/recreate >dist/recreate.yaml
 	$(KUSTOMIZE) build config/policies >dist/policies.yaml
+	$(OLMV1) rights -bundle $(BUNDLE) -extension docs/olm.md >dist/olm-v1.yaml.new
+	mv dist/olm-v1.yaml.new dist/olm-v1.yaml
 
 .PHONY: bundle
-bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
+bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM, and check it with the validators of operator-sdk.
 	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/bundle.sh $(VERSION) $(IMAGE)
-
-.PHONY: bundle-validate
-bundle-validate: $(OPERATOR_SDK) ## Check the bundle with the validators of operator-sdk.
 	@for validators in suite=operatorframework name=community; do \
-		$(OPERATOR_SDK) bundle validate $(BUNDLE) --select-optional $$validators --optional-values=k8s-version=1.34 \
+		$(OPERATOR_SDK) bundle validate bundle --select-optional $$validators --optional-values=k8s-version=1.34 \
 			--optional-values=index-path=bundle.Dockerfile || exit; \
 	done
 
-.PHONY: released-crds
-released-crds: ## Note that the CRDs of this tree have been released: the next ones are compared with them.
-	@rm -f test/bundle/testdata/released/*.yaml
-	cp config/crd/bases/*.yaml test/bundle/testdata/released/
-
-.PHONY: bundle-image
-bundle-image: ## Build the bundle's image, BUNDLE_IMG: bin/images/bundle.tar.
-	VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
-
 # The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
-BUNDLE_IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml)-bundle
-CATALOG_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(BUNDLE_IMAGE):$(notdir $(folder))=$(folder)) \
-	$(BUNDLE_IMAGE):v$(VERSION)=$(BUNDLE)
+REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
+RELEASED_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(REPOSITORY)-bundle:$(notdir $(folder))=$(folder))
 
 .PHONY: catalog
 catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.
-	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(CATALOG_BUNDLES)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(RELEASED_BUNDLES) $(REPOSITORY)-bundle:v$(VERSION)=$(BUNDLE)
 
-# For the ClusterExtension of the documentation.
-.PHONY: olm-v1
-olm-v1: $(OLMV1) ## Generate dist/olm-v1.yaml, the rights with which OLM v1 installs the bundle.
-	@mkdir -p bin/olm-v1
-	$(OLMV1) rights -bundle $(BUNDLE) -extension docs/olm.md >bin/olm-v1/rights.yaml
-	mv bin/olm-v1/rights.yaml dist/olm-v1.yaml
+.PHONY: version
+version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
+	@hack/version.sh "$(VERSION)"
+	env -u SOURCE_DATE_EPOCH $(MAKE) --no-print-directory bundle dist catalog
 
-SCORECARD_IMG ?= $(subst :v,-scorecard:v,$(IMG))
+# PLUGIN_PLATFORMS=linux/amd64 builds the plugin for these only.
+PLUGIN_PLATFORMS ?=
 
-.PHONY: scorecard-image
-scorecard-image: ## Build the image of the scorecard's own tests, SCORECARD_IMG: bin/images/scorecard.tar.
-	VERSION=v$(VERSION) hack/images/image.sh scorecard $(SCORECARD_IMG)
+# VERSION on the command line must be that of the tree, which "make version" sets. The last step writes the checksums of all files
+# to download. The catalog's image has one platform: the first of PLATFORMS.
+.PHONY: release
+release: export CYCLONEDX_GOMOD := $(CYCLONEDX_GOMOD)
+release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GOMOD) ## Build all that a release publishes, and what the hubs get: bin/release. VERSION=0.2.0 must be the tree's.
+	@hack/releasable.sh "$(VERSION)"
+	rm -rf bin/release
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/operator.tar $(BUILD_IMAGE) operator $(IMAGE)
+	for folder in bin/images/work/operator/*; do \
+		hack/images/sbom.sh $$folder/manager v$(VERSION) bin/release/verticalscaler-operator_linux_$${folder##*/}.cdx.json; \
+	done
+	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/release.sh $(VERSION) $(REPOSITORY) bin/release/operator.tar bin/release
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/bundle.tar BUNDLE=bin/release/bundle $(BUILD_IMAGE) bundle $(BUNDLE_IMG)
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/scorecard.tar $(BUILD_IMAGE) scorecard $(SCORECARD_IMG)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml bin/release/catalog \
+		$(RELEASED_BUNDLES) $(REPOSITORY)-bundle:v$(VERSION)=bin/release/bundle
+	PLATFORMS=$(firstword $(subst $(comma), ,$(PLATFORMS))) IMAGE_ARCHIVE=$(CURDIR)/bin/release/catalog.tar CATALOG=bin/release/catalog \
+		OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) $(BUILD_IMAGE) catalog $(CATALOG_IMG)
+	go run ./hack/hub -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
+	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
+	hack/release-plugin.sh v$(VERSION) bin/release $(subst $(comma), ,$(PLUGIN_PLATFORMS))
 
-.PHONY: catalog-image
-catalog-image: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the catalog's image, CATALOG_IMG: bin/images/catalog.tar.
-	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
+.PHONY: release-check
+release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(OLMV1) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GOMOD) images ## Release the next version in a copy of this tree, and check what would be pushed. Needs root on Linux.
+	VERSION=v$(VERSION) hack/images/check.sh
+	hack/release-check.sh
 
-.PHONY: catalog-check
-catalog-check: $(OPM) $(GRPC_HEALTH_PROBE) ## Check the catalog's upgrade edges, and what its image serves. Needs root.
-	cd hack/images && OPM=$(CURDIR)/$(OPM) HEALTH_PROBE=$(CURDIR)/$(GRPC_HEALTH_PROBE) \
-		CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run 'Catalog|Edges' ./test
+##@ Cluster
 
 .PHONY: deploy
 deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of your kubeconfig.
@@ -457,18 +376,6 @@ undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the
 	! kubectl get crd verticalscalers.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete verticalscalers --all --all-namespaces
 	$(KUSTOMIZE) build config/default | kubectl delete --ignore-not-found -f -
-
-##@ Tools
-
-.PHONY: tools
-tools: $(TOOLS) ## Build the pinned tools of daily work into bin/tools.
-
-.PHONY: olm-tools
-olm-tools: $(OLM_TOOLS) ## Build OLM, opm and the scorecard's tests into bin/tools. Takes minutes the first time.
-
-.PHONY: cluster
-cluster: ## Build the cluster of the tests and the demo, and print its folder.
-	@hack/cluster/build.sh
 
 .PHONY: clean
 clean: ## Remove what has been built.

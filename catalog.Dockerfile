@@ -3,8 +3,8 @@
 #
 #   docker build -f catalog.Dockerfile .
 #
-# takes opm from its own image. "make catalog-image" uses the pinned opm, builds the cache without a container, and passes both in
-# place of the stage "opm".
+# takes opm from its own image. "make images" does the same without a container, with the pinned opm, and reads the labels here: each
+# is one line (hack/images/image.sh).
 FROM quay.io/operator-framework/opm:v1.73.0 AS opm
 COPY catalog/verticalscaler-operator/ /configs/verticalscaler-operator/
 RUN ["/bin/opm", "serve", "/configs", "--cache-dir=/tmp/cache", "--cache-only"]
@@ -12,12 +12,12 @@ RUN ["/bin/opm", "serve", "/configs", "--cache-dir=/tmp/cache", "--cache-only"]
 FROM scratch
 ARG VERSION=unknown
 LABEL operators.operatorframework.io.index.configs.v1=/configs
-LABEL org.opencontainers.image.title="Catalog of VerticalScaler" \
-      org.opencontainers.image.description="A file-based catalog for the Operator Lifecycle Manager." \
-      org.opencontainers.image.version=$VERSION \
-      org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.vendor="VerticalScaler"
+LABEL org.opencontainers.image.title="Catalog of VerticalScaler"
+LABEL org.opencontainers.image.description="A file-based catalog for the Operator Lifecycle Manager."
+LABEL org.opencontainers.image.version=$VERSION
+LABEL org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator"
+LABEL org.opencontainers.image.licenses="Apache-2.0"
+LABEL org.opencontainers.image.vendor="VerticalScaler"
 COPY --from=opm /bin/opm /bin/grpc_health_probe /bin/
 # The cache has a checksum of the catalog's names, permissions and contents: both come from the same place.
 COPY --from=opm /configs /configs

@@ -114,3 +114,8 @@ require (
 replace github.com/verticalscaler/verticalscaler-operator => ../
 
 replace github.com/verticalscaler/verticalscaler-operator/api => ../api
+
+tool (
+	k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender
+	k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater
+)

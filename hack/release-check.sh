@@ -8,7 +8,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
-unset MAKEFLAGS MAKELEVEL
+unset MAKEFLAGS MAKELEVEL SOURCE_DATE_EPOCH
 
 fail() { echo "release-check: $*" >&2; exit 1; }
 
@@ -58,8 +58,9 @@ PLUGIN_PLATFORMS=$(go env GOHOSTOS)/$(go env GOHOSTARCH) make -s release VERSION
 [[ -z $(git status --porcelain) ]] || fail "the release has changed the tree: $(git status --porcelain)"
 
 missing=
+plugin=kubectl-vscaler_$(go env GOHOSTOS)_$(go env GOHOSTARCH)
 for file in operator.tar bundle.tar scorecard.tar catalog.tar install.yaml vscaler.yaml SHA256SUMS bundle/metadata/annotations.yaml \
-	catalog/basic.yaml "kubectl-vscaler_$(go env GOHOSTOS)_$(go env GOHOSTARCH).tar.gz" \
+	catalog/basic.yaml "verticalscaler-operator_linux_$(go env GOHOSTARCH).cdx.json" "$plugin.tar.gz" "$plugin.cdx.json" \
 	hub/community-operators{,-prod}/operators/verticalscaler-operator/{ci.yaml,"$next"/manifests/verticalscaler-operator.clusterserviceversion.yaml}; do
 	[[ -s bin/release/$file ]] || missing+=" $file"
 done
@@ -68,4 +69,6 @@ release=bin/release/hub/community-operators-prod/operators/verticalscaler-operat
 grep -q "replaces: verticalscaler-operator.v$current\$" "$release" || fail "$next does not replace $current: $(cat "$release")"
 grep -rq 'features.operators.openshift.io/disconnected: "true"' bin/release/bundle/manifests || fail "the bundle has no digests"
 grep -rq "operator-bundle:v$current" bin/release/catalog || fail "the catalog has no $current"
+(cd bin/release && sha256sum --quiet --check SHA256SUMS) || fail "a checksum is wrong"
+go -C hack/tools tool validate-krew-manifest -manifest "$PWD/bin/release/vscaler.yaml" -skip-install || fail "krew refuses the manifest"
 echo "release-check: $next after $current is complete"

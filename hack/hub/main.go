@@ -15,18 +15,6 @@ import (
 	"path/filepath"
 )
 
-const usage = `usage: hub [-bundle FOLDER] [-catalog FILE] [-config FOLDER] FOLDER
-
-Writes FOLDER/HUB/operators/verticalscaler-operator for each hub, to be copied into a checkout of it:
-
-  community-operators        k8s-operatorhub/community-operators, which is OperatorHub.io
-  community-operators-prod   redhat-openshift-ecosystem/community-operators-prod, which is in OpenShift's console
-
-  -bundle FOLDER      the bundle: bundle
-  -catalog FILE       our catalog as a basic template, which says what is in which channel: catalog/basic.yaml
-  -config FOLDER      the ci.yaml of each hub: config/hubs
-`
-
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "hub:", err)
@@ -35,20 +23,24 @@ func main() {
 }
 
 func run(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("hub", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	bundle := flags.String("bundle", "bundle", "")
-	catalog := flags.String("catalog", filepath.Join("catalog", "basic.yaml"), "")
-	config := flags.String("config", filepath.Join("config", "hubs"), "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, err := io.WriteString(out, usage)
+	flags := flag.NewFlagSet("hub [FLAG]... FOLDER", flag.ContinueOnError)
+	bundle := flags.String("bundle", "bundle", "the bundle")
+	catalog := flags.String("catalog", filepath.Join("catalog", "basic.yaml"), "our catalog as a basic template: what is in which channel")
+	config := flags.String("config", filepath.Join("config", "hubs"), "the ci.yaml of each hub")
+	if err := flags.Parse(args); err != nil {
 		return err
-	case err != nil:
-		return fmt.Errorf("%w; --help explains the flags", err)
-	case flags.NArg() != 1:
-		return fmt.Errorf("want one folder to write to, not %d; --help explains it", flags.NArg())
 	}
-	return write(out, *bundle, *catalog, *config, flags.Arg(0))
+	if flags.NArg() != 1 {
+		return errors.New("want one folder, for FOLDER/HUB/operators/verticalscaler-operator of each hub")
+	}
+	src, err := readSource(*bundle, *catalog)
+	if err != nil {
+		return err
+	}
+	for _, hub := range hubs {
+		if err := src.writeHub(out, filepath.Join(flags.Arg(0), hub), filepath.Join(*config, hub, "ci.yaml")); err != nil {
+			return fmt.Errorf("%s: %w", hub, err)
+		}
+	}
+	return nil
 }

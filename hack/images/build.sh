@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # usage: hack/images/build.sh
 #
-# Builds the programs of this folder and prints the folder that holds them, bin/images:
+# Builds the programs for images and prints the folder that holds them, bin/images:
 #
-#   images   builds images from Dockerfiles
-#   crane    pushes them, and serves them from memory; https://github.com/google/go-containerregistry
+#   images   writes images, from hack/tools/images
+#   crane    pushes and reads them, and serves them from memory; https://github.com/google/go-containerregistry
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-cd "$repo/hack/images"
+cd "$repo/hack/tools"
 mkdir -p "$repo/bin/images"
 # For this machine, whatever the caller builds for. GOFLAGS of the caller (-mod=vendor, say) are about another module.
 CGO_ENABLED=0 GOOS='' GOARCH='' GOFLAGS='' GOWORK=off \
-	go build -trimpath -buildvcs=false -o "$repo/bin/images/" . github.com/google/go-containerregistry/cmd/crane >&2
+	go build -trimpath -buildvcs=false -o "$repo/bin/images/" ./images github.com/google/go-containerregistry/cmd/crane >&2
 echo "$repo/bin/images"

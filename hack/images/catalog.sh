@@ -47,13 +47,8 @@ hosts=()
 for bundle in "$@"; do
 	name=${bundle%%=*}
 	hosts+=("${name%%/*}")
-	# The folder is called "bundle" in the Dockerfile.
-	mkdir "$scratch/context"
-	ln -s "$(realpath "${bundle#*=}")" "$scratch/context/bundle"
-	"$programs/images" build -name "$name" -file "$here/../../bundle.Dockerfile" -context "$scratch/context" \
-		-archive "$scratch/bundle.tar" >/dev/null
+	IMAGE_ARCHIVE=$scratch/bundle.tar BUNDLE=${bundle#*=} PLATFORMS='' "$here/image.sh" bundle "$name" >/dev/null
 	"$here/push.sh" "$scratch/bundle.tar" "$address/${name#*/}" >"$scratch/push" 2>&1 || fail "$(cat "$scratch/push")"
-	rm -r "$scratch/context"
 done
 
 # Images keep their public names, and are asked for at our registry instead.
@@ -69,11 +64,12 @@ export TMPDIR=$scratch
 # Bundles are described by olm.csv.metadata: OpenShift 4.17 and newer refuse all their manifests, olm.bundle.object.
 render() { "$OPM" alpha render-template "$1" -o yaml --use-http --migrate-level=bundle-object-to-csv-metadata "$2"; }
 
-render semver "$template" >"$scratch/semver.yaml"
+# The semver template has a channel for each major version, such as stable-v0. Users subscribe to "stable".
 mkdir "$scratch/plain"
-"$programs/images" channels <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
-# The package comes first, before channels and bundles have names.
-package=$(sed -n '/^name: /{s///p;q}' "$scratch/plain/catalog.yaml")
+render semver "$template" | sed -E 's/^(defaultChannel|name): (candidate|fast|stable)-v0$/\1: \2/' >"$scratch/plain/catalog.yaml"
+! grep -E '^(defaultChannel|name): .*-v[0-9]+$' "$scratch/plain/catalog.yaml" ||
+	fail "the catalog has a channel of another major version: decide which of its versions replaces the last one before (docs/adr/0066)"
+package=verticalscaler-operator
 # Once more through opm, for its order and layout.
 mkdir -p "$scratch/catalog/$package"
 "$OPM" render "$scratch/plain" -o yaml >"$scratch/catalog/$package/catalog.yaml"

@@ -33,15 +33,13 @@ if [ ! -e "$folder/pause.tar" ]; then
 	trap 'rm -rf "$fresh"' EXIT
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
 	images=$("$repo/hack/images/build.sh")/images
+	mkdir "$fresh/root"
+	cp "$fresh/stress" "$fresh/root/stress"
 	for image in stress:serve pause:pause; do
-		"$images" build -name "verticalscaler.local/${image%:*}:dev" -file /dev/stdin -context "$fresh" \
-			-archive "$fresh/${image%:*}.tar" >/dev/null <<-END
-				FROM scratch
-				COPY stress /stress
-				USER 65532:65532
-				ENTRYPOINT ["/stress", "${image#*:}"]
-			END
+		"$images" -name "verticalscaler.local/${image%:*}:dev" -archive "$fresh/${image%:*}.tar" \
+			-user 65532:65532 -entrypoint "/stress ${image#*:}" "linux/$(go env GOARCH)=$fresh/root"
 	done
+	rm -r "$fresh/root"
 	chmod 755 "$fresh"
 	mv -T "$fresh" "$folder" 2>/dev/null || [ -e "$folder/pause.tar" ] || fail "cannot write $folder"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: hack/olm-node/build.sh
 #
-# Puts everything that a node with OLM needs into bin/olm-node; "make olm-node" calls it with the programs to pack:
+# Puts everything that a node with OLM needs into bin/olm-node; "make test-node-olm" calls it with the programs to pack:
 #
 #   images/        an image in each folder, and their names in the file "names"
 #   crds.yaml      OLM's CRDs
@@ -10,7 +10,7 @@
 #   operator-sdk   the program
 #   registry     the program that serves the images
 #   bundle/        the operator's bundle
-#   rbac.yaml      what the scorecard's own tests may do
+#   rbac.yaml      what the scorecard's own test may do
 #
 # The operator's images are those of a release, from hack/images/image.sh. OLM, opm and the scorecard's tests are published as
 # images with the names used here; here they are built from the sources of the same versions.
@@ -23,8 +23,8 @@ if asks_for_help "$@"; then
 	usage
 	exit 0
 fi
-for name in IMG OLM OLM_CATALOG OLM_CPB OLM_COPY_CONTENT OPM HEALTH_PROBE SCORECARD_TEST OPERATOR_SDK; do
-	[ -n "${!name:-}" ] || fail "$name is not set: call it by \"make olm-node\""
+for name in IMG VERSION OLM OLM_CATALOG OLM_CPB OLM_COPY_CONTENT OPM HEALTH_PROBE SCORECARD_TEST OPERATOR_SDK; do
+	[ -n "${!name:-}" ] || fail "$name is not set: call it by \"make test-node-olm\""
 done
 packages=$(missing_olm_packages | tr '\n' ' ')
 [ -z "$packages" ] || fail "programs are missing (packages: ${packages% }); hack/node/install.sh -olm installs them"
@@ -35,20 +35,17 @@ olm_version=${OLM##*/olm-}
 opm_version=${OPM##*/opm-}
 scorecard_version=${SCORECARD_TEST##*/scorecard-test-}
 
-programs=$(hack/node/build.sh)
 images=$(hack/images/build.sh)
 out=bin/olm-node
 fresh=$(mktemp -d "bin/.olm-node-XXXXXX")
 trap 'rm -rf "$fresh"' EXIT
 mkdir "$fresh/images"
 
-# add <folder> <name>...: the image in $fresh/image.tar, with its names.
+# add <folder> <name>: the image in $fresh/image.tar.
 add() {
-	local folder=$1 name
-	shift
-	mkdir "$fresh/images/$folder"
-	tar -x -C "$fresh/images/$folder" -f "$fresh/image.tar"
-	for name in "$@"; do echo "$folder $name" >>"$fresh/images/names"; done
+	mkdir "$fresh/images/$1"
+	tar -x -C "$fresh/images/$1" -f "$fresh/image.tar"
+	echo "$1 $2" >>"$fresh/images/names"
 	rm "$fresh/image.tar"
 }
 
@@ -66,14 +63,13 @@ for kind in bundle catalog scorecard; do
 done
 rm "$fresh/log"
 
-# image <folder> <name>...: an image from $root and from the further lines of a Dockerfile on standard input.
+# image <folder> <name> [<flag>...]: an image from $root, with further flags of hack/tools/images.
 image() {
-	{
-		printf 'FROM scratch\nCOPY . /\nUSER 65532:65532\n'
-		cat
-	} | "$images/images" build -name "$2" -file /dev/stdin -context "$root" -archive "$fresh/image.tar" >/dev/null
+	local folder=$1 name=$2
+	shift 2
+	"$images/images" -name "$name" -archive "$fresh/image.tar" -user 65532:65532 "$@" "linux/$(go env GOARCH)=$root"
 	rm -rf "$root"
-	add "$@"
+	add "$folder" "$name"
 }
 
 # root <command>...: starts an image with a folder for temporary files and a busybox that is these commands.
@@ -92,35 +88,22 @@ cp "$OLM" "$root/bin/olm"
 cp "$OLM_CATALOG" "$root/bin/catalog"
 cp "$OLM_CPB" "$root/bin/cpb"
 cp "$OLM_COPY_CONTENT" "$root/bin/copy-content"
-image olm "quay.io/operator-framework/olm:$olm_version" </dev/null
+image olm "quay.io/operator-framework/olm:$olm_version"
 # "run bundle" puts a bundle into this empty catalog. The label says where it is.
 root sh
 mkdir -m 1777 "$root/configs"
 cp "$OPM" "$root/bin/opm"
-image opm "quay.io/operator-framework/opm:$opm_version" <<END
-LABEL operators.operatorframework.io.index.configs.v1=/configs
-ENTRYPOINT ["/bin/opm"]
-END
+image opm "quay.io/operator-framework/opm:$opm_version" -entrypoint /bin/opm -label operators.operatorframework.io.index.configs.v1=/configs
 root
 cp "$SCORECARD_TEST" "$root/bin/scorecard-test"
-image scorecard-test "quay.io/operator-framework/scorecard-test:$scorecard_version" <<END
-ENTRYPOINT ["/bin/scorecard-test"]
-END
+image scorecard-test "quay.io/operator-framework/scorecard-test:$scorecard_version" -entrypoint /bin/scorecard-test
 # operator-sdk uses other images to decompress a catalog, to unpack a bundle, and to keep the output of a test. "run
 # bundle-upgrade" has no flag for the first of them, so its default is built here.
 decompression=$("$OPERATOR_SDK" run bundle --help | sed -n 's/.*decompression.*(default "\(.*\)").*/\1/p')
 [ -n "$decompression" ] || fail "operator-sdk no longer prints the default of its decompression image"
 root sh cat gzip sleep tar
-image busybox verticalscaler.local/busybox:dev "$decompression" </dev/null
-
-# The scorecard's own tests create pods from an image that every cluster can pull. It does nothing until it is ended.
-pause=$(go run ./test/scorecard/main -h | sed -n 's/.*image.*pods.*(default "\(.*\)").*/\1/p')
-[ -n "$pause" ] || fail "the scorecard's tests no longer print the default of their pods' image"
-root
-cp "$programs/stress" "$root/stress"
-image pause "$pause" <<END
-ENTRYPOINT ["/stress", "pause"]
-END
+image busybox verticalscaler.local/busybox:dev
+echo "busybox $decompression" >>"$fresh/images/names"
 
 # The release's objects, with our images' names and without the last two. The flags have the programs' present syntax. Workloads
 # get a user, as in the project's chart.

@@ -2,7 +2,7 @@
 # usage: hack/olm-node/up.sh -dir DIR [-bundle TAG=FOLDER]... [flags of hack/node/up.sh]
 #
 # Starts a node with hack/node/up.sh, and on it a registry and the Operator Lifecycle Manager. Returns when OLM's
-# operators are available. Needs root, and bin/olm-node from "make olm-node".
+# operators are available. Needs root, and bin/olm-node from hack/olm-node/build.sh.
 #
 #   -bundle TAG=FOLDER   another version of the bundle to serve; may be repeated
 #
@@ -21,7 +21,7 @@ if asks_for_help "$@"; then
 fi
 node=$repo/hack/node
 kit=$repo/bin/olm-node
-[ -e "$kit/olm.yaml" ] || fail "$kit is not there: call \"make olm-node\""
+[ -e "$kit/olm.yaml" ] || fail "$kit is not there: call \"make test-node-olm\""
 
 dir=
 bundles=()
@@ -60,15 +60,11 @@ trap '[ -n "$ready" ] || "$node/down.sh" -dir "$dir"' EXIT
 shared=$dir/state/shared
 inside=/run/node/shared
 cp -rT "$kit" "$shared"
-programs=$("$repo/hack/images/build.sh")
 for tagged in ${bundles[@]+"${bundles[@]}"}; do
 	tag=${tagged%%=*}
 	name=$(sed -n 's/^bundle \(.*\):.*/\1/p' "$kit/images/names"):$tag
-	# The folder is called "bundle" in the Dockerfile.
-	mkdir -p "$shared/context" "$shared/images/bundle-$tag"
-	ln -sfn "$(realpath "${tagged#*=}")" "$shared/context/bundle"
-	"$programs/images" build -name "$name" -file "$repo/bundle.Dockerfile" -context "$shared/context" \
-		-archive "$shared/bundle.tar" >/dev/null
+	mkdir -p "$shared/images/bundle-$tag"
+	IMAGE_ARCHIVE=$shared/bundle.tar BUNDLE=${tagged#*=} PLATFORMS='' "$repo/hack/images/image.sh" bundle "$name" >/dev/null
 	tar -x -C "$shared/images/bundle-$tag" -f "$shared/bundle.tar"
 	echo "bundle-$tag $name" >>"$shared/images/names"
 done

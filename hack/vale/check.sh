@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: hack/vale/check.sh <vale>
 #
-# Fails unless each rule of our style finds the bad sentence that is there for it. "make lint-prose" calls it, because
+# Fails unless each rule of our style finds the bad sentence that is there for it. "make lint" calls it, because
 # a style that finds nothing looks like good prose.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// Users apply and download the files of a release by their names. hack/release tests the
-// plugin's files.
+// Users apply and download the files of a release by their names. hack/release-check.sh checks
+// the plugin's files.
 func TestTheFilesOfAReleaseExist(t *testing.T) {
 	file := regexp.MustCompile(`verticalscaler-operator/releases/latest/download/([\w.-]+)`)
-	plugin := regexp.MustCompile(`^(vscaler\.yaml|SHA256SUMS|kubectl-vscaler_(linux|darwin|windows)_(amd64|arm64)\.(tar\.gz|zip|spdx\.json))$`)
+	plugin := regexp.MustCompile(`^(vscaler\.yaml|SHA256SUMS|kubectl-vscaler_(linux|darwin|windows)_(amd64|arm64)\.(tar\.gz|cdx\.json))$`)
 	found := 0
 	for _, path := range pages(t) {
 		for _, match := range file.FindAllStringSubmatch(read(t, path), -1) {

@@ -59,9 +59,7 @@ type installation struct {
 	bundle    bundle
 	// targets are the namespaces to watch; empty for all.
 	targets []string
-	// env is set on the operator by the Subscription.
-	env   map[string]string
-	began time.Time
+	began   time.Time
 	// swapped is when OLM replaced one version's rights by the next one's.
 	swapped window
 	// ended is when the removal began: from then on, OLM deletes its rights.
@@ -77,12 +75,6 @@ func (w window) has(at time.Time) bool { return at.After(w.from) && at.Before(w.
 func (i *installation) user() string {
 	return "system:serviceaccount:" + i.namespace + ":" + operatorName
 }
-
-// live is the number of current installations. They share the CRDs.
-var live int
-
-// installations are the removed installations.
-var installations []*installation
 
 // install makes OLM install the operator, and waits until the operator leads. After the
 // test, everything is removed, including the CRDs.
@@ -123,7 +115,6 @@ func (i *installation) prepare(t *testing.T) {
 		set(group.Object, anys(i.targets), "spec", "targetNamespaces")
 	}
 	create(t, group)
-	live++
 	t.Cleanup(func() { i.remove(t) })
 }
 
@@ -131,22 +122,10 @@ func (i *installation) prepare(t *testing.T) {
 func (i *installation) subscribe(t *testing.T) {
 	t.Helper()
 	i.began, i.ended = time.Now(), time.Time{}
-	config := map[string]any{
-		// To the node that the test simulates.
-		"nodeSelector": map[string]any{corev1.LabelHostname: nodeName},
-		"tolerations":  []any{map[string]any{"key": taintKey, "operator": "Exists"}},
-	}
-	var environ []any
-	for name, value := range i.env {
-		environ = append(environ, map[string]any{"name": name, "value": value})
-	}
-	if len(environ) > 0 {
-		config["env"] = environ
-	}
 	subscription := object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName)
 	subscription.Object["spec"] = map[string]any{
 		"name": packageName, "channel": channel, "source": store.name, "sourceNamespace": olmNamespace,
-		"installPlanApproval": "Automatic", "config": config,
+		"installPlanApproval": "Automatic",
 	}
 	create(t, subscription)
 }
@@ -155,8 +134,6 @@ func (i *installation) subscribe(t *testing.T) {
 func (i *installation) end() {
 	if i.ended.IsZero() {
 		i.ended = time.Now()
-		past := *i
-		installations = append(installations, &past)
 	}
 }
 
@@ -316,13 +293,10 @@ func (i *installation) remove(t *testing.T) {
 	t.Helper()
 	ctx := context.Background() // the test's has ended
 	i.end()
-	live--
 	going := []client.Object{object("v1", "Namespace", "", i.namespace)}
-	if live == 0 {
-		listed(ctx, t)
-		for _, name := range allCRDs {
-			going = append(going, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name))
-		}
+	listed(ctx, t)
+	for _, name := range allCRDs {
+		going = append(going, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name))
 	}
 	for _, o := range []client.Object{
 		object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName),

@@ -3,6 +3,8 @@
 
 //go:build olm
 
+// Package olm installs, upgrades and removes the operator with OLM's own programs, by the commands of docs/olm.md. OLM and the
+// operator run as local processes beside a control plane.
 package olm
 
 import (
@@ -13,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,18 +27,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 const (
 	// soon is the timeout of every wait, long enough for a busy machine. OLM retries some
 	// steps only after a while, and metrics-server scrapes every 10 s.
 	soon = 3 * time.Minute
+	// stopTimeout is how long a process may take to end after SIGTERM.
+	stopTimeout = 30 * time.Second
 	// olmNamespace is the namespace of OLM and the catalog.
 	olmNamespace = "olm"
 )
-
-// update rewrites the golden file of the used rights.
-var update = flag.Bool("update", false, "rewrite the golden file in testdata")
 
 var (
 	// env is the cluster that all tests share.
@@ -50,31 +51,26 @@ var (
 	store *catalog
 )
 
-// lifecycle is the OLM that the tests are for: v0, unless a test of OLM v1 replaces it.
-var lifecycle = lifecycleManager{
-	needs: []string{olmVariable, catalogVariable, opmVariable, crdsVariable, bundleVariable},
-	crds:  func(paths map[string]string) []string { return []string{paths[crdsVariable]} },
-	start: startV0,
-}
-
-// lifecycleManager is one of the two versions of OLM.
-type lifecycleManager struct {
-	// needs are the variables with the programs and files that the tests need.
-	needs []string
-	// crds are the folders with its CRDs.
-	crds func(paths map[string]string) []string
-	// start starts its programs.
-	start func(ctx context.Context, paths map[string]string) (stop func(), err error)
-}
-
 // The variables with the programs and files that the tests need; make test-olm sets them.
 const (
 	olmVariable     = "OLM_OPERATOR"
 	catalogVariable = "OLM_CATALOG"
 	opmVariable     = "OPM"
+	v1Variable      = "OLMV1"
 	crdsVariable    = "OLM_CRDS"
 	bundleVariable  = "BUNDLE"
 )
+
+// TestOLM covers the life cycle of the operator under OLM. The scenarios share the cluster
+// and its CRDs, so they run one after the other. Each begins and ends without the operator.
+func TestOLM(t *testing.T) {
+	t.Run("AllNamespaces", allNamespaces)
+	t.Run("OwnNamespace", func(t *testing.T) { withinOnly(t, "own", own, own) })
+	t.Run("SingleNamespace", func(t *testing.T) { withinOnly(t, "single", "single-system", blog) })
+	t.Run("MultiNamespace", func(t *testing.T) { withinOnly(t, "multi", "multi-system", shop, lab) })
+	t.Run("Upgrade", upgrade)
+	t.Run("Uninstall", uninstall)
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -88,7 +84,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	began := time.Now()
 	paths, err := programs()
 	if err != nil {
 		return 1, err
@@ -106,70 +101,46 @@ func run(m *testing.M) (code int, err error) {
 	if err := buildManager(); err != nil {
 		return 1, err
 	}
-	say(began, "manager built")
 	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, GuardOwners: true, NoCRDs: true}); err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, env.Stop()) }()
-	say(began, "control plane, kwok and metrics-server are up")
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := prepareCluster(ctx, lifecycle.crds(paths)); err != nil {
+	if err := prepareCluster(ctx, paths[crdsVariable]); err != nil {
 		return 1, err
 	}
-	if node, err = startKubelet(ctx); err != nil {
-		return 1, err
-	}
+	node = startKubelet(ctx)
 	defer node.stop()
-	stop, err := lifecycle.start(ctx, paths)
-	if err != nil {
-		return 1, err
+	store = &catalog{opm: paths[opmVariable]}
+	defer store.stop()
+	for name, args := range map[string][]string{
+		// Both use port 8080 for their metrics. The second one logs the conflict and continues.
+		olmVariable:     {"--namespace", olmNamespace, "--writeStatusName", ""},
+		catalogVariable: {"--namespace", olmNamespace},
+	} {
+		cmd := exec.Command(paths[name], args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig())
+		started, err := start(name, cmd)
+		if err != nil {
+			return 1, err
+		}
+		defer started.Stop(stopTimeout)
 	}
-	defer stop()
-	say(began, "OLM's operators run")
 	return m.Run(), nil
 }
 
-// startV0 starts OLM v0's operators and prepares its catalog.
-func startV0(_ context.Context, paths map[string]string) (stop func(), err error) {
-	store = &catalog{opm: paths[opmVariable]}
-	running := []func(){store.stop}
-	stop = func() {
-		for _, stop := range slices.Backward(running) {
-			stop()
-		}
-	}
-	for _, p := range []struct {
-		name string
-		cmd  *exec.Cmd
-	}{
-		// Both use port 8080 for their metrics. The second one logs the conflict and continues.
-		{"olm", exec.Command(paths[olmVariable], "--namespace", olmNamespace, "--writeStatusName", "")},
-		{"catalog", exec.Command(paths[catalogVariable], "--namespace", olmNamespace)},
-	} {
-		p.cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig())
-		started, err := start(p.name, p.cmd)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		running = append(running, func() { started.Stop(stopTimeout) })
-	}
-	return stop, nil
-}
-
-func say(began time.Time, what string) {
-	if testing.Verbose() {
-		fmt.Printf("after %s: %s\n", time.Since(began).Round(100*time.Millisecond), what)
-	}
+// start starts a program that logs to a file with its name in the folder of the test.
+func start(name string, cmd *exec.Cmd) (*process.Process, error) {
+	return process.Start(name, filepath.Join(work, name+".log"), cmd)
 }
 
 // programs finds the programs that the tests need but do not build.
 func programs() (map[string]string, error) {
 	paths := map[string]string{}
 	var missing []string
-	for _, name := range lifecycle.needs {
+	for _, name := range []string{olmVariable, catalogVariable, opmVariable, v1Variable, crdsVariable, bundleVariable} {
 		path := os.Getenv(name)
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(testkit.Root(), path)
@@ -180,7 +151,7 @@ func programs() (map[string]string, error) {
 		paths[name] = path
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm or make test-olm-v1, which build it. These variables name no file: %s",
+		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm, which builds it. These variables name no file: %s",
 			strings.Join(missing, ", "))
 	}
 	return paths, nil
@@ -200,10 +171,10 @@ func buildManager() error {
 }
 
 // prepareCluster creates what OLM and the operator expect in a cluster: OLM's kinds and
-// namespace, and the kinds of the Prometheus Operator and of the Vertical Pod Autoscaler.
-func prepareCluster(ctx context.Context, olmCRDs []string) error {
+// namespace, and the kinds of the Vertical Pod Autoscaler.
+func prepareCluster(ctx context.Context, olmCRDs string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths:              append(olmCRDs, testkit.VPACRD()),
+		Paths:              []string{olmCRDs, testkit.VPACRD()},
 		ErrorIfPathMissing: true,
 	}); err != nil {
 		return fmt.Errorf("installing the CRDs of OLM and of others: %w", err)

@@ -6,17 +6,13 @@
 package olm
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -28,22 +24,16 @@ const (
 	deletePolicies = "kubectl delete clusterscalingpolicies,scalingpolicies --all --all-namespaces"
 	deleteCRDs     = "kubectl delete customresourcedefinition clusterscalingpolicies.autoscaling.verticalscaler.io scalingpolicies.autoscaling.verticalscaler.io scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io newpodsizes.autoscaling.verticalscaler.io"
 	getOwners      = "kubectl get scaleddeployments --all-namespaces"
-	getHeld        = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
 )
 
 // uninstall removes the operator in the documented order.
 func uninstall(t *testing.T) {
-	counted(t)
 	const at = "uninstall"
 	namespaced(t, at, nil)
 	for _, name := range []string{"web", "ledger", "books"} {
 		deploy(t, at, name, 2)
 	}
-	i := &installation{namespace: "uninstall-system", bundle: released(t), env: map[string]string{
-		// As with an API server that does not stream lists: the operator then lists before
-		// it watches.
-		"KUBE_FEATURE_WatchListClient": "false",
-	}}
+	i := &installation{namespace: "uninstall-system", bundle: released(t)}
 	i.install(t)
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
@@ -164,103 +154,4 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// uninstallInTheWrongOrder removes the operator while a scaler still has original values of
-// a template to restore, and shows both remedies.
-func uninstallInTheWrongOrder(t *testing.T) {
-	counted(t)
-	const at, plain, busy, ours = "wrong-order", "wrong-order-plain", "wrong-order-busy", "wrong-order-ours"
-	for _, namespace := range []string{at, plain, busy, ours} {
-		namespaced(t, namespace, nil)
-	}
-	deploy(t, at, "ledger", 2)
-	deploy(t, plain, "web", 1)
-	deploy(t, busy, "ledger", 1)
-	i := &installation{namespace: "wrong-order-system", bundle: released(t)}
-	i.install(t)
-	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
-	scale(t, plain, "web", v1beta1.UpdateModeInPlace)
-	scale(t, busy, "ledger", v1beta1.UpdateModeRollout)
-	ownedIn(t, ours, "orders", v1beta1.UpdateModeRecommend)
-	available(t, ours, "orders")
-	sized(t, at, "ledger", "300m")
-	sized(t, plain, "web", "300m")
-	sized(t, busy, "ledger", "300m")
-
-	// While the operator runs, a namespace is deleted with all its objects.
-	deleteNamespace(t, busy)
-	t.Log("a namespace with a taken over template can be deleted while the operator runs")
-
-	i.unsubscribe(t)
-	deleteNamespace(t, plain)
-	t.Log("a namespace without a taken over template can be deleted without the operator")
-
-	if err := env.Client.Delete(t.Context(), scaler(t, at, "ledger")); err != nil {
-		t.Fatal(err)
-	}
-	if s := scaler(t, at, "ledger"); s.DeletionTimestamp == nil || !slices.Contains(s.Finalizers, v1beta1.RestoreFinalizer) {
-		t.Fatalf("the scaler that holds values does not wait for an operator: %+v", s.ObjectMeta)
-	}
-
-	// The first remedy: install the operator again. It restores the original values.
-	i.subscribe(t)
-	i.succeeds(t)
-	i.leads(t)
-	restored(t, at, "ledger")
-	t.Log("the next operator restores the template of a scaler that waits for it")
-	runs(t, at, "ledger")
-
-	// The second remedy: remove the finalizer by hand. The template keeps the sizes.
-	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
-	sized(t, at, "ledger", "300m")
-	i.isAllowed(t)
-	i.unsubscribe(t)
-	before := fingerprint(t, at)
-	runs(t, ours, "orders")
-	listed(t.Context(), t)
-	for _, name := range allCRDs { // the documentation's command would wait
-		if err := env.Client.Delete(t.Context(), object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, func() string {
-		s := scaler(t, at, "ledger")
-		if s.DeletionTimestamp == nil {
-			return "the CRD is being deleted, its scaler not yet"
-		}
-		return ""
-	})
-	if out := i.run(t, getHeld); !strings.Contains(out, at+"/ledger: ") || !strings.Contains(out, `"cpu":"100m"`) {
-		t.Errorf("the values that were there before cannot be read:\n%s", out)
-	}
-	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"metadata":{"finalizers":null}}'`, "NAMESPACE", at, "NAME", "ledger")
-	eventually(t, func() string {
-		o := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("CRD %s: %v", scalersCRD, err)
-		}
-		return ""
-	})
-	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
-		t.Errorf("letting go by hand changes workloads (-before +after):\n%s", diff)
-	}
-	eventually(t, func() string { return missing(t, ours, "orders", &appsv1.Deployment{}) })
-	t.Log("deleting the CRD deletes a ScaledDeployment and its Deployment, as the documentation warns")
-	t.Log("a CRD that waits for a scaler is deleted once the finalizer is removed by hand")
-}
-
-func deleteNamespace(t *testing.T, name string) {
-	t.Helper()
-	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() string {
-		var n corev1.Namespace
-		err := env.Client.Get(context.Background(), key("", name), &n)
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		return fmt.Sprintf("namespace %s is still there: %v %v", name, n.Status.Conditions, err)
-	})
 }

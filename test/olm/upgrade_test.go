@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,20 +25,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// upgrade lets OLM replace the operator by its next version while a step is in progress.
-// OLM waits for the step. Afterwards, no state of the operator is lost, and no workload has
-// changed.
+// upgrade lets OLM replace the operator by its next version. No state of the operator is lost, and no workload changes.
 func upgrade(t *testing.T) {
-	counted(t)
 	const at = "upgrade"
 	namespaced(t, at, nil)
 	deploy(t, at, "web", 2)
 	deploy(t, at, "ledger", 2)
-	// The pods of this Deployment are scheduled when the test allows it, so that the test
-	// controls how long a rollout takes.
-	deploy(t, at, "api", 2, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "verticalscaler.io/wait"}}
-	})
 	first := released(t)
 	second := first.next(t)
 	i := &installation{namespace: "upgrade-system", bundle: first}
@@ -50,45 +40,17 @@ func upgrade(t *testing.T) {
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	ownedIn(t, at, "orders", v1beta1.UpdateModeRollout)
 	available(t, at, "orders")
-	sized(t, at, "orders", "300m")
-	sized(t, at, "web", "300m")
-	sized(t, at, "ledger", "300m")
-	eventually(t, func() string {
-		letIn(t, at, "api")
-		return isRunning(deployment(t, at, "api"))
-	})
-	// A step that ends between two looks of the operator leaves no condition, and OLM may upgrade.
-	eventually(t, func() string {
-		if c := i.upgradeable(t, first); c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("the condition Upgradeable is %+v, although no step is in progress", c)
-		}
-		return ""
-	})
-	scale(t, at, "api", v1beta1.UpdateModeRollout)
-	i.holds(t, first, at, "api")
-	t.Logf("a step is in progress, and the operator says: %s", i.upgradeable(t, first).Message)
+	for _, name := range []string{"web", "ledger", "orders"} {
+		sized(t, at, name, "300m")
+	}
 	i.configure(t, i.configuration(t)+"# Ours.\n")
 
 	workloadsBefore := fingerprint(t, at)
 	web, ledger, orders, learned := scaler(t, at, "web"), scaler(t, at, "ledger"), scaler(t, at, "orders"), checkpoint(t, at, "web")
-	began := time.Now()
-	store.update(t, first, second)
-	i.isHeld(t, second)
-	t.Logf("OLM delays the upgrade: after %s %s is %s", elapsed(began), second.csv, i.phase(t, second.csv))
-	if now := i.leads(t); now != old {
-		t.Fatalf("the operator is %+v, not %+v, although the upgrade is delayed", now, old)
-	}
-	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {
-		t.Errorf("a delayed upgrade changes workloads (-before +after):\n%s", diff)
-	}
-
-	finishStep(t, at, "api")
 	opened := time.Now()
-	workloadsBefore = fingerprint(t, at)
-	api := scaler(t, at, "api")
+	store.update(t, first, second)
 	i.bundle = second
 	i.succeeds(t)
-	t.Logf("the step is done, and OLM has upgraded %s later", elapsed(opened))
 	eventually(t, func() string {
 		if phase := i.phase(t, first.csv); !strings.HasPrefix(phase, "not there") {
 			return fmt.Sprintf("%s is %s", first.csv, phase)
@@ -100,10 +62,10 @@ func upgrade(t *testing.T) {
 	})
 	i.leads(t)
 	i.swapped = window{opened, time.Now()}
-	i.hasField(t)
+	hasField(t)
 
-	eventually(t, func() string { return i.hasLookedAt(t, at, "web", "ledger", "orders", "api") })
-	for _, before := range []*v1beta1.VerticalScaler{web, ledger, orders, api} {
+	eventually(t, func() string { return i.hasLookedAt(t, at, "web", "ledger", "orders") })
+	for _, before := range []*v1beta1.VerticalScaler{web, ledger, orders} {
 		isKept(t, before)
 	}
 	if now := checkpoint(t, at, "web"); now.UID != learned.UID || len(now.Spec.Containers) != len(learned.Spec.Containers) {
@@ -112,75 +74,11 @@ func upgrade(t *testing.T) {
 	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {
 		t.Errorf("the upgrade changes workloads (-before +after):\n%s", diff)
 	}
-	t.Log("claims, recommendations, decisions, original values and histories are as before; no workload was touched")
-
-	allowMore(t, at, "web")
-	annotatePods(t, at, "web", usesCPU, "420m")
-	sized(t, at, "web", "390m")
-	after := scaler(t, at, "web").Status.History
-	if len(after) <= len(web.Status.History) {
-		t.Errorf("the new operator's change is not on top of the old history: %v", after)
-	}
-	isKept(t, ledger)
-	isKept(t, api)
 	revertsDrift(t, at, "orders")
-	t.Log("the new operator continues where the old one stopped")
 	if strings.Contains(i.configuration(t), "# Ours.") {
 		t.Error("the upgrade has left the configuration alone; docs/olm.md says that it is replaced")
 	}
 	i.isAllowed(t)
-
-	// A user who cannot wait overrides the condition.
-	allowMore(t, at, "api")
-	annotatePods(t, at, "api", usesCPU, "420m")
-	i.holds(t, second, at, "api")
-	third := second.next(t)
-	store.update(t, first, second, third)
-	i.isHeld(t, third)
-	i.run(t, `kubectl patch operatorcondition verticalscaler-operator.v0.1.0 -n verticalscaler-system --type=merge -p '{"spec":{"overrides":[{"type":"Upgradeable","status":"True","reason":"UpgradeNow","message":"We do not wait for the step"}]}}'`,
-		"verticalscaler-operator.v0.1.0", second.csv)
-	i.bundle = third
-	i.succeeds(t)
-	t.Log("an administrator can have the upgrade at once")
-}
-
-// holds waits until a pod of the Deployment waits to be scheduled, and the operator of that
-// bundle reports to OLM that a step is in progress.
-func (i *installation) holds(t *testing.T, b bundle, namespace, name string) {
-	t.Helper()
-	eventually(t, func() string {
-		if !slices.ContainsFunc(pods(t, namespace, name), isGated) {
-			return "the Deployment does not roll out: " + sayConditions(scaler(t, namespace, name))
-		}
-		return notUpgradeable(i.upgradeable(t, b), metav1.ConditionFalse)
-	})
-}
-
-func isGated(pod corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
-
-// letIn allows the Deployment's pods to be scheduled.
-func letIn(t *testing.T, namespace, name string) {
-	t.Helper()
-	for _, pod := range pods(t, namespace, name) {
-		if isGated(pod) {
-			patch(t, &pod, `{"spec":{"schedulingGates":null}}`)
-		}
-	}
-}
-
-// isHeld waits until OLM reports that the operator's condition blocks the upgrade to b.
-func (i *installation) isHeld(t *testing.T, b bundle) {
-	t.Helper()
-	eventually(t, func() string {
-		phase := i.phase(t, b.csv)
-		if strings.HasPrefix(phase, "Pending (OperatorConditionNotUpgradeable:") {
-			return ""
-		}
-		if !strings.HasPrefix(phase, "not there") && !strings.HasPrefix(phase, "new") && !strings.HasPrefix(phase, "Pending") {
-			t.Fatalf("%s is %s although a step is under way", b.csv, phase)
-		}
-		return fmt.Sprintf("%s is %s", b.csv, phase)
-	})
 }
 
 // configuration reads the operator's configuration.
@@ -283,26 +181,6 @@ func targets(s *v1beta1.VerticalScaler) map[string]v1beta1.Amounts {
 	return out
 }
 
-// finishStep lets the rollout of the Deployment complete.
-func finishStep(t *testing.T, namespace, name string) {
-	t.Helper()
-	eventually(t, func() string {
-		letIn(t, namespace, name)
-		s := scaler(t, namespace, name)
-		if !meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionApplied) || !meta.IsStatusConditionFalse(s.Status.Conditions, v1beta1.ConditionReconciling) {
-			return sayConditions(s)
-		}
-		return ""
-	})
-	sized(t, namespace, name, "300m")
-}
-
-// upgradeable is the condition with that name.
-func (i *installation) upgradeable(t *testing.T, b bundle) metav1.Condition {
-	t.Helper()
-	return i.condition(t, b, "Upgradeable")
-}
-
 // condition is the condition of that type that the operator has set, once OLM has seen it.
 func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Condition {
 	t.Helper()
@@ -327,15 +205,8 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 	return metav1.Condition{}
 }
 
-func notUpgradeable(got metav1.Condition, want metav1.ConditionStatus) string {
-	if got.Status == want && got.Reason != "" {
-		return ""
-	}
-	return fmt.Sprintf("the condition Upgradeable is %+v, not %s", got, want)
-}
-
 // hasField fails the test unless the CRD is that of the next version.
-func (i *installation) hasField(t *testing.T) {
+func hasField(t *testing.T) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	u := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)

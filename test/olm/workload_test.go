@@ -14,9 +14,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,12 +55,6 @@ func enough() *v1beta1.ResourcePolicy {
 	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
 		{ContainerName: "*", MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("300m"))}},
 	}}
-}
-
-// allowMore removes that bound.
-func allowMore(t *testing.T, namespace, name string) {
-	t.Helper()
-	patch(t, testkit.Scaler(namespace, name, name), `{"spec":{"resourcePolicy":null}}`)
 }
 
 // scale creates a scaler of the Deployment with that name, without a cooldown.
@@ -161,30 +156,6 @@ func sayConditions(s *v1beta1.VerticalScaler) string {
 	return strings.Join(out, ", ")
 }
 
-// annotatePods sets an annotation on the Deployment's pods without replacing them.
-func annotatePods(t *testing.T, namespace, name, annotation, value string) {
-	t.Helper()
-	for _, pod := range pods(t, namespace, name) {
-		patch(t, &pod, `{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
-	}
-}
-
-// told returns the reasons of the events on a scaler, sorted.
-func told(t *testing.T, namespace, name string) (reasons []string) {
-	t.Helper()
-	var list eventsv1.EventList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if e.Regarding.Kind == "VerticalScaler" && e.Regarding.Name == name {
-			reasons = append(reasons, e.Reason)
-		}
-	}
-	slices.Sort(reasons)
-	return slices.Compact(reasons)
-}
-
 // fingerprint is what must not change on workloads that are not managed: identities, specs,
 // labels, annotations and restarts. Statuses that Kubernetes controllers write at the end
 // of a rollout do not count.
@@ -225,4 +196,66 @@ func metadataOf(o client.Object) string {
 	annotations := maps.Clone(o.GetAnnotations())
 	delete(annotations, "deployment.kubernetes.io/revision") // set at the end of a rollout
 	return fmt.Sprintf("uid %s, generation %d, labels %v, annotations %v", o.GetUID(), o.GetGeneration(), o.GetLabels(), annotations)
+}
+
+// ownedIn creates a ScaledDeployment with one pod and a scaler in that mode.
+func ownedIn(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
+	t.Helper()
+	template := testkit.Deployment(namespace, name).Spec.Template
+	template.Annotations = map[string]string{usesCPU: "340m", usesMemory: "300Mi"}
+	template.Spec.Containers[0].Resources.Limits = nil
+	create(t, &v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.ScaledDeploymentSpec{
+			Replicas: ptr.To[int32](1), Template: template,
+			Scaling: &v1beta1.Scaling{
+				UpdatePolicy:   v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To[int32](0)},
+				ResourcePolicy: enough(),
+			},
+		},
+	})
+}
+
+func owner(t *testing.T, namespace, name string) *v1beta1.ScaledDeployment {
+	t.Helper()
+	var o v1beta1.ScaledDeployment
+	if err := env.Client.Get(t.Context(), key(namespace, name), &o); err != nil {
+		t.Fatal(err)
+	}
+	return &o
+}
+
+// available waits until the ScaledDeployment reports that its whole spec is applied.
+func available(t *testing.T, namespace, name string) {
+	t.Helper()
+	eventually(t, func() string {
+		o := owner(t, namespace, name)
+		if o.Status.ObservedGeneration != o.Generation || !meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionReady) {
+			return fmt.Sprintf("ScaledDeployment %s/%s: %+v", namespace, name, o.Status)
+		}
+		return ""
+	})
+}
+
+// missing returns a message while the object exists.
+func missing(t *testing.T, namespace, name string, object client.Object) string {
+	t.Helper()
+	err := env.Client.Get(t.Context(), key(namespace, name), object)
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	return fmt.Sprintf("%T %s/%s is still there: %v", object, namespace, name, err)
+}
+
+// revertsDrift changes the number of replicas by hand, and waits until the operator reverts it.
+func revertsDrift(t *testing.T, namespace, name string) {
+	t.Helper()
+	wanted := *deployment(t, namespace, name).Spec.Replicas
+	patch(t, deployment(t, namespace, name), `{"spec":{"replicas":%d}}`, wanted+1)
+	eventually(t, func() string {
+		if n := *deployment(t, namespace, name).Spec.Replicas; n != wanted {
+			return fmt.Sprintf("Deployment %s/%s has %d replicas, not %d", namespace, name, n, wanted)
+		}
+		return ""
+	})
 }

@@ -1,205 +1,231 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package scorecard
+package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
-	"sync"
+	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// examplesReconcile tries each example of the bundle as a user would. A scaler gets a
-// Deployment with the name in its spec. The running operator must find it, report that, and
-// follow a change. Nothing may be left after the deletion. tryOwner describes the checks of
-// a ScaledDeployment, and tryPolicy those of a ScalingPolicy.
-func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
-	csv, err := readCSV(s.Bundle)
+// changes has the kinds of the tested examples, and a change that the operator must follow. ClusterScalingPolicies are not tested:
+// they might select Deployments of others.
+var changes = map[string]string{
+	"VerticalScaler":             `{"spec":{"updatePolicy":{"tolerancePercent":17}}}`,
+	v1beta1.ScaledDeploymentKind: `{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`,
+	v1beta1.ScalingPolicyKind:    `{"spec":{"priority":17}}`,
+}
+
+// mark is a label of the Deployments that a test creates.
+const mark = "verticalscaler-scorecard"
+
+// A tester creates objects in a namespace that the operator watches, and deletes them.
+type tester struct {
+	client.Client
+
+	namespace string
+	// wait is how long the operator may take to react to each change.
+	wait time.Duration
+}
+
+// examplesReconcile creates each example of the bundle, as a user would. The running operator must report on it, and follow a
+// change. Nothing may be left after the deletion.
+func (t tester) examplesReconcile(ctx context.Context, bundle string) (problems []string, err error) {
+	examples, err := examplesIn(bundle)
 	if err != nil {
 		return nil, err
 	}
-	tried := map[string]func(context.Context, client.Client, Setting, *unstructured.Unstructured) error{
-		scalerKind: tryExample, ownerKind: tryOwner, policyKind: tryPolicy,
-	}
-	var examples []*unstructured.Unstructured
-	for _, kind := range []string{scalerKind, ownerKind, policyKind} {
-		more, err := examplesOf(csv, kind)
-		if err != nil {
-			return nil, err
+	for _, kind := range slices.Sorted(maps.Keys(changes)) {
+		if !slices.ContainsFunc(examples, func(e *unstructured.Unstructured) bool { return e.GetKind() == kind }) {
+			return nil, fmt.Errorf("the alm-examples have no %s", kind)
 		}
-		examples = append(examples, more...)
 	}
-	c, err := connect(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	// They are independent: all have different names.
-	outcomes := make([]error, len(examples))
-	var tries sync.WaitGroup
-	for i, example := range examples {
-		tries.Go(func() { outcomes[i] = tried[example.GetKind()](ctx, c, s, example) })
-	}
-	tries.Wait()
-	for i, err := range outcomes {
-		example := examples[i]
-		var missing *missingError
-		switch {
-		case errors.As(err, &missing):
-			problems = append(problems, fmt.Sprintf("example %s: %v", example.GetName(), err))
-		case err != nil:
-			return problems, fmt.Errorf("example %s: %w", example.GetName(), err)
-		case example.GetKind() == ownerKind:
-			log.say("%s: its Deployment and its VerticalScaler were created and kept, and everything was deleted", example.GetName())
-		case example.GetKind() == policyKind:
-			log.say("%s: all conditions were written, and it was deleted", example.GetName())
-		default:
-			log.say("%s: its claim, TargetFound and all conditions were written, and everything was deleted", example.GetName())
+	for _, example := range examples {
+		if changes[example.GetKind()] == "" {
+			continue
+		}
+		problem, err := t.try(ctx, example)
+		if err != nil {
+			return problems, fmt.Errorf("example %s %s: %w", example.GetKind(), example.GetName(), err)
+		}
+		if problem != "" {
+			problems = append(problems, fmt.Sprintf("example %s %s: %s", example.GetKind(), example.GetName(), problem))
 		}
 	}
 	return problems, nil
 }
 
-func tryExample(ctx context.Context, c client.Client, s Setting, example *unstructured.Unstructured) (err error) {
-	scaler := &v1beta1.VerticalScaler{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(example.Object, scaler); err != nil {
-		return fmt.Errorf("reading it: %w", err)
+// examplesIn reads the examples in the ClusterServiceVersion of a bundle.
+func examplesIn(bundle string) (examples []*unstructured.Unstructured, err error) {
+	file := filepath.Join(bundle, "manifests", "verticalscaler-operator.clusterserviceversion.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bundle: %w", err)
 	}
-	deployment := deploymentFor(s, scaler.Spec.DeploymentName, containersOf(scaler))
-	if err := create(ctx, c, deployment); err != nil {
-		return err
+	var csv metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(content, &csv); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", file, err)
 	}
-	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, deployment)) }()
-
-	// Exactly as in the bundle: a typed copy would drop unknown fields.
-	object := example.DeepCopy()
-	object.SetNamespace(s.Namespace)
-	unstructured.RemoveNestedField(object.Object, "status")
-	if err := create(ctx, c, object); err != nil {
-		return err
+	var objects []map[string]any
+	if err := json.Unmarshal([]byte(csv.Annotations["alm-examples"]), &objects); err != nil {
+		return nil, fmt.Errorf("decoding the alm-examples: %w", err)
 	}
-	// The garbage collector deletes its checkpoint, if there is one.
-	checkpoint := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: object.GetName()}}
-	defer func() {
-		err = errors.Join(err, remove(ctx, c, s.Wait, object))
-		if gone := awaitGone(context.WithoutCancel(ctx), c, s.Wait, checkpoint); gone != nil {
-			err = errors.Join(err, gone)
-		}
-	}()
-
-	if err := awaitStatus(ctx, c, s, client.ObjectKeyFromObject(object)); err != nil {
-		return err
+	for _, object := range objects {
+		examples = append(examples, &unstructured.Unstructured{Object: object})
 	}
-	// A change of the spec is followed as well.
-	patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, !scaler.Spec.Suspend)
-	if err := c.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return fmt.Errorf("changing spec.suspend: %w", err)
-	}
-	return awaitStatus(ctx, c, s, client.ObjectKeyFromObject(object))
+	return examples, nil
 }
 
-// containersOf are the containers that a scaler's policies name, or one of any name.
-func containersOf(scaler *v1beta1.VerticalScaler) (names []string) {
-	if policy := scaler.Spec.ResourcePolicy; policy != nil {
-		for _, p := range policy.ContainerPolicies {
-			if p.ContainerName != v1beta1.AnyContainer {
-				names = append(names, p.ContainerName)
+// try creates one example and what it needs, and deletes all of it. It returns what the operator has not done, or an error if the
+// cluster does not accept a request.
+func (t tester) try(ctx context.Context, example *unstructured.Unstructured) (problem string, err error) {
+	object := example.DeepCopy()
+	object.SetNamespace(t.namespace)
+	unstructured.RemoveNestedField(object.Object, "status")
+	created := []*unstructured.Unstructured{object}
+	var owned []*unstructured.Unstructured
+	switch object.GetKind() {
+	case "VerticalScaler":
+		name, _, _ := unstructured.NestedString(object.Object, "spec", "deploymentName")
+		created = []*unstructured.Unstructured{deployment(t.namespace, name), object}
+	case v1beta1.ScaledDeploymentKind:
+		// Without pods: their image need not be there.
+		err = unstructured.SetNestedField(object.Object, int64(0), "spec", "replicas")
+		owned = append(owned, deployment(t.namespace, object.GetName()))
+	case v1beta1.ScalingPolicyKind:
+		// It selects none of the other examples' Deployments.
+		err = unstructured.SetNestedStringMap(object.Object, map[string]string{"app": "none"}, "spec", "deploymentSelector", "matchLabels")
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, o := range created {
+		if err := t.Create(ctx, o); err != nil {
+			return "", fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		defer func() {
+			left, failed := t.remove(context.WithoutCancel(ctx), o)
+			if problem == "" {
+				problem = left
+			}
+			if err == nil {
+				err = failed
+			}
+		}()
+	}
+	if problem, err = t.await(ctx, object, append(created, owned...)...); err != nil || problem != "" {
+		return problem, err
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(changes[object.GetKind()]))
+	if err := t.Patch(ctx, object, patch); err != nil {
+		return "", fmt.Errorf("changing it: %w", err)
+	}
+	return t.await(ctx, object)
+}
+
+// deployment is a Deployment without pods.
+func deployment(namespace, name string) *unstructured.Unstructured {
+	labels := map[string]any{"app": name, "app.kubernetes.io/managed-by": mark}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": labels},
+		"spec": map[string]any{
+			"replicas": int64(0), "selector": map[string]any{"matchLabels": map[string]any{"app": name}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": labels},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "app", "image": "example.com/app"}}},
+			},
+		},
+	}}
+}
+
+// await waits until the operator has reported on the present spec, and all objects exist.
+func (t tester) await(ctx context.Context, object *unstructured.Unstructured, exist ...*unstructured.Unstructured) (problem string, err error) {
+	return t.poll(ctx, func() (string, error) {
+		for _, o := range append(exist, object) {
+			if err := t.Get(ctx, client.ObjectKeyFromObject(o), o); apierrors.IsNotFound(err) {
+				return fmt.Sprintf("there is no %s %s", o.GetKind(), o.GetName()), nil
+			} else if err != nil {
+				return "", err
 			}
 		}
-	}
-	if len(names) == 0 {
-		names = []string{"app"}
-	}
-	return names
-}
-
-func awaitStatus(ctx context.Context, c client.Client, s Setting, key client.ObjectKey) error {
-	return await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
-		var scaler v1beta1.VerticalScaler
-		if err := c.Get(ctx, key, &scaler); err != nil {
-			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
-		}
-		return statusProblems(&scaler), nil
+		return unreported(object)
 	})
 }
 
-// conditionTypes are the conditions that are present from the first status on.
-var conditionTypes = []string{
-	v1beta1.ConditionReady, v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided,
-	v1beta1.ConditionApplied, v1beta1.ConditionChanging, v1beta1.ConditionReconciling, v1beta1.ConditionStalled,
-}
-
-// statusProblems checks the status of a scaler whose Deployment exists: it must be about
-// the current spec, claim the Deployment and report it as found, and its conditions must
-// follow kstatus.
-func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	status := scaler.Status
-	if status.ObservedGeneration <= 0 && len(status.Conditions) == 0 {
-		return []string{fmt.Sprintf("no operator has written a status: is one running that watches namespace %s?", scaler.Namespace)}
+// unreported checks the status of an object by the rules of kstatus: it is about the current spec, and does not need a user, except
+// to grant the rights for policies, which are not part of the bundle.
+func unreported(object *unstructured.Unstructured) (problem string, err error) {
+	var o struct {
+		Status struct {
+			ObservedGeneration int64              `json:"observedGeneration"`
+			Conditions         []metav1.Condition `json:"conditions"`
+		} `json:"status"`
 	}
-	if status.ObservedGeneration != scaler.Generation {
-		say("status.observedGeneration is %d, the spec's generation %d", status.ObservedGeneration, scaler.Generation)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &o); err != nil {
+		return "", err
 	}
-	want := scaler.Namespace + "/" + scaler.Spec.DeploymentName
-	if claim := status.Annotations[v1beta1.ClaimAnnotation]; claim != want {
-		say("the claim in the status is %q, not %q", claim, want)
+	generation := object.GetGeneration()
+	if o.Status.ObservedGeneration != generation {
+		return fmt.Sprintf("status.observedGeneration is %d, and the spec's generation %d: does an operator run that watches namespace %s?",
+			o.Status.ObservedGeneration, generation, object.GetNamespace()), nil
 	}
-	if status.Target == nil || status.Target.UID == "" {
-		say("status.target does not tell which Deployment was found")
-	}
-	problems = append(problems, conditionProblems(status.Conditions, conditionTypes, scaler.Generation)...)
-	if !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTargetFound) {
-		say("%s", sayCondition(status.Conditions, v1beta1.ConditionTargetFound))
-	}
-	stalled := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionStalled)
-	reconciling := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionReconciling)
-	ready := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionReady)
-	switch {
-	case stalled && (reconciling || ready):
-		say("Stalled stands beside Ready=%t and Reconciling=%t: whether to wait or to act must be clear", ready, reconciling)
-	case stalled:
-		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
-	case !ready:
-		say("%s", sayCondition(status.Conditions, v1beta1.ConditionReady))
-	}
-	return problems
-}
-
-// conditionProblems returns which conditions are missing, incomplete, or about another
-// generation.
-func conditionProblems(conditions []metav1.Condition, kinds []string, generation int64) (problems []string) {
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, kind := range kinds {
-		c := meta.FindStatusCondition(conditions, kind)
-		if c == nil {
-			say("there is no condition %s", kind)
-			continue
-		}
-		if c.ObservedGeneration != generation {
-			say("condition %s is about generation %d, not %d", kind, c.ObservedGeneration, generation)
-		}
-		if c.Reason == "" || c.LastTransitionTime.IsZero() || !slices.Contains([]metav1.ConditionStatus{"True", "False", "Unknown"}, c.Status) {
-			say("condition %s is incomplete: %+v", kind, *c)
+	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionReconciling, v1beta1.ConditionStalled} {
+		c := meta.FindStatusCondition(o.Status.Conditions, kind)
+		switch {
+		case c == nil || c.ObservedGeneration != generation:
+			return fmt.Sprintf("there is no condition %s of generation %d", kind, generation), nil
+		case kind == v1beta1.ConditionStalled && c.Status == metav1.ConditionTrue && c.Reason != v1beta1.ReasonForbidden:
+			return fmt.Sprintf("it is stalled: %s: %s", c.Reason, c.Message), nil
 		}
 	}
-	return problems
+	return "", nil
 }
 
-func sayCondition(conditions []metav1.Condition, kind string) string {
-	c := meta.FindStatusCondition(conditions, kind)
-	if c == nil {
-		return kind + " is not known"
+// remove deletes an object and waits until it is gone, with the objects that it owns.
+func (t tester) remove(ctx context.Context, object *unstructured.Unstructured) (problem string, err error) {
+	err = t.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	return fmt.Sprintf("%s is %s, %s: %s", kind, c.Status, c.Reason, c.Message)
+	return t.poll(ctx, func() (string, error) {
+		err := t.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return fmt.Sprintf("%s %s still exists, with the finalizers %s", object.GetKind(), object.GetName(), strings.Join(object.GetFinalizers(), ", ")), err
+	})
+}
+
+// poll looks until there is no problem, and returns the last one when the time is over.
+func (t tester) poll(ctx context.Context, look func() (problem string, err error)) (problem string, err error) {
+	for end := time.Now().Add(t.wait); ; {
+		problem, err = look()
+		if problem == "" || err != nil || time.Now().After(end) {
+			return problem, err
+		}
+		select {
+		case <-ctx.Done():
+			return problem, nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }

@@ -23,13 +23,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,8 +51,6 @@ const (
 var (
 	node *realnode.Node
 	load = client.ObjectKey{Namespace: "default", Name: "load"}
-	// rolled has its sizes in the pod template.
-	rolled = client.ObjectKey{Namespace: "default", Name: "rolled"}
 	// version is that of the bundle, next that of the one it is upgraded to.
 	version, next string
 )
@@ -79,7 +74,7 @@ func nextBundle() (folder string, err error) {
 	const csv = "manifests/" + operator + ".clusterserviceversion.yaml"
 	text, err := os.ReadFile(filepath.Join(source, csv))
 	if err != nil {
-		return "", fmt.Errorf("%w: call \"make olm-node\"", err)
+		return "", fmt.Errorf("%w: call \"make test-node-olm\"", err)
 	}
 	found := regexp.MustCompile(`(?m)^  version: (\d+\.\d+\.)(\d+)$`).FindSubmatch(text)
 	if found == nil {
@@ -112,8 +107,7 @@ func TestLifecycle(t *testing.T) {
 		t.Run("pods are resized in the cgroup without a restart", resizes) &&
 		t.Run("operator-sdk scorecard passes in pods", scorecard) &&
 		t.Run("operator-sdk run bundle-upgrade keeps what scalers know", upgrades) &&
-		t.Run("operator-sdk cleanup leaves the workload as it is", cleansUp) &&
-		t.Run("a subscription to the catalog installs it where only restricted pods may run", subscribes)
+		t.Run("operator-sdk cleanup leaves the workload as it is", cleansUp)
 	if !passed {
 		show(t)
 	}
@@ -178,17 +172,12 @@ func runsRestricted(t *testing.T) {
 func resizes(t *testing.T) {
 	create(t, realnode.Deployment(load, replicas))
 	create(t, testkit.Scaler(load.Namespace, load.Name, load.Name))
-	create(t, realnode.Deployment(rolled, 1))
-	rollout := testkit.Scaler(rolled.Namespace, rolled.Name, rolled.Name)
-	rollout.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout
-	create(t, rollout)
 	testkit.Eventually(t, long, func() string {
-		if n, m := len(node.RunningPods(t, load)), len(node.RunningPods(t, rolled)); n != replicas || m != 1 {
-			return fmt.Sprintf("%d and %d pods run", n, m)
+		if n := len(node.RunningPods(t, load)); n != replicas {
+			return fmt.Sprintf("%d pods run", n)
 		}
 		return ""
 	})
-	node.Load(t, node.RunningPods(t, rolled)[0], 250, 100)
 	for _, pod := range node.RunningPods(t, load) {
 		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
 		node.Load(t, pod, 250, 100)
@@ -205,22 +194,6 @@ func resizes(t *testing.T) {
 		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
 	}
 	noRestart(t)
-	testkit.Eventually(t, long, func() string {
-		if cpu := template(t).Requests[corev1.ResourceCPU]; cpu.MilliValue() < 250 {
-			return fmt.Sprintf("the pod template of %s requests %s", rolled.Name, cpu.String())
-		}
-		return ""
-	})
-}
-
-// template returns the requests in the pod template of the Deployment that is rolled out.
-func template(t *testing.T) corev1.ResourceRequirements {
-	t.Helper()
-	var d appsv1.Deployment
-	if err := node.Client.Get(t.Context(), rolled, &d); err != nil {
-		t.Fatal(err)
-	}
-	return d.Spec.Template.Spec.Containers[0].Resources
 }
 
 // scorecard runs all tests of the bundle, with exactly the rights that they require.
@@ -273,11 +246,6 @@ func cleansUp(t *testing.T) {
 		}
 		return ""
 	})
-	// The original values in the template have been restored, which the finalizer ensured.
-	want := realnode.Deployment(rolled, 1).Spec.Template.Spec.Containers[0].Resources
-	if got := template(t); !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("the pod template of %s has %+v, not %+v", rolled.Name, got, want)
-	}
 	pods := node.RunningPods(t, load)
 	if len(pods) != replicas {
 		t.Errorf("%d pods of the workload run, not %d", len(pods), replicas)
@@ -287,55 +255,6 @@ func cleansUp(t *testing.T) {
 			t.Errorf("pod %s had %+v in its cgroup, and has %+v", pod.Name, before[pod.Name], got)
 		}
 	}
-	noRestart(t)
-}
-
-// subscribes installs the operator as from a hub: a pod serves the catalog's image, and OLM
-// follows its default channel. The test creates the pod, because OLM would look for its own
-// pod by the name of its Service, and there is no DNS.
-func subscribes(t *testing.T) {
-	label(t, "restricted")
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "catalog"},
-		Spec: corev1.PodSpec{
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:   ptr.To(true),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			Containers: []corev1.Container{{
-				Name:  "catalog",
-				Image: imageOf(t, "catalog"),
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: ptr.To(false),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
-				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-					GRPC: &corev1.GRPCAction{Port: 50051},
-				}},
-			}},
-		},
-	}
-	create(t, pod)
-	testkit.Eventually(t, long, func() string {
-		if err := node.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err.Error()
-		}
-		return notReady(*pod)
-	})
-	create(t, object("operators.coreos.com/v1alpha1", "CatalogSource", map[string]any{
-		"sourceType": "grpc", "address": pod.Status.PodIP + ":50051",
-	}))
-	create(t, object("operators.coreos.com/v1", "OperatorGroup", map[string]any{}))
-	create(t, object("operators.coreos.com/v1alpha1", "Subscription", map[string]any{
-		"name": operator, "source": operator, "sourceNamespace": namespace,
-	}))
-	testkit.Eventually(t, long, func() string {
-		csv, err := phase(t, version)
-		if err != nil || csv != "Succeeded: InstallSucceeded" {
-			return fmt.Sprintf("the operator is %q: %v", csv, err)
-		}
-		return notReady(operatorPod(t))
-	})
 	noRestart(t)
 }
 
