@@ -290,7 +290,7 @@ bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA af
 	@mkdir -p bin/bench
 	CGO_ENABLED=0 go build -trimpath -o bin/bench/ .
 	CGO_ENABLED=0 go -C bench build -trimpath -o ../bin/bench/bench .
-	@bin/bench/bench -scalers $(SCALERS) -json bin/bench/cluster-$(SCALERS).json -operator bin/bench/verticalscaler-operator \
+	@bin/bench/bench -scalers $(SCALERS) -operator bin/bench/verticalscaler-operator \
 		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
