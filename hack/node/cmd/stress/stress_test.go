@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 )
 
 func TestShareAddsUp(t *testing.T) {
@@ -20,25 +19,6 @@ func TestShareAddsUp(t *testing.T) {
 		if sum != millicores {
 			t.Errorf("four workers share %d of %d millicores", sum, millicores)
 		}
-	}
-}
-
-func TestOwed(t *testing.T) {
-	cases := map[string]struct {
-		debt, passed time.Duration
-		millicores   int64
-		want         time.Duration
-	}{
-		"300 millicores owe 3ms after 10ms":            {0, 10 * time.Millisecond, 300, 3 * time.Millisecond},
-		"burning too much is made up for":              {-time.Millisecond, 10 * time.Millisecond, 300, 2 * time.Millisecond},
-		"a long stop does not lead to a long catch-up": {0, time.Hour, 300, mostDebt},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := owed(tc.debt, tc.passed, tc.millicores); got != tc.want {
-				t.Errorf("owed() = %s, want %s", got, tc.want)
-			}
-		})
 	}
 }
 
