@@ -29,11 +29,7 @@ const web = "web"
 
 // Scenarios are all scenarios, each with another name.
 func Scenarios() []Scenario {
-	return []Scenario{
-		up(), down(), silent(), deferred(), failing(), replaced(), oom(), fallback(),
-		rollout(), sibling(), recreate(), initial(),
-		retarget(), restore(), conflict(), owned(),
-	}
+	return append(sizings(), sibling(), retarget(), conflict(), owned())
 }
 
 // Compress changes the configuration so that two rounds of usage are full evidence. interval is the time between them.
