@@ -6,7 +6,6 @@
 package bench
 
 import (
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -51,13 +50,4 @@ func CPUTime(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// LiveHeap is the size of all live objects, in bytes.
-func LiveHeap() uint64 {
-	runtime.GC()
-	runtime.GC() // finishes the sweep of the first one
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }
