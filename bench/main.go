@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -50,8 +49,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.StringVar(&o.Operator, "operator", "", "the operator's program")
 	flags.StringVar(&o.Recommender, "vpa-recommender", "", "the program of VPA's recommender; without it, VPA is left out")
 	flags.StringVar(&o.Updater, "vpa-updater", "", "the program of VPA's updater")
-	result := flags.String("json", "", "write the results to this `file`, too")
-	resume := flags.Bool("resume", false, "measure only what the file of -json lacks, after an error")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -63,33 +60,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	o.Progress = func(format string, args ...any) {
 		fmt.Fprintf(progress, "%6.0fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
-	facts, err := factsOf(ctx)
-	if err != nil {
-		return err
+	at := time.Now().UTC().Format("2006-01-02 15:04 UTC")
+	results, err := cluster.Run(ctx, o)
+	if results.Operator != nil {
+		fmt.Fprintf(out, "%s\nMeasured %s, %s/%s, %d CPUs, %s.\n", results.Table(), at, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	}
-	if *resume {
-		text, err := os.ReadFile(*result)
-		if err != nil {
-			return fmt.Errorf("-resume: %w", err)
-		}
-		if err := json.Unmarshal(text, &o.Before); err != nil {
-			return fmt.Errorf("-resume: reading %s: %w", *result, err)
-		}
-	}
-	results, failure := cluster.Run(ctx, o)
-	if results.Operator == nil {
-		return failure
-	}
-	facts.loadAfter = load()
-	if *result != "" {
-		text, err := json.MarshalIndent(results, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(*result, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("writing the results: %w", err)
-		}
-	}
-	fmt.Fprintf(out, "%s\n%s\n%s", results.Table(), facts, results.Million())
-	return failure
+	return err
 }

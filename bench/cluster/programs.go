@@ -149,7 +149,7 @@ func (r *rig) start(o Options, path, agent string, env []string, flags ...string
 // installVPA installs the CRDs of VPA, which are in its module.
 func (r *rig) installVPA(ctx context.Context) error {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/autoscaler/vertical-pod-autoscaler")
-	list.Dir = filepath.Join("hack", "tools", "vpa")
+	list.Dir = "bench"
 	list.Stderr = os.Stderr
 	folder, err := list.Output()
 	if err != nil {

@@ -33,7 +33,7 @@ const system = "verticalscaler-system"
 // scheduler: it creates what they would create. kwok plays the kubelets.
 type rig struct {
 	env      *testkit.Env
-	usage    *usage
+	usage    *fleetUsage
 	progress func(format string, args ...any)
 	stop     func() error
 }
@@ -48,7 +48,7 @@ func startRig(ctx context.Context, deployments int, progress func(string, ...any
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{env: env, usage: &usage{deployments: deployments}, progress: progress, stop: env.Stop}
+	r := &rig{env: env, usage: &fleetUsage{deployments: deployments}, progress: progress, stop: env.Stop}
 	stopUsage, err := serveUsage(ctx, env.Client, r.usage)
 	if err != nil {
 		return nil, errors.Join(err, env.Stop())

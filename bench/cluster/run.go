@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"time"
@@ -42,8 +41,6 @@ type Options struct {
 	Stages []string
 	// Operator, Recommender and Updater are the paths of the programs. Without Recommender, VPA is left out.
 	Operator, Recommender, Updater string
-	// Before has the results of a run that was interrupted. What they have is not measured again.
-	Before Results
 	// Progress is told what happens.
 	Progress func(format string, args ...any)
 
@@ -59,78 +56,32 @@ type Results struct {
 	Operator, VPA                      Measures
 }
 
-// isOf reports whether the results are of a run with these options.
-func (r Results) isOf(o Options) bool { return r.Scalers == o.Scalers && r.Foreign == o.Foreign }
-
 // Run measures both sides. If one fails, it returns the results of the other, and an error.
 func Run(ctx context.Context, o Options) (out Results, err error) {
-	if err := o.check(); err != nil {
-		return out, err
+	switch {
+	case o.Scalers < fleet.PerNamespace:
+		return out, fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
+	case o.Wave < time.Minute || o.Wave%time.Minute != 0:
+		return out, fmt.Errorf("the wave must last for whole minutes, not %s", o.Wave)
+	}
+	for _, stage := range o.Stages {
+		if !slices.Contains(Stages, stage) {
+			return out, fmt.Errorf("there is no stage %q: choose from %q", stage, Stages)
+		}
 	}
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
 	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: allowedInMinute(o.Scalers)}
-	if o.Before.isOf(o) {
-		out = o.Before
+	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
+		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
 	}
-	o.Progress("this takes about %s, and longer on a busy machine", o.estimate(out))
-	if out.Operator == nil {
-		if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
-			return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
-		}
-	}
-	if o.Recommender != "" && out.VPA == nil {
+	if o.Recommender != "" {
 		if out.VPA, err = o.measure(ctx, vpaSide); err != nil {
 			return out, fmt.Errorf("measuring VPA (logs in %s): %w", o.dir, err)
 		}
 	}
 	return out, os.RemoveAll(o.dir)
-}
-
-// check finds mistakes before anything is started.
-func (o Options) check() error {
-	if o.Scalers < fleet.PerNamespace {
-		return fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
-	}
-	for _, stage := range o.Stages {
-		if !slices.Contains(Stages, stage) {
-			return fmt.Errorf("there is no stage %q: choose from %q", stage, Stages)
-		}
-	}
-	if o.Wave < time.Minute || o.Wave%time.Minute != 0 {
-		return fmt.Errorf("the wave must last for whole minutes, not %s", o.Wave)
-	}
-	needed := []string{o.Operator}
-	if o.Recommender != "" {
-		needed = append(needed, o.Recommender, o.Updater)
-	}
-	for _, path := range needed {
-		if _, err := exec.LookPath(path); err != nil {
-			return fmt.Errorf("finding a program: %w", err)
-		}
-	}
-	return nil
-}
-
-// estimate is about how long the sides take that are not measured yet, by runs on two CPUs.
-func (o Options) estimate(have Results) time.Duration {
-	stages := map[string]time.Duration{
-		"idle": o.Idle, "template": 20 * time.Second, "oom": 20 * time.Second, "wave": o.Wave + time.Minute,
-		"foreign": 30*time.Second + time.Duration(o.Foreign)*4*time.Millisecond,
-	}
-	each := 3*time.Minute + time.Duration(o.Scalers)*40*time.Millisecond // the start
-	for _, stage := range o.Stages {
-		each += stages[stage]
-	}
-	var sum time.Duration
-	if have.Operator == nil {
-		sum += each
-	}
-	if o.Recommender != "" && have.VPA == nil {
-		sum += each + 3*time.Minute // for the loops of VPA
-	}
-	return sum.Round(time.Minute)
 }
 
 // side is what differs between the operator and VPA.

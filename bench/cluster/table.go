@@ -73,33 +73,6 @@ func (r Results) Table() string {
 	return out.String()
 }
 
-// A million containers, in the fleet's proportions.
-const (
-	million        = 1_000_000
-	millionScalers = million / (fleet.Pods * fleet.Containers)
-)
-
-// Million is what a million containers would take by these results, over a number of replicas. It assumes that
-// memory and CPU grow in proportion to the scalers, from what the programs need with nothing to do, and that
-// replicas share the scalers evenly. Empty without the results of the stage idle.
-func (r Results) Million() string {
-	idle, ok := r.Operator["idle rss"]
-	if !ok {
-		return ""
-	}
-	base, n := r.Operator["empty rss"], float64(r.Scalers)
-	perScaler, cpuPerScaler := (idle-base)/n, r.Operator["idle cpu"]/60/n
-	var out strings.Builder
-	fmt.Fprintf(&out, "Measured: %s with nothing to do, %.1f kB of RSS and %.1f µs of CPU a second for each scaler. "+
-		"%d containers are %d scalers with %d pods.\n\n", mib(base), perScaler/1000, cpuPerScaler*1e6, million, millionScalers, millionScalers*fleet.Pods)
-	out.WriteString("| Replicas | Scalers of each | Memory of each (RSS) | CPU of each, idle |\n|---|---|---|---|\n")
-	for _, replicas := range []float64{1, 4, 16} {
-		each := math.Ceil(float64(millionScalers) / replicas)
-		fmt.Fprintf(&out, "| %.0f | %.0f | %s | %.2f cores |\n", replicas, each, mib(base+each*perScaler), each*cpuPerScaler)
-	}
-	return out.String()
-}
-
 func count(v float64) string   { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 

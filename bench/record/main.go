@@ -1,34 +1,21 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Record replays a folder of recorded usage with each profile of the operator and with
-// the rule of the Vertical Pod Autoscaler (VPA), in one run, and tells which of the
-// project's targets are reached:
+// Record replays a folder of recorded usage with each profile of the operator and with the rule of the Vertical Pod
+// Autoscaler (VPA), in one run, and compares them in Markdown:
 //
 //	make record [flags] FOLDER
 //
-// The folder holds tables as "kubectl vscaler report" reads them, and the model is that
-// of internal/backtest. A table is a source. Series are told apart by patterns such as borg-*
-// that match the name of a series or that of its table, without .csv and .gz:
+// The folder holds tables as "kubectl vscaler report" reads them. A table is a source. Patterns such as borg-* match
+// the name of a series, or that of its table without .csv and .gz:
 //
 //	-skip 'synthetic*' -group 'containers=borg-*,smd-*'
 //
-// The targets for usage like that of containers apply to the group "containers". The
-// same folder leads to the same record, byte for byte, on any number of processors.
-//
-// Each series is replayed in several scenarios, of which -scenarios chooses some: as recorded; as 3
-// and 10 pods that differ by 5 and 15 %; as minutes with and without jitter; and its first day from
-// requests that are too small. The last scenario, patterns, needs no folder's series: it generates
-// them, such as an office's hours. backtest.World states the models.
-//
-// Every figure comes with two kinds of doubt. The interval is from a bootstrap over clusters of
-// siblings, such as the tasks of a job: series of one source in whose names -siblings matches the
-// same text. Any other series is its own cluster:
+// The same folder leads to the same record, on any number of processors. Intervals come from a bootstrap over clusters of
+// siblings, such as the tasks of a job: series of one source in whose names -siblings matches the same text. Any other
+// series is its own cluster:
 //
 //	-siblings '^job-[0-9]{6}'     job-12345678 and job-12345699 are one cluster
-//
-// And targets show the range without each source in turn. Neither knows of series that are not
-// there: where the engine was tuned on the same series, both are too narrow.
 package main
 
 import (
@@ -38,6 +25,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,63 +34,32 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
 
-// The exit codes: 1 where something has failed, or a target is missed and -check is
-// given; 2 where the command line makes no sense.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
-
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, time.Now())) }
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "record:", err)
+		os.Exit(1)
+	}
+}
 
 type options struct {
-	folder      string
-	skip        patterns
-	groups      []group
-	siblings    siblings
-	scenarios   []scenario
-	patternDays int
-	warmUp      time.Duration
-	workers     int
-	draws       int
-	output      string
-	into        string
-	isCheck     bool
+	skip     patterns
+	groups   []group
+	siblings []*regexp.Regexp
+	draws    int
 }
 
-func run(args []string, out, errOut io.Writer, now time.Time) int {
-	o, err := parse(args, errOut)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintln(errOut, "record:", err)
-		return exitUsage
-	}
-	r, err := replay(o, errOut)
-	if err == nil {
-		err = publish(r, o, out, now)
-	}
-	if err == nil && o.isCheck {
-		err = r.missed()
-	}
-	if err != nil {
-		fmt.Fprintln(errOut, "record:", err)
-		return exitFailed
-	}
-	return 0
-}
-
-func parse(args []string, errOut io.Writer) (options, error) {
-	o := options{groups: []group{{name: groupAll}}, scenarios: scenarios()}
+func run(args []string, out, progress io.Writer) error {
+	o := options{groups: []group{{name: "all", patterns: patterns{"*"}}}}
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
-	flags.SetOutput(errOut)
+	flags.SetOutput(progress)
 	flags.Func("skip", "leave out the series that match one of these `patterns`", func(text string) (err error) {
 		o.skip, err = parsePatterns(text)
 		return err
 	})
-	flags.Func("group", "a group of series, besides all: `name=patterns`. May be repeated", func(text string) error {
-		g, err := parseGroup(text)
+	flags.Func("group", "a group of series, besides all: `name=patterns`. May be repeated", func(text string) (err error) {
+		name, list, _ := strings.Cut(text, "=")
+		g := group{name: name}
+		g.patterns, err = parsePatterns(list)
 		o.groups = append(o.groups, g)
 		return err
 	})
@@ -111,70 +68,38 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		o.siblings = append(o.siblings, expression)
 		return err
 	})
-	flags.Func("scenarios", "replay only these `names`, of "+strings.Join(scenarioNames(), ","), func(text string) (err error) {
-		o.scenarios, err = parseScenarios(text)
-		return err
-	})
-	flags.IntVar(&o.patternDays, "pattern-days", 28, "how many days of each pattern are generated")
-	flags.DurationVar(&o.warmUp, "warm-up", 3*24*time.Hour, "the time at the beginning of each series that is replayed, but not measured")
-	flags.IntVar(&o.workers, "workers", 0, "the number of replays at the same time; 0 is one for each processor")
 	flags.IntVar(&o.draws, "draws", 10_000, "how often the bootstrap draws clusters of series")
-	flags.StringVar(&o.output, "o", "table", "the format: table, markdown or json")
-	flags.StringVar(&o.into, "into", "", "a document whose record is replaced by this one, in markdown, with today's date")
-	flags.BoolVar(&o.isCheck, "check", false, "fail if a target is missed")
 	if err := flags.Parse(args); err != nil {
-		return o, err
+		return err
 	}
-	o.folder = flags.Arg(0)
-	switch {
-	case flags.NArg() != 1:
-		return o, errors.New("name one folder of tables: see -help")
-	case !slices.Contains([]string{"table", "markdown", "json"}, o.output):
-		return o, fmt.Errorf("-o %q is not one of table, markdown, json", o.output)
-	case o.warmUp < 0 || o.workers < 0 || o.draws < 1 || o.patternDays < 1:
-		return o, errors.New("-warm-up and -workers must not be negative, and -draws and -pattern-days at least 1")
+	if flags.NArg() != 1 {
+		return errors.New("name one folder of tables: see -help")
 	}
-	return o, nil
-}
-
-func replay(o options, errOut io.Writer) (*record, error) {
-	traces, err := readFolder(o.folder)
+	traces, err := readFolder(os.DirFS(flags.Arg(0)))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("folder %s: %w", flags.Arg(0), err)
 	}
 	traces = slices.DeleteFunc(traces, o.skip.match)
-	if len(traces) == 0 {
-		return nil, errors.New("no series is left to replay")
-	}
-	r := &record{Draws: o.draws}
-	for _, scenario := range o.scenarios {
-		began, selected := time.Now(), scenario.traces(traces, o)
-		outcomes := backtest.Run(selected, rules(), backtest.Options{
-			WarmUp: scenario.warmUp(o), World: scenario.world, Workers: o.workers,
-			Progress: func(done, of int) {
-				if step := max(of/4, 1); done%step == 0 || done == of {
-					fmt.Fprintf(errOut, "%s: replayed %d of %d\n", scenario.name, done, of)
-				}
-			},
-		})
-		if err := r.add(scenario, selected, outcomes, o); err != nil {
-			return nil, err
+	var results []result
+	for _, s := range scenarios {
+		began := time.Now()
+		outcomes := backtest.Run(traces, rules(), backtest.Options{WarmUp: warmUp, World: s.world})
+		fmt.Fprintf(progress, "%s: took %.1f s\n", s.name, time.Since(began).Seconds())
+		measured, err := measure(traces, outcomes, o)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(errOut, "%s: took %.1f s\n", scenario.name, time.Since(began).Seconds())
+		results = append(results, measured)
 	}
-	r.sortTargets()
-	return r, nil
+	return write(out, results)
 }
 
 // readFolder reads all tables of a folder, which also contain the initial requests.
-func readFolder(folder string) ([]backtest.Trace, error) {
-	var (
-		reader backtest.Reader
-		tables []string
-		files  = os.DirFS(folder)
-	)
+func readFolder(folder fs.FS) ([]backtest.Trace, error) {
+	var reader backtest.Reader
+	var tables []string
 	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
-		found, err := fs.Glob(files, pattern)
+		found, err := fs.Glob(folder, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +107,7 @@ func readFolder(folder string) ([]backtest.Trace, error) {
 	}
 	slices.Sort(tables)
 	for _, name := range tables {
-		file, err := files.Open(name)
+		file, err := folder.Open(name)
 		if err != nil {
 			return nil, err
 		}
@@ -190,22 +115,48 @@ func readFolder(folder string) ([]backtest.Trace, error) {
 			return nil, err
 		}
 	}
-	traces, err := reader.Traces()
-	if err != nil {
-		return nil, fmt.Errorf("folder %s: %w", folder, err)
-	}
-	return traces, nil
+	return reader.Traces()
 }
 
-func publish(r *record, o options, out io.Writer, now time.Time) error {
-	if o.into != "" {
-		return replaceRecord(o.into, r, now)
+// group is a named set of series.
+type group struct {
+	name string
+	patterns
+}
+
+// patterns are those of path.Match.
+type patterns []string
+
+func parsePatterns(text string) (patterns, error) {
+	list := patterns(strings.Split(text, ","))
+	for _, pattern := range list {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return nil, fmt.Errorf("%q is not a pattern such as borg-*", pattern)
+		}
 	}
-	switch o.output {
-	case "json":
-		return r.writeJSON(out)
-	case "markdown":
-		return r.writeMarkdown(out)
+	return list, nil
+}
+
+// match reports whether a pattern matches the name of the series, or of its table.
+func (p patterns) match(t backtest.Trace) bool {
+	return slices.ContainsFunc(p, func(pattern string) bool {
+		byName, _ := path.Match(pattern, t.Name) // parsePatterns has checked all patterns
+		byTable, _ := path.Match(pattern, sourceOf(t))
+		return byName || byTable
+	})
+}
+
+// sourceOf is the name of a series' table, without .csv and .gz.
+func sourceOf(t backtest.Trace) string {
+	return strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
+}
+
+// clusterOf names the cluster of a series: its source, and what the first expression matches of its name.
+func (o options) clusterOf(t backtest.Trace) string {
+	for _, expression := range o.siblings {
+		if match := expression.FindString(t.Name); match != "" {
+			return sourceOf(t) + "/" + match + "*"
+		}
 	}
-	return r.writeTable(out)
+	return sourceOf(t) + "/" + t.Name
 }

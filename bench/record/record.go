@@ -4,12 +4,13 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
@@ -17,92 +18,21 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-// record is the result of a run.
-type record struct {
-	// Draws is how often the bootstrap drew clusters of series.
-	Draws     int              `json:"draws"`
-	Scenarios []scenarioRecord `json:"scenarios"`
-	// Targets are the targets of the measured groups.
-	Targets []targetRecord `json:"targets"`
-}
+const (
+	// warmUp is the time at the beginning of each series that is replayed, but not measured.
+	warmUp = 3 * 24 * time.Hour
+	// seed makes a record reproducible.
+	seed = 20110502
+)
 
-type scenarioRecord struct {
-	Name  string `json:"name"`
-	About string `json:"about"`
-	// WarmUpSeconds is the time at the beginning of each series that is not measured.
-	WarmUpSeconds int64         `json:"warmUpSeconds"`
-	Groups        []groupRecord `json:"groups"`
-	// Sources are the same for each source, without intervals, if there are several.
-	Sources []groupRecord `json:"sources,omitempty"`
-	// Unmeasured are the series that end before the warm-up does.
-	Unmeasured []string `json:"unmeasured,omitempty"`
-}
-
-type groupRecord struct {
-	Name          string `json:"name"`
-	Series        int    `json:"series"`
-	Sources       int    `json:"sources"`
-	Clusters      int    `json:"clusters"`
-	WithMemory    int    `json:"withMemory"`
-	ContainerDays int    `json:"containerDays"`
-	Lines         []line `json:"lines"`
-}
-
-// line is a measure under all rules, VPA first.
-type line struct {
-	Measure string `json:"measure"`
-	About   string `json:"about"`
-	Cells   []cell `json:"cells"`
-}
-
-type cell struct {
-	Rule  string `json:"rule"`
-	Value number `json:"value"`
-	// OfVPA is the ratio to VPA's value, with its interval; VPA has none.
-	OfVPA *estimate `json:"ofVPA,omitempty"`
-	// Interval is that of the value, where a ratio tells little.
-	Interval *span `json:"interval,omitempty"`
-}
-
-// estimate is a value with its 95 % confidence interval.
-type estimate struct {
-	Value number `json:"value"`
-	span
-}
-
-// span is from one value to another. Both are NaN if there is none.
-type span struct {
-	Low  number `json:"low"`
-	High number `json:"high"`
-}
-
-type targetRecord struct {
-	Profile  string `json:"profile"`
-	Scenario string `json:"scenario"`
-	Group    string `json:"group"`
-	Target   string `json:"target"`
-	VPA      number `json:"vpa"`
-	Ours     number `json:"verticalScaler"`
-	// IsAbsolute is true if Estimate and Folds are about the value, and not about its ratio to VPA's.
-	IsAbsolute bool     `json:"isAbsolute"`
-	Estimate   estimate `json:"estimate"`
-	// Folds is the range of the same without each source in turn.
-	Folds     *span `json:"folds,omitempty"`
-	IsReached bool  `json:"isReached"`
-	// DrawsPercent is the share of draws that reach it; NaN without draws.
-	DrawsPercent number `json:"drawsPercent"`
-
-	target target
-}
-
-// number is rounded, so that a record is the same on every machine; null in JSON for NaN.
-type number float64
-
-func (n number) MarshalJSON() ([]byte, error) {
-	if v := float64(n); !math.IsNaN(v) && !math.IsInf(v, 0) {
-		return json.Marshal(math.Round(v*1e6) / 1e6)
-	}
-	return []byte("null"), nil
+// scenarios are how series are replayed. The first one is measured in full.
+var scenarios = []struct {
+	name  string
+	world backtest.World
+}{
+	{"recorded", backtest.World{}},
+	{"10-pods-15", backtest.World{Pods: 10, Spread: 0.15}},
+	{"minutes-25", backtest.World{Minutes: true, Jitter: 0.25}},
 }
 
 // rules are VPA's, and one for each profile.
@@ -116,220 +46,269 @@ func rules() []backtest.Rule {
 	return list
 }
 
-// ruleOf is the place of a profile's rule in rules.
-func ruleOf(p profile.Profile) int { return 1 + slices.Index(profile.All(), p) }
-
-// measured are the outcomes of a scenario, without series that were not measured.
-type measured struct {
-	scenario scenario
-	sample   sample
-	outcomes [][]backtest.Outcome
-	// source and cluster number those of each series, as they come; sources are the names.
-	source, cluster []int
-	sources         []string
-	groups          []group
-	members         [][]float64 // by group: 1 for a series of the group, otherwise 0
+// measures are the lines of the record. For a group of series, each is the sum of parts over the sum of wholes.
+var measures = []struct {
+	name, format string
+	of           func(m backtest.Measures) (part, whole float64)
+	// isPlain is true if a ratio to VPA's value tells little: the interval is that of the value.
+	isPlain bool
+}{
+	cores:   {name: "cores", format: "%.3f", of: func(m backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours }},
+	starved: {name: "starved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) { return 100 * m.StarvedHours / m.Hours, 1 }},
+	starvedMeans: {name: "starved 5 min", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+		return 100 * m.StarvedMeanHours / m.Hours, 1
+	}},
+	unserved: {name: "unserved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+		if m.WantedCPU == 0 {
+			return 0, 1
+		}
+		return 100 * m.UnservedCPU / m.WantedCPU, 1
+	}},
+	gib: {name: "GiB", format: "%.3f", of: func(m backtest.Measures) (float64, float64) {
+		if !m.HasMemory {
+			return 0, 0
+		}
+		return m.RequestedMemory, m.Hours
+	}},
+	oomDays: {name: "OOM days", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+		if !m.HasMemory {
+			return 0, 0
+		}
+		return 100 * float64(m.KillDays), float64(m.Days)
+	}},
+	resizes: {name: "resizes", format: "%.2f", isPlain: true, of: func(m backtest.Measures) (float64, float64) {
+		return float64(m.Resizes), m.Hours / 24
+	}},
 }
 
-// add adds the outcomes of a scenario.
-func (r *record) add(s scenario, traces []backtest.Trace, outcomes [][]backtest.Outcome, o options) error {
-	m := measured{scenario: s, groups: s.groups(traces, o)}
-	m.members = make([][]float64, len(m.groups))
-	out := scenarioRecord{Name: s.name, About: s.about, WarmUpSeconds: int64(s.warmUp(o).Seconds())}
-	var sources, clusters []string
-	for i, t := range traces {
-		if outcomes[i][0].Measures.Hours == 0 {
-			out.Unmeasured = append(out.Unmeasured, t.Name)
-			continue
-		}
-		m.outcomes = append(m.outcomes, outcomes[i])
-		sources, clusters = append(sources, sourceOf(t)), append(clusters, o.siblings.clusterOf(t))
-		for g, group := range m.groups {
-			isMember := 0.0
-			if group.match(t) {
-				isMember = 1
+// The places of the measures.
+const (
+	cores = iota
+	starved
+	starvedMeans
+	unserved
+	gib
+	oomDays
+	resizes
+)
+
+// series is a series under all rules, VPA's first.
+type series struct {
+	source, cluster string
+	under           []backtest.Measures
+}
+
+// result has the groups of a scenario, in their order.
+type result []groupResult
+
+type groupResult struct {
+	name                            string
+	series, clusters, sources, days int
+	values                          values
+	// low and high are the 95 % confidence intervals of the ratios to VPA's values, or of the values.
+	low, high values
+}
+
+// values are by rule and measure.
+type values [][]float64
+
+// valuesOf are the values where times is how often each series counts. A value is NaN if no series has it.
+func valuesOf(all []series, times []float64) values {
+	out := make(values, len(all[0].under))
+	for rule := range out {
+		for _, m := range measures {
+			part, whole := 0.0, 0.0
+			for i, s := range all {
+				p, w := m.of(s.under[rule])
+				part, whole = part+times[i]*p, whole+times[i]*w
 			}
-			m.members[g] = append(m.members[g], isMember)
-		}
-	}
-	if len(m.outcomes) == 0 {
-		return fmt.Errorf("no series is longer than the warm-up of %s", o.warmUp)
-	}
-	m.source, m.cluster = numbered(sources), numbered(clusters)
-	for i, number := range m.source {
-		if number == len(m.sources) {
-			m.sources = append(m.sources, sources[i])
-		}
-	}
-	m.sample = newSample(m.outcomes, len(rules()))
-	if err := r.measure(m, &out); err != nil {
-		return err
-	}
-	r.Scenarios = append(r.Scenarios, out)
-	return nil
-}
-
-// measure measures the groups and targets of a scenario.
-func (r *record) measure(m measured, out *scenarioRecord) error {
-	drawn, reached := m.draw(r.Draws)
-	for g, group := range m.groups {
-		if !slices.Contains(m.members[g], 1) {
-			return fmt.Errorf("no series is in the group %s", group.name)
-		}
-		of := m.sample.of(m.members[g])
-		record := m.record(group.name, m.members[g], of, drawn[g])
-		out.Groups = append(out.Groups, record)
-		folds := m.sample.folds(m.members[g], m.source)
-		for i, t := range targets() {
-			if t.scenario != m.scenario.name || t.group != group.name {
-				continue
-			}
-			share := percent(reached[i], r.Draws)
-			if record.Clusters < 2 {
-				share = number(math.NaN())
-			}
-			r.Targets = append(r.Targets, newTargetRecord(t, of, drawn[g], record.Clusters, folds, share))
-		}
-	}
-	if len(m.sources) < 2 {
-		return nil
-	}
-	everything := make([]float64, len(m.source))
-	for i := range everything {
-		everything[i] = 1
-	}
-	for number, name := range m.sources {
-		members := masked(everything, func(i int) bool { return m.source[i] == number })
-		out.Sources = append(out.Sources, m.record(name, members, m.sample.of(members), newDrawn(len(rules()))))
-	}
-	return nil
-}
-
-// draw returns the values of all draws, by group, and how many reach each target.
-func (m measured) draw(draws int) (of []drawn, reached []int) {
-	list := targets()
-	reached = make([]int, len(list))
-	for range m.groups {
-		of = append(of, newDrawn(len(m.sample.part)))
-	}
-	bootstrap(m.cluster, draws, func(times []float64) {
-		for g, group := range m.groups {
-			values := m.sample.of(masked(times, func(i int) bool { return m.members[g][i] > 0 }))
-			of[g].add(values)
-			for i, t := range list {
-				if t.scenario == m.scenario.name && t.group == group.name && t.isReached(values[0], values[ruleOf(t.profile)]) {
-					reached[i]++
-				}
-			}
-		}
-	})
-	return of, reached
-}
-
-// record describes a group, or a source.
-func (m measured) record(name string, members []float64, of []values, draws drawn) groupRecord {
-	g := groupRecord{Name: name}
-	sources, clusters := map[int]bool{}, map[int]bool{}
-	for i, outcomes := range m.outcomes {
-		if members[i] == 0 {
-			continue
-		}
-		first := outcomes[0].Measures
-		g.Series++
-		g.ContainerDays += first.Days
-		if first.HasMemory {
-			g.WithMemory++
-		}
-		sources[m.source[i]], clusters[m.cluster[i]] = true, true
-	}
-	g.Sources, g.Clusters = len(sources), len(clusters)
-	for n, measure := range measures {
-		l := line{Measure: measure.name, About: measure.about}
-		for i, rule := range rules() {
-			c := cell{Rule: rule.Name, Value: number(of[i][n])}
-			switch {
-			case measure.isOfVPA && i == 0:
-				c.Value = number(math.NaN())
-			case measure.isPlain:
-				interval := newSpan(draws.values[i][n], g.Clusters)
-				c.Interval = &interval
-			case i > 0:
-				c.OfVPA = &estimate{number(ratio(of[i][n], of[0][n])), newSpan(draws.ratios[i][n], g.Clusters)}
-			}
-			l.Cells = append(l.Cells, c)
-		}
-		g.Lines = append(g.Lines, l)
-	}
-	return g
-}
-
-// newSpan is the interval of draws. A single cluster has none.
-func newSpan(draws []float64, clusters int) span {
-	if clusters < 2 {
-		draws = nil
-	}
-	low, high := interval(draws)
-	return span{number(low), number(high)}
-}
-
-func newTargetRecord(t target, of []values, draws drawn, clusters int, folds [][]values, share number) targetRecord {
-	rule, m := ruleOf(t.profile), t.measure
-	value := func(of []values) float64 {
-		if t.isAbsolute {
-			return of[rule][m]
-		}
-		return ratio(of[rule][m], of[0][m])
-	}
-	all := draws.ratios
-	if t.isAbsolute {
-		all = draws.values
-	}
-	out := targetRecord{
-		Profile: string(t.profile), Scenario: t.scenario, Group: t.group, Target: t.String(), target: t,
-		VPA: number(of[0][m]), Ours: number(of[rule][m]), IsAbsolute: t.isAbsolute,
-		Estimate:     estimate{number(value(of)), newSpan(all[rule][m], clusters)},
-		IsReached:    t.isReached(of[0], of[rule]),
-		DrawsPercent: share,
-	}
-	for _, fold := range folds {
-		if t.isOfFolds && !t.isReached(fold[0], fold[rule]) {
-			out.IsReached = false
-		}
-		v := number(value(fold))
-		switch {
-		case math.IsNaN(float64(v)): // a ratio of 0 to 0
-		case out.Folds == nil:
-			out.Folds = &span{v, v}
-		default:
-			out.Folds.Low, out.Folds.High = min(out.Folds.Low, v), max(out.Folds.High, v)
+			out[rule] = append(out[rule], part/whole)
 		}
 	}
 	return out
 }
 
-// sortTargets sorts by profile; within one, the order stays that of targets.
-func (r *record) sortTargets() {
-	all := targets()
-	slices.SortStableFunc(r.Targets, func(a, b targetRecord) int {
-		return slices.Index(all, a.target) - slices.Index(all, b.target)
-	})
+// measure measures the groups of a scenario. Series that end before the warm-up are left out.
+func measure(traces []backtest.Trace, outcomes [][]backtest.Outcome, o options) (out result, err error) {
+	for _, g := range o.groups {
+		var members []series
+		for i, t := range traces {
+			if !g.match(t) || outcomes[i][0].Measures.Hours == 0 {
+				continue
+			}
+			s := series{source: sourceOf(t), cluster: o.clusterOf(t)}
+			for _, outcome := range outcomes[i] {
+				s.under = append(s.under, outcome.Measures)
+			}
+			members = append(members, s)
+		}
+		if len(members) == 0 {
+			return nil, fmt.Errorf("no series of the group %s is longer than %s", g.name, warmUp)
+		}
+		out = append(out, measureGroup(g.name, members, o.draws))
+	}
+	return out, nil
 }
 
-func percent(part, of int) number { return number(100 * float64(part) / float64(of)) }
+func measureGroup(name string, members []series, draws int) groupResult {
+	g := groupResult{name: name, series: len(members)}
+	sources, once := map[string]bool{}, make([]float64, len(members))
+	for i, s := range members {
+		g.days += s.under[0].Days
+		sources[s.source], once[i] = true, 1
+	}
+	clusters := clustersOf(members)
+	g.sources, g.clusters = len(sources), slices.Max(clusters)+1
+	g.values = valuesOf(members, once)
+	drawn := make([][][]float64, len(g.values)) // by rule and measure
+	for rule := range drawn {
+		drawn[rule] = make([][]float64, len(measures))
+	}
+	bootstrap(clusters, draws, func(times []float64) {
+		for rule, of := range ratios(valuesOf(members, times)) {
+			for m, value := range of {
+				drawn[rule][m] = append(drawn[rule][m], value)
+			}
+		}
+	})
+	for _, of := range drawn {
+		var low, high []float64
+		for _, all := range of {
+			from, to := interval(all)
+			low, high = append(low, from), append(high, to)
+		}
+		g.low, g.high = append(g.low, low), append(g.high, high)
+	}
+	return g
+}
 
-// missed returns an error if a target is missed.
-func (r *record) missed() error {
-	var missed []error
-	for _, t := range r.Targets {
-		if !t.IsReached {
-			missed = append(missed, fmt.Errorf("%s misses a target of %s, %s: %s", t.Profile, t.Scenario, t.Group, t.Target))
+// ratios are the ratios to VPA's values, and the plain values as they are.
+func ratios(of values) values {
+	out := make(values, len(of))
+	for rule := range of {
+		for m, value := range of[rule] {
+			if !measures[m].isPlain {
+				value /= of[0][m]
+			}
+			out[rule] = append(out[rule], value)
 		}
 	}
-	return errors.Join(missed...)
+	return out
 }
 
-func (r *record) writeJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+// clustersOf numbers the clusters of series, from 0.
+func clustersOf(all []series) []int {
+	numbers, known := make([]int, len(all)), map[string]int{}
+	for i, s := range all {
+		if _, ok := known[s.cluster]; !ok {
+			known[s.cluster] = len(known)
+		}
+		numbers[i] = known[s.cluster]
+	}
+	return numbers
+}
+
+// bootstrap repeatedly draws as many clusters as there are, with replacement, and returns how often each series was drawn.
+// All rules are measured on the same draw, so that properties of a series that affect all rules cancel out of their
+// ratios: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13. Clusters are drawn whole:
+// Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8.
+func bootstrap(clusters []int, draws int, told func(times []float64)) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	drawn, times := make([]float64, slices.Max(clusters)+1), make([]float64, len(clusters))
+	for range draws {
+		clear(drawn)
+		for range drawn {
+			drawn[random.IntN(len(drawn))]++
+		}
+		for i, c := range clusters {
+			times[i] = drawn[c]
+		}
+		told(times)
+	}
+}
+
+// interval returns the percentiles 2.5 and 97.5 of the values that are numbers, by nearest rank. It is NaN without any.
+func interval(of []float64) (low, high float64) {
+	of = slices.DeleteFunc(of, math.IsNaN)
+	if len(of) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	slices.Sort(of)
+	rank := func(share float64) float64 { return of[max(int(math.Ceil(share*float64(len(of))-1e-9)), 1)-1] }
+	return rank(0.025), rank(0.975)
+}
+
+// write writes the record in Markdown: all measures as recorded, and cores and starved time in all scenarios.
+func write(out io.Writer, of []result) error {
+	var b strings.Builder
+	names := ""
+	for _, rule := range rules() {
+		names += " | " + rule.Name
+	}
+	names += " |\n|---" + strings.Repeat("|---", len(rules())) + "|\n"
+	for _, g := range of[0] {
+		fmt.Fprintf(&b, "### %s, one pod, as recorded: %d series in %d clusters of siblings and %d sources, %d container-days after a warm-up of %g days\n\n",
+			titled(g.name), g.series, g.clusters, g.sources, g.days, warmUp.Hours()/24)
+		b.WriteString("| measure" + names)
+		for m := range measures {
+			b.WriteString("| " + measures[m].name)
+			for rule := range g.values {
+				b.WriteString(" | " + g.cell(rule, m))
+			}
+			b.WriteString(" |\n")
+		}
+		b.WriteString("\n")
+	}
+	for i := range of[0] {
+		fmt.Fprintf(&b, "### %s, in uneven pods and in minutes\n\nVPA: cores. Profiles: cores as a ratio to VPA's. Then, for all: starved 5 min.\n\n", titled(of[0][i].name))
+		b.WriteString("| scenario" + names)
+		for s, scenario := range scenarios {
+			g := of[s][i]
+			b.WriteString("| " + scenario.name)
+			for rule := range g.values {
+				text := g.value(rule, cores)
+				if rule > 0 {
+					text = g.ratio(rule, cores)
+				}
+				b.WriteString(" | " + text + ", " + g.value(rule, starvedMeans))
+			}
+			b.WriteString(" |\n")
+		}
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(out, strings.TrimSuffix(b.String(), "\n"))
+	return err
+}
+
+func titled(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
+
+// cell is a value with its ratio to VPA's, or with its own interval.
+func (g groupResult) cell(rule, m int) string {
+	text := g.value(rule, m)
+	switch {
+	case measures[m].isPlain:
+		return text + g.bracket(rule, m, measures[m].format)
+	case rule == 0 || math.IsNaN(g.values[rule][m]/g.values[0][m]):
+		return text
+	}
+	return text + ", " + g.ratio(rule, m)
+}
+
+func (g groupResult) value(rule, m int) string {
+	if math.IsNaN(g.values[rule][m]) {
+		return "-"
+	}
+	return fmt.Sprintf(measures[m].format, g.values[rule][m])
+}
+
+func (g groupResult) ratio(rule, m int) string {
+	return fmt.Sprintf("x%.3f", g.values[rule][m]/g.values[0][m]) + g.bracket(rule, m, "%.3f")
+}
+
+// bracket is the interval of a value. A single cluster has none.
+func (g groupResult) bracket(rule, m int, format string) string {
+	if g.clusters < 2 || math.IsNaN(g.low[rule][m]) {
+		return ""
+	}
+	return fmt.Sprintf(" ["+format+", "+format+"]", g.low[rule][m], g.high[rule][m])
 }

@@ -5,9 +5,6 @@
 // tests of "kubectl vscaler report":
 //
 //	go run ./traces FOLDER
-//
-// With -patterns, it generates those that make record shows: office hours, an hourly cron job and
-// the like, a sample a minute.
 package main
 
 import (
@@ -33,7 +30,6 @@ func run() error {
 	count := flag.Int("containers", len(traces.Names()), "how many containers; each kind in turn")
 	days := flag.Int("days", 9, "how many days")
 	step := flag.Duration("step", 15*time.Minute, "the length of the intervals")
-	arePatterns := flag.Bool("patterns", false, "generate one container of each pattern instead, a sample a minute")
 	flag.Parse()
 	if flag.NArg() != 1 || *count < 1 || *days < 1 || *step < time.Second {
 		return fmt.Errorf("name a folder: see -help")
@@ -42,11 +38,7 @@ func run() error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	length := time.Duration(*days) * 24 * time.Hour
-	generated := traces.Make(*count, length, *step)
-	if *arePatterns {
-		generated = traces.Patterns(length)
-	}
+	generated := traces.Make(*count, time.Duration(*days)*24*time.Hour, *step)
 	for _, t := range generated {
 		if err := write(filepath.Join(folder, t.Name+".csv"), backtest.WriteUsage, t); err != nil {
 			return err

@@ -7,7 +7,7 @@
 #
 # The key is a hash of everything that goes into the binary, so a folder that exists is up to date. The first build
 # compiles some 2900 packages and takes 5 to 15 minutes; later ones reuse Go's build cache and take seconds.
-# Needs bash, coreutils and go. Several at once are fine.
+# With LOCALCLUSTER_TAGS=kubelet it holds the kubelet, too. Needs bash, coreutils and go. Several at once are fine.
 set -euo pipefail
 export LC_ALL=C
 
@@ -32,7 +32,7 @@ for value in "${version[@]}"; do
 	# What the components say they are, and what they say to the API server.
 	ldflags+=" -X k8s.io/component-base/version.$value -X k8s.io/client-go/pkg/version.$value"
 done
-flags=(-trimpath -buildvcs=false -ldflags "$ldflags")
+flags=(-trimpath -buildvcs=false -tags "${LOCALCLUSTER_TAGS:-}" -ldflags "$ldflags")
 
 say() { printf 'localcluster: %s\n' "$*" >&2; }
 
@@ -86,7 +86,7 @@ build() {
 	trap "rm -rf '$scratch'" EXIT
 
 	# Go itself says which packages its cache lacks, so the total is right for a cold and for a warm cache.
-	stale=$(go list -deps -trimpath -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
+	stale=$(go list -deps -trimpath -tags "${LOCALCLUSTER_TAGS:-}" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
 	((stale > 0)) || stale=1
 	if ((stale > 100)); then
 		say "building Kubernetes $kubernetes: $stale packages to compile. This takes 5 to 15 minutes the first time, seconds later."
@@ -109,12 +109,12 @@ build() {
 	say "built in $SECONDS s"
 }
 
-# prune keeps the two folders that were used last: branches are switched back and forth.
+# prune keeps the three folders that were used last: branches are switched back and forth, and a node has one of its own.
 prune() {
 	local kept=0 folder
 	while IFS= read -r folder; do
 		kept=$((kept + 1))
-		if ((kept > 2)); then rm -rf "$folder"; fi
+		if ((kept > 3)); then rm -rf "$folder"; fi
 	done < <(ls -td "$root"/*/)
 }
 

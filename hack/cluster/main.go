@@ -3,7 +3,7 @@
 
 // Command localcluster is a whole Kubernetes in one file.
 //
-// It holds etcd, the control plane, kubectl, kwok and metrics-server, and on Linux the kubelet. Its name or its first argument
+// It holds etcd, the control plane, kubectl, kwok and metrics-server, and with the build tag kubelet the kubelet. Its name or its first argument
 // selects the component: a link called kubectl is kubectl, and so is "localcluster kubectl". The component "up" runs a cluster
 // of the others, each as a child process of the same file. It needs no download, no installation and no root.
 package main

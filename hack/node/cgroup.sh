@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# usage: hack/node/cgroup.sh -dir DIR POD_UID [CONTAINER_ID]
+# usage: hack/node/cgroup.sh -dir DIR POD_UID CONTAINER_ID
 #
-# Prints, as one line of JSON, what the kernel enforces on a container at this moment; without CONTAINER_ID, on its
-# pod. CONTAINER_ID may be as in the pod's status, with containerd:// in front.
+# Prints, as one line of JSON, what the kernel enforces on a container at this moment. CONTAINER_ID may be as in the pod's
+# status, with containerd:// in front.
 #
-#   {"cgroupVersion":1,"cpuShares":153,"cpuQuotaMicros":30000,"cpuPeriodMicros":100000,
-#    "memoryLimitBytes":201326592,"memoryUsageBytes":22978560}
+#   {"cgroupVersion":1,"cpuShares":153,"cpuQuotaMicros":30000,"cpuPeriodMicros":100000,"memoryLimitBytes":201326592}
 #
-# With cgroup version 2 there is cpuWeight instead of cpuShares. -1 means no limit.
+# With cgroup version 2 there are no shares. -1 means no limit.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then

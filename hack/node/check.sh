@@ -4,8 +4,6 @@
 # Checks whether this machine can run the node tier. If it can, the exit status is 0. If not, it is 1, and the script prints
 # every reason and what to do about it. With -q only reasons are printed. With -olm it is about hack/olm-node, which needs
 # more.
-#
-# The last check is a rehearsal: a sandbox with its cgroup, namespaces, mounts and network is set up and ended.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -60,15 +58,6 @@ if [ -n "$olm" ]; then
 		yes "$(command -v busybox) is statically linked"
 	else
 		no "programs are missing: hack/node/install.sh -olm, or apt-get install --no-install-recommends ${packages% }"
-	fi
-fi
-
-# The rehearsal would only repeat the reasons above.
-if [ "$reasons" = 0 ]; then
-	if box=$(nodebox) && result=$("$box" rehearse 2>&1); then
-		yes "namespaces, mounts, network; $result"
-	else
-		no "${result:-building nodebox}"
 	fi
 fi
 

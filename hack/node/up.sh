@@ -27,7 +27,7 @@
 #
 # If this process is killed before the node is ready, the node ends by itself and leaves nothing behind.
 #
-# LOCALCLUSTER, if set, is a localcluster binary to use instead of building one with hack/cluster/build.sh.
+# LOCALCLUSTER, if set, is a localcluster binary with a kubelet to use instead of building one with hack/cluster/build.sh.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -42,7 +42,7 @@ packages=$(missing_packages | tr '\n' ' ')
 
 tools=$("$here/build.sh")
 if [ -z "${LOCALCLUSTER:-}" ]; then
-	cluster=$("$repo/hack/cluster/build.sh")
+	cluster=$(LOCALCLUSTER_TAGS=kubelet "$repo/hack/cluster/build.sh")
 	LOCALCLUSTER=$cluster/localcluster
 fi
 # exec, so that a signal for this script reaches the program that cleans up.

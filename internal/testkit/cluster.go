@@ -118,11 +118,11 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	if o.GuardOwners {
 		flags = append(flags, "-apiserver-arg", "enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	}
+	policy := auditPolicy()
 	if o.AuditReads {
-		flags = append(flags, "-audit")
-	} else {
-		flags = append(flags, "-audit-policy", auditPolicy())
+		policy = filepath.Join(filepath.Dir(policy), "audit-policy-reads.yaml")
 	}
+	flags = append(flags, "-audit-policy", policy)
 	home := filepath.Join(dir, "cluster")
 	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"), flags...)
 	if err != nil {

@@ -264,9 +264,14 @@ func inParallel(n string) {
 
 // AsOperator is a client with the rights of the operator's service account.
 func (e *Env) AsOperator() (client.WithWatch, error) {
+	return client.NewWithWatch(e.OfOperator(), client.Options{Scheme: app.Scheme()})
+}
+
+// OfOperator is a configuration with the rights of the operator's service account.
+func (e *Env) OfOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = e.actsAs
-	return client.NewWithWatch(c, client.Options{Scheme: app.Scheme()})
+	return c
 }
 
 func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {

@@ -152,3 +152,24 @@ func TestEveryBindingNamesAnAccountThatExists(t *testing.T) {
 		t.Errorf("dist holds only %d bindings", bindings)
 	}
 }
+
+// Prometheus must not send a token to a server that cannot show a certificate for the Service, and must never send its own.
+func TestPrometheusChecksTheServerThatItSendsATokenTo(t *testing.T) {
+	objects := objectsIn(t, filesOf(t, "dist", "monitoring.yaml")...)
+	monitor := objects[slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == "ServiceMonitor" })]
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []any{map[string]any{
+		"port": "metrics", "path": "/metrics", "scheme": "https",
+		"authorization": map[string]any{"credentials": map[string]any{"name": "verticalscaler-metrics-scraper", "key": "token"}},
+		"tlsConfig": map[string]any{
+			"serverName": "verticalscaler-metrics.verticalscaler-system.svc",
+			"ca":         map[string]any{"secret": map[string]any{"name": "verticalscaler-metrics-tls", "key": "ca.crt"}},
+		},
+	}}
+	if diff := cmp.Diff(want, endpoints); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+}

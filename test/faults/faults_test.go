@@ -7,89 +7,95 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/cluster"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// injection is a run with faults in a scenario.
-type injection struct {
-	name   string // without the scenario
-	family string // the row of the table
-	faults []proxy.Fault
-}
+// played are the scenarios that are played: they have all the kinds of writes that change pods or templates. test/onestep
+// injects faults at each write of all scenarios.
+var played = []string{"up", "recreate", "rollout", "owned"}
 
-// TestFaults compares runs with a fault to a run without. up/kill-after-patch-pods.resize#2 kills the operator after the
-// second resize of the scenario "up".
+// TestFaults compares runs in which the operator is killed, before and after the first two writes of each kind that changes
+// pods or templates, to a run without. up/kill-after-patch-pods.resize#2 kills it after the second resize of the scenario "up".
 func TestFaults(t *testing.T) {
-	opened := cluster.Open(t, env)
-	for i, scenario := range world.Scenarios() {
-		t.Run(scenario.Name, func(t *testing.T) {
+	for _, s := range world.Scenarios() {
+		if !slices.Contains(played, s.Name) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			reference := referenceOf(t, opened, scenario)
-			for _, in := range injections(reference.writes) {
-				t.Run(in.name, func(t *testing.T) {
+			reference := play(t, s, nil)
+			play := func(name string, faults ...fault) {
+				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					r := newRun(t, opened, scenario, in.family, patience)
-					r.start(in.faults...)
-					r.act()
-					r.judge(r.settle(), &reference)
+					play(t, s, &reference, faults...)
 				})
 			}
-			for _, s := range specials(i) {
-				t.Run(s.name, func(t *testing.T) {
-					t.Parallel()
-					r := newRun(t, opened, scenario, s.family, patience)
-					s.begin(r)
-					r.judge(r.settle(), &reference)
-				})
+			play("none") // The comparison is stable.
+			if s.Name == "up" {
+				play("hung-write", fault{n: 2, action: hang})
+			}
+			numbers := map[string]int{}
+			for _, w := range reference.writes {
+				numbers[w.kind]++
+				if !slices.Contains([]string{"patch pods/resize", "create pods/eviction", "patch deployments"}, w.kind) || numbers[w.kind] > 2 {
+					continue
+				}
+				for _, a := range []action{killBefore, killAfter} {
+					name := fmt.Sprintf("%s-%s#%d", a, strings.NewReplacer("/", ".", " ", "-").Replace(w.kind), numbers[w.kind])
+					play(name, fault{kind: w.kind, n: numbers[w.kind], action: a})
+				}
 			}
 		})
 	}
 }
 
-// referenceOf runs a scenario without faults.
-func referenceOf(t *testing.T, opened *cluster.Cluster, scenario world.Scenario) outcome {
+// play plays a scenario with faults.
+func play(t *testing.T, s world.Scenario, reference *outcome, faults ...fault) outcome {
 	t.Helper()
-	r := newRun(t, opened, scenario, "none", patience)
-	r.start()
-	r.act()
-	got := r.settle()
-	r.judge(got, nil)
-	r.close()
-	if t.Failed() {
-		t.Fatal("without faults, it fails already")
-	}
-	for i, write := range got.writes {
-		t.Logf("write %d: %s", i+1, write)
-	}
-	return got
+	r := newRun(t, s)
+	r.proxy = r.newProxy(faults...)
+	r.startOperator("operator", r.proxy)
+	s.Act(r.User)
+	return r.end(reference)
 }
 
-// injections are the runs of a scenario in which the operator is killed: before and after the first two writes of each kind
-// that changes pods or templates. All other faults at single writes are in test/onestep.
-func injections(writes []proxy.Write) (out []injection) {
-	// A second run without faults shows that the comparison is stable.
-	out = append(out, injection{name: "none", family: "none"})
-	numbers := map[string]int{}
-	for _, write := range writes {
-		kind := write.Kind()
-		numbers[kind]++
-		switch kind {
-		case "patch pods/resize", "create pods/eviction", "patch deployments":
-			for _, action := range []proxy.Action{proxy.KillBefore(), proxy.KillAfter()} {
-				if numbers[kind] <= 2 {
-					out = append(out, injection{
-						name:   fmt.Sprintf("%s-%s#%d", action, strings.NewReplacer("/", ".", " ", "-").Replace(kind), numbers[kind]),
-						family: action.String(),
-						faults: []proxy.Fault{{Kind: kind, N: numbers[kind], Action: action}},
-					})
-				}
-			}
-		}
+// TestPausedLeader stops the leader during its first write, as a frozen machine does. A second one takes over. The write of
+// the first arrives when the second is done, and the first goes on.
+func TestPausedLeader(t *testing.T) {
+	t.Parallel()
+	s := world.Scenarios()[0]
+	reference := play(t, s, nil)
+	elected := func(c *operatorconfig.Operator) {
+		c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, testkit.System
 	}
-	return out
+	r := newRun(t, s)
+	paused := r.newProxy(fault{n: 1, action: delay})
+	first := r.startOperator("first", paused, elected)
+	first.mayEnd = true // who has lost the lease ends
+	s.Act(r.User)
+	r.Await("the first write", is(func() bool { return paused.injections() > 0 }))
+	first.pause()
+	r.proxy = r.newProxy()
+	r.startOperator("second", r.proxy, elected)
+	r.Await("the scenario beside a paused leader", func() string { return s.IsDone(r.User) })
+	paused.release()
+	first.resume()
+	r.Await("the end of the first leader", is(first.hasEnded))
+	r.end(&reference)
+}
+
+// is is a condition to be awaited.
+func is(f func() bool) func() string {
+	return func() string {
+		if !f() {
+			return "not yet"
+		}
+		return ""
+	}
 }

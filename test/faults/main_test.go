@@ -3,55 +3,41 @@
 
 //go:build faults
 
-// Package faults runs the unmodified manager against a real control plane, kills it, and disturbs what it sees. It compares
-// how each run ends with a run without faults. docs/faults.md describes it.
+// Package faults runs the unmodified manager as a process against a real API server, and kills it. It compares how each run
+// ends with a run without faults. docs/faults.md describes it.
 package faults
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/operator"
 )
 
 var (
+	// env is the API server that all runs share. Each has its own namespace.
 	env *testkit.Env
 	// manager is the path of the operator's binary.
 	manager string
-	results = &table{}
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // the operators have logs of their own
-	code, err := prepareAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func prepareAndRun(m *testing.M) (code int, err error) {
 	folder, err := os.MkdirTemp("", "verticalscaler-faults-")
 	if err != nil {
-		return 1, fmt.Errorf("creating a folder for the manager: %w", err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if manager, err = operator.Build(context.Background(), folder); err != nil {
-		return 1, err
+	manager = filepath.Join(folder, "manager")
+	build := exec.Command("go", "build", "-o", manager, ".")
+	build.Dir, build.Env = testkit.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = testkit.SteppedMain(m, &env)
 	}
-	if env, err = testkit.StartCluster(); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, env.Stop()) }()
-	code = m.Run()
-	results.print(os.Stdout)
-	return code, nil
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
 }

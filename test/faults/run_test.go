@@ -6,282 +6,213 @@
 package faults
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/cluster"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/operator"
-	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// patience is how long a run may take until it has converged and is quiet. It allows a write that
-// hangs until the operator's deadline, and a busy machine.
-const patience = 4 * time.Minute
+// quietRounds is how many rounds of usage the operator must be quiet for. The first may be under way.
+const quietRounds = 4
 
-// run is one run of a scenario: a world, an operator and the proxy between them.
+// run is one run of a scenario: a world in a namespace of its own, the operator, and the proxy between them.
 type run struct {
-	*testing.T
+	*world.Live
 
+	t        *testing.T
 	scenario world.Scenario
-	fault    string // the family of faults: a row of the table
-	name     string
-	ctx      context.Context //nolint:containedctx // it ends with the run
-	world    *cluster.World
-	proxy    *proxy.Proxy
-	operator *operator.Operator
-	began    time.Time
-	folder   string // of the operator's files
-	wrong    []string
-	// mayEnd is true if the operator may end by itself and be restarted.
-	mayEnd bool
-
-	closers []func() // what close does, last first
+	proxy    *proxy // of the operator that acts at the end
+	folder   string
 }
 
-// close ends the run. It is called when the test ends, or before.
-func (r *run) close() {
-	for _, step := range slices.Backward(r.closers) {
-		step()
-	}
-	r.closers = nil
-}
-
-func (r *run) onClose(step func()) { r.closers = append(r.closers, step) }
-
-// outcome is what a run is compared by.
+// outcome is what runs are compared by.
 type outcome struct {
-	state   world.State
-	writes  []proxy.Write
-	metrics map[string]float64
+	state  world.State
+	writes []write
 }
 
-// upstream has the rights of the operator's service account.
-func upstream() *rest.Config {
-	c := rest.CopyConfig(env.Config)
-	c.QPS, c.Burst = -1, -1
-	c.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + testkit.System + ":" + testkit.ServiceAccount,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + testkit.System, "system:authenticated"},
-	}
-	return c
-}
-
-// newRun creates a world with its workloads, and the proxy. The operator is not started yet. The run ends within that time.
-func newRun(t *testing.T, opened *cluster.Cluster, scenario world.Scenario, fault string, within time.Duration) *run {
+// newRun creates a world with its workloads.
+func newRun(t *testing.T, s world.Scenario) *run {
 	t.Helper()
-	_, name, _ := strings.Cut(t.Name(), "/")
-	r := &run{T: t, scenario: scenario, fault: fault, name: name, began: time.Now(), folder: t.TempDir()}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), within, fmt.Errorf("not done after %s", within))
-	t.Cleanup(r.close)
-	r.onClose(cancel)
-	r.ctx = ctx
-	var err error
-	if r.world, err = opened.NewWorld(ctx, t, scenario); err != nil {
-		t.Fatal(err)
-	}
-	r.onClose(func() {
-		if err := r.world.Close(context.Background()); err != nil {
-			t.Log(err)
+	for _, node := range world.Nodes {
+		if err := env.Node(t.Context(), node.Name); err != nil {
+			t.Fatal(err)
 		}
-	})
-	if err := r.world.SetUp(); err != nil {
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "faults-"}} // without sidecars
+	if err := env.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	r.proxy = r.newProxy()
+	r := &run{Live: world.NewLive(t, env.Client, namespace.Name), t: t, scenario: s, folder: t.TempDir()}
+	r.SetUp(s)
 	return r
 }
 
-func (r *run) newProxy() *proxy.Proxy {
+// end awaits the end of the scenario, and that the operator is quiet then. It compares with a run without faults, if there is
+// one.
+func (r *run) end(reference *outcome) outcome {
 	r.Helper()
-	p, err := proxy.Start(upstream(), r.world.Metrics())
+	r.Await("the end of "+r.scenario.Name, func() string { return r.scenario.IsDone(r.User) })
+	r.proxy.release()
+	written, since := -1, 0
+	r.Await("a quiet operator", func() string {
+		if n := disturbing(r.proxy.seen()); n != written {
+			written, since = n, r.Usage.Rounds
+		}
+		if r.Usage.Rounds < since+quietRounds {
+			return "it has just written"
+		}
+		return r.scenario.IsDone(r.User)
+	})
+	state, err := r.EndState(r.t.Context())
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.onClose(func() {
-		if err := p.Close(); err != nil {
-			r.Error(err)
+	got := outcome{state, r.proxy.seen()}
+	if reference != nil {
+		if diff := reference.state.DiffAfterFaults(state); diff != "" {
+			r.Errorf("the end differs from the reference (-) (+):\n%s", diff)
 		}
-	})
-	return p
+		want := disruptions(reference.writes)
+		for kind, n := range disruptions(got.writes) {
+			if n > want[kind] {
+				r.Errorf("%d times %q, and %d in the reference", n, kind, want[kind])
+			}
+		}
+	}
+	for i, w := range got.writes {
+		if reference == nil || r.Failed() {
+			r.Logf("write %d: %s", i+1, w)
+		}
+	}
+	return got
 }
 
-// start starts the operator with a plan of faults. It is started again whenever it ends.
-func (r *run) start(faults ...proxy.Fault) {
-	r.Helper()
-	r.proxy.Plan(faults...)
-	r.operator = r.startOperator("operator", r.proxy)
+// disturbing counts the writes that nothing explains once a scenario has ended: checkpoints and statuses may follow from more
+// evidence.
+func disturbing(writes []write) (n int) {
+	for _, w := range writes {
+		if !strings.Contains(w.kind, "checkpoints") && !strings.HasSuffix(w.kind, "/status") {
+			n++
+		}
+	}
+	return n
 }
 
-func (r *run) startOperator(name string, p *proxy.Proxy, changes ...func(*operator.Options)) *operator.Operator {
+// disruptions counts the accepted writes that end pods. Those of Deployments are not among them: a second one with the same
+// content changes nothing, and the end state has the ReplicaSets.
+func disruptions(writes []write) map[string]int {
+	out := map[string]int{}
+	for _, w := range writes {
+		if w.code >= 200 && w.code < 300 && (w.kind == "create pods/eviction" || strings.HasPrefix(w.kind, "delete")) {
+			out[w.kind]++
+		}
+	}
+	return out
+}
+
+// panics matches signs of a panic in a log, also of one that the controller has recovered from.
+var panics = regexp.MustCompile(`panic:|Observed a panic|fatal error:`)
+
+// operator is a process of the operator, and those that replace it.
+type operator struct {
+	t         *testing.T
+	log       string
+	namespace string
+	args      []string
+	// mayEnd is true if the operator may end by itself.
+	mayEnd bool
+
+	mu      sync.Mutex
+	process *process.Process
+}
+
+// startOperator starts an operator that asks a proxy.
+func (r *run) startOperator(name string, p *proxy, changes ...func(*operatorconfig.Operator)) *operator {
 	r.Helper()
-	options := operator.Options{
-		Binary: manager, Folder: r.folder, Name: name, Kubeconfig: p.Kubeconfig(),
-		Namespaces: []string{r.world.Namespace()}, Config: r.world.Config(),
+	c := operatorconfig.Default()
+	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"
+	c.LeaderElection.Enabled = false // A killed process would block the next one until its lease has run out.
+	c.ResyncPeriod.Duration = 5 * time.Second
+	// A second of usage, the shortest interval that the configuration accepts, is full evidence.
+	world.Compress(&c, time.Second)
+	c.Budget.ChangesPerMinute, c.Budget.ChangesPerMinutePerNamespace = 100000, 100000
+	if r.scenario.Config != nil {
+		r.scenario.Config(&c)
 	}
 	for _, change := range changes {
-		change(&options)
+		change(&c)
 	}
-	o, err := operator.Start(options)
+	content, err := yaml.Marshal(c)
 	if err != nil {
 		r.Fatal(err)
 	}
-	p.OnKill(func() {
-		if err := o.Kill(); err != nil {
-			r.Error(err)
-		}
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- o.Supervise(ctx) }()
-	r.onClose(func() {
-		o.Stop()
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
-		r.keepLog(name, o)
-	})
+	path := filepath.Join(r.folder, name)
+	if err := os.WriteFile(path+".yaml", content, 0o600); err != nil {
+		r.Fatal(err)
+	}
+	o := &operator{t: r.t, log: path + ".log", namespace: r.Namespace, args: []string{"-config=" + path + ".yaml", "-kubeconfig=" + p.kubeconfig}}
+	p.kill = o.kill
+	o.start()
+	r.Cleanup(o.stop)
 	return o
 }
 
-// keepLog copies the log of a failed run to the folder of VERTICALSCALER_FAULT_LOGS.
-func (r *run) keepLog(name string, o *operator.Operator) {
-	folder := os.Getenv("VERTICALSCALER_FAULT_LOGS")
-	if folder == "" || !r.Failed() {
+// start starts a process. The caller holds the lock, or nobody else has the operator yet.
+func (o *operator) start() {
+	command := exec.Command(manager, o.args...)
+	command.Env = append(os.Environ(), app.WatchNamespaceEnv+"="+o.namespace)
+	p, err := process.Start("the operator", o.log, command)
+	if err != nil {
+		o.t.Error(err)
 		return
 	}
-	content, err := o.Log()
-	if err != nil {
-		r.Log(err)
-	}
-	path := filepath.Join(folder, strings.ReplaceAll(r.name, "/", "_")+"."+name+".log")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		r.Log(err)
-	}
+	o.process = p
 }
 
-// act does what the scenario's user does.
-func (r *run) act() {
-	if err := r.world.Act(); err != nil {
-		r.violated("acting: %v", err)
-	}
+// kill kills the operator as kill -9 does and starts it again.
+func (o *operator) kill() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_ = syscall.Kill(-o.process.PID(), syscall.SIGKILL) // fails only if it has ended
+	<-o.process.Ended
+	o.start()
 }
 
-// violated notes a violation.
-func (r *run) violated(format string, args ...any) {
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
-}
+// pause stops the process as a frozen machine does.
+func (o *operator) pause() { _ = syscall.Kill(o.process.PID(), syscall.SIGSTOP) }
 
-// settle waits until the scenario is done, ends the faults, and waits until the operator is quiet.
-// It returns how the world ended.
-func (r *run) settle() outcome {
-	if err := r.world.Converge(r.ctx); err != nil {
-		r.violated("no convergence: %v", err)
-	}
-	r.proxy.Release()
-	if len(r.wrong) == 0 {
-		if err := r.world.StayQuiet(r.ctx); err != nil {
-			r.violated("no rest: %v", err)
-		}
-	}
-	out := outcome{writes: r.proxy.Writes()}
-	var err error
-	if out.state, err = r.world.EndState(context.WithoutCancel(r.ctx)); err != nil {
-		r.violated("%v", err)
-	}
-	if out.metrics, err = r.metrics(); err != nil {
-		r.violated("%v", err)
-	}
-	return out
-}
+// resume lets a paused process go on.
+func (o *operator) resume() { _ = syscall.Kill(o.process.PID(), syscall.SIGCONT) }
 
-// metrics reads the operator's metrics. An operator that was killed at its last write may still be starting.
-func (r *run) metrics() (out map[string]float64, err error) {
-	if waiting := r.wait("the operator's metrics", func() bool {
-		out, err = r.operator.Metrics(r.ctx)
-		return err == nil
-	}); waiting != nil {
-		return out, errors.Join(waiting, err)
-	}
-	return out, nil
-}
+func (o *operator) hasEnded() bool { return o.process.HasEnded() }
 
-// judge adds what the oracles say, and reports all violations. The reference is nil for a
-// reference run.
-func (r *run) judge(got outcome, reference *outcome) {
-	r.Helper()
-	if reference != nil {
-		r.compare(got, *reference)
+// stop ends the operator, and checks that it has run until now and has not panicked.
+func (o *operator) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hasEnded() && !o.mayEnd {
+		o.t.Error(o.process.Failure())
 	}
-	seen := cluster.Operator{End: got.metrics, Injected: r.proxy.Injected()}
-	var err error
-	if seen.Log, err = r.operator.Log(); err != nil {
-		r.violated("%v", err)
+	o.process.Stop(30 * time.Second)
+	if content, err := os.ReadFile(o.log); err != nil || panics.Match(content) {
+		o.t.Errorf("the operator has panicked: %v", err)
 	}
-	if reference != nil {
-		seen.Reference = reference.metrics
+	if o.t.Failed() {
+		o.t.Logf("the end of the operator's log:\n%s", o.process.Tail(40))
 	}
-	r.world.Observe(seen)
-	r.wrong = append(r.wrong, r.world.Violations()...)
-	if ends := r.operator.Ends(); len(ends) > 0 && !r.mayEnd {
-		r.wrong = append(r.wrong, ends...)
-	}
-	for _, wrong := range r.wrong {
-		r.Errorf("%s: %s", r.name, wrong)
-	}
-	if len(r.wrong) > 0 {
-		for _, write := range got.writes {
-			r.Logf("  %s", write)
-		}
-	}
-	results.add(r.name, cell{r.scenario.Name, r.fault}, sums{1, r.proxy.Injected(), len(r.wrong)}, time.Since(r.began))
-}
-
-// compare compares how the run ended, and its disruptive writes, with the reference.
-func (r *run) compare(got, reference outcome) {
-	if diff := reference.state.DiffAfterFaults(got.state); diff != "" {
-		r.violated("the end differs from the reference (-) (+):\n%s", diff)
-	}
-	want, have := disruptions(reference.writes), disruptions(got.writes)
-	for kind, n := range have {
-		if n > want[kind] {
-			r.violated("%d times %q, and %d in the reference", n, kind, want[kind])
-		}
-	}
-}
-
-func isAccepted(write proxy.Write) bool { return write.Code >= 200 && write.Code < 300 }
-
-// accepted counts the writes that the API server has accepted by kind.
-func accepted(writes []proxy.Write) map[string]int {
-	out := map[string]int{}
-	for _, write := range writes {
-		if isAccepted(write) {
-			out[write.Kind()]++
-		}
-	}
-	return out
-}
-
-// disruptions counts the accepted writes that end pods. Those of Deployments are not among them: a
-// second one with the same content changes nothing, and the end state has the ReplicaSets.
-func disruptions(writes []proxy.Write) map[string]int {
-	out := map[string]int{}
-	for kind, n := range accepted(writes) {
-		if kind == "create pods/eviction" || strings.HasPrefix(kind, "delete") {
-			out[kind] = n
-		}
-	}
-	return out
 }

@@ -67,58 +67,6 @@ func TestAPodIsResizedUpAndDown(t *testing.T) {
 	}
 }
 
-// restarting makes a container restart when these resources change.
-func restarting(names ...corev1.ResourceName) func(*appsv1.Deployment) {
-	return func(d *appsv1.Deployment) {
-		for _, name := range names {
-			app := &d.Spec.Template.Spec.Containers[0]
-			app.ResizePolicy = append(app.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
-		}
-	}
-}
-
-func TestAContainerThatWouldRestartIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s := stage(t, restarting(corev1.ResourceCPU, corev1.ResourceMemory), v1beta1.Scaling{ResourcePolicy: policies(pin("40m", "96Mi"))})
-	before := s.pod(t)
-	s.uses(5, 20)
-	s.says(t, v1beta1.ReasonRestartRequired, "The fallback is Wait")
-	left := s.has(t, "20m", "200m", "64Mi", "128Mi")
-	asked(t, left, 0)
-	restarts(t, left, 0)
-
-	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
-	after := s.has(t, "40m", "400m", "96Mi", "192Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
-	restarts(t, after, 0)
-	if after.UID == before.UID {
-		t.Error("the pod was not replaced")
-	}
-	asked(t, before, 0)
-	asked(t, after, 0)
-}
-
-func TestAChangeThatRestartsGoesThroughTheTemplate(t *testing.T) {
-	t.Parallel()
-	s := stage(t, restarting(corev1.ResourceMemory), v1beta1.Scaling{ResourcePolicy: policies(pin("40m", "96Mi"))})
-	before := s.pod(t)
-	s.uses(5, 20)
-	part := s.has(t, "40m", "400m", "64Mi", "128Mi")
-	s.says(t, v1beta1.ReasonRestartRequired, "container app restarts when its memory changes")
-	restarts(t, part, 0)
-	asked(t, part, 1)
-
-	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.Fallback = v1beta1.FallbackRollout })
-	after := s.has(t, "40m", "400m", "96Mi", "192Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
-	restarts(t, after, 0)
-	if part.UID != before.UID || after.UID == before.UID {
-		t.Error("the pod was to be replaced by the fallback, and by that alone")
-	}
-	asked(t, before, 1)
-	asked(t, after, 0)
-}
-
 // TestADeferredResizeGoesThrough: another pod has reserved the room. Once that pod is
 // deleted, the kubelet retries on its own.
 func TestADeferredResizeGoesThrough(t *testing.T) {

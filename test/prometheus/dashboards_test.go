@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
@@ -81,4 +82,11 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+func create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 }

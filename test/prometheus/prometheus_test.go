@@ -34,8 +34,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 )
 
 const (
@@ -59,13 +59,15 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // a folder for temporary files
-		address, stop, err := startPrometheus(dir)
+		server, err := startPrometheus(dir)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer stop()
-		prometheus = address
+		defer server.Stop(10 * time.Second)
+		if prometheus, err = url.Parse(server.Address); err != nil {
+			panic(err)
+		}
 		// What Prometheus has recorded is about one even pod. The clock of its node must be right.
 		return testkit.Main(m, &env)
 	}())
@@ -73,51 +75,16 @@ func TestMain(m *testing.M) {
 
 // startPrometheus starts a Prometheus with the usage of the Deployment web for all
 // namespaces of tests.
-func startPrometheus(dir string) (*url.URL, func(), error) {
-	for _, program := range []string{"prometheus", "promtool"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return nil, nil, fmt.Errorf("these tests need a real Prometheus: apt-get install --no-install-recommends prometheus: %w", err)
-		}
-	}
-	metrics, data := filepath.Join(dir, "metrics"), filepath.Join(dir, "data")
+func startPrometheus(dir string) (*live.Prometheus, error) {
+	metrics := filepath.Join(dir, "metrics")
 	if err := write(metrics, time.Now()); err != nil {
-		return nil, nil, fmt.Errorf("writing the usage of days: %w", err)
+		return nil, fmt.Errorf("writing the usage of days: %w", err)
 	}
+	data := filepath.Join(dir, "data")
 	if out, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", metrics, data).CombinedOutput(); err != nil {
-		return nil, nil, fmt.Errorf("making Prometheus's data: %w: %s", err, out)
+		return nil, fmt.Errorf("making Prometheus's data: %w: %s", err, out)
 	}
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, []byte("scrape_configs: []\n"), 0o600); err != nil {
-		return nil, nil, err
-	}
-	address, err := process.FreeAddress()
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", "--config.file="+config,
-		"--storage.tsdb.path="+data, "--web.listen-address="+address, "--log.level=warn"))
-	if err != nil {
-		return nil, nil, err
-	}
-	late := time.After(soon)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if response, err := http.Get("http://" + address + "/-/ready"); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return &url.URL{Scheme: "http", Host: address}, func() { p.Stop(10 * time.Second) }, nil
-			}
-		}
-		select {
-		case <-p.Ended:
-			return nil, nil, p.Failure()
-		case <-late:
-			p.Stop(time.Second)
-			return nil, nil, errors.New("Prometheus is not ready: " + p.Tail(20))
-		case <-tick.C:
-		}
-	}
+	return live.Run(dir, map[string]any{})
 }
 
 // past is the namespace in Prometheus's data. Queries replace the test's namespace by it.

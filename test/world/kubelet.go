@@ -69,10 +69,9 @@ type Kubelet struct {
 	restarted bool
 }
 
-// NewKubelet returns kubelets for scenarios that do not play in a World. Answer and Kill are called for their pods.
-func NewKubelet() *Kubelet {
+func newKubelet(w *World) *Kubelet {
 	return &Kubelet{
-		restarted: true, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
+		world: w, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
 		answered: map[types.UID]int64{}, answers: map[types.UID]int{}, late: map[types.UID]int64{}, served: map[types.UID]string{},
 	}
 }
@@ -104,7 +103,7 @@ func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
 
 // Kill lets a container run out of memory. It restarts at once.
 func (k *Kubelet) Kill(pod *corev1.Pod, container string) error {
-	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { OOMKill(pod, container, now) })
+	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { oomKill(pod, container, now) })
 }
 
 // change changes a pod's status at the time of its node.
@@ -163,15 +162,15 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	before := pod.Status.DeepCopy()
-	k.Answer(pod, k.now(pod))
+	k.answer(pod, k.now(pod))
 	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
 		return nil
 	}
 	return k.world.wrote(pod, k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
 }
 
-// Answer does with a pod's status what its kubelet does.
-func (k *Kubelet) Answer(pod *corev1.Pod, now metav1.Time) {
+// answer does with a pod's status what its kubelet does.
+func (k *Kubelet) answer(pod *corev1.Pod, now metav1.Time) {
 	if pod.Status.Phase != corev1.PodRunning {
 		begin(pod, now)
 		if k.restarted && k.Ordinal(pod)%replicas == 1 {
@@ -262,7 +261,7 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 	case Actuates, Kills:
 		actuate(pod, now)
 		if answer == Kills {
-			OOMKill(pod, pod.Spec.Containers[0].Name, now)
+			oomKill(pod, pod.Spec.Containers[0].Name, now)
 		}
 	}
 }
@@ -393,8 +392,8 @@ func restart(s *corev1.ContainerStatus, now metav1.Time) {
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 }
 
-// OOMKill records an OOM kill of a container that has restarted since.
-func OOMKill(pod *corev1.Pod, container string, now metav1.Time) {
+// oomKill records an OOM kill of a container that has restarted since.
+func oomKill(pod *corev1.Pod, container string, now metav1.Time) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			s := &statuses[i]

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,15 +48,6 @@ type Change struct {
 	Object client.Object
 	// Seen is when it was seen.
 	Seen time.Time
-}
-
-// Revision is the object's resource version, which orders all changes of a cluster.
-func (c Change) Revision() int64 {
-	at, err := strconv.ParseInt(c.Object.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return at
 }
 
 // Record is all that happened in a run.

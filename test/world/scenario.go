@@ -9,8 +9,8 @@ import (
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
-// Scenario is what happens in a run without faults. It can play in a World, and on a cluster with a real process
-// (test/faults). Its users reach the API server directly, so faults between the operator and the server do not reach them.
+// Scenario is what happens in a run without faults. It can play in a World, and in a Live one. Its users reach the API server
+// directly, so faults between the operator and the server do not reach them.
 type Scenario struct {
 	// Name is the first part of the names of its runs.
 	Name string
@@ -29,11 +29,7 @@ const web = "web"
 
 // Scenarios are all scenarios, each with another name.
 func Scenarios() []Scenario {
-	return []Scenario{
-		up(), down(), silent(), deferred(), failing(), replaced(), oom(), fallback(),
-		rollout(), sibling(), recreate(), initial(),
-		retarget(), restore(), conflict(), owned(),
-	}
+	return append(sizings(), sibling(), retarget(), conflict(), owned())
 }
 
 // Compress changes the configuration so that two rounds of usage are full evidence. interval is the time between them.
@@ -60,9 +56,17 @@ func (s Scenario) Options() []Option {
 	})}
 }
 
-// Play plays a scenario to its end. All pods use much less than each size.
+// Play plays a scenario to its end.
 func (w *World) Play(s Scenario) {
 	w.Helper()
+	w.prepare()
+	s.Setup(w.User)
+	s.Act(w.User)
+	w.Await("the end of "+s.Name, func() string { return s.IsDone(w.User) })
+}
+
+// prepare lets all pods of a scenario use much less than each size.
+func (w *World) prepare() {
 	for _, app := range []string{web, "api", neighbour} {
 		w.Uses(app, "zeta", 40, 50)
 		w.Uses(app, "alpha", 20, 25)
@@ -70,7 +74,4 @@ func (w *World) Play(s Scenario) {
 	}
 	w.Silence(Gaps)
 	w.Kubelet.restarted = true
-	s.Setup(w.User)
-	s.Act(w.User)
-	w.Await("the end of "+s.Name, func() string { return s.IsDone(w.User) })
 }

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// ScriptedNode is the label and the taint of the nodes whose kubelets are scripts, on a cluster that has others.
-	ScriptedNode = "faults.verticalscaler.io/scripted"
 	// neighbour is a Deployment that no scaler names. Its pods have a label in common with
 	// those that are scaled.
 	neighbour = "neighbour"
@@ -58,8 +56,6 @@ func template(labels map[string]string, s size) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: withTeam},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{ScriptedNode: "true"},
-			Tolerations:  []corev1.Toleration{{Key: ScriptedNode, Operator: corev1.TolerationOpExists}},
 			InitContainers: []corev1.Container{{
 				Name: "mesh", Image: "example.com/mesh:1",
 				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),

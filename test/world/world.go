@@ -130,8 +130,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	w.cache = &cache{api: api, namespace: namespace}
 	w.cache.forget()
 	w.Usage = newUsage(w)
-	w.Kubelet = NewKubelet()
-	w.Kubelet.world, w.Kubelet.restarted = w, false
+	w.Kubelet = newKubelet(w)
 	w.Controllers = &Controllers{world: w}
 	w.Start()
 	t.Cleanup(func() {

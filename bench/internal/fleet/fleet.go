@@ -11,7 +11,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,20 +172,5 @@ func Scaler(i int) *v1beta1.VerticalScaler {
 			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeInPlace, Fallback: v1beta1.FallbackWait}},
 		},
 		Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
-	}
-}
-
-// HPA is an HPA of a Deployment that no scaler names, in the first namespace.
-func HPA(i int) *autoscalingv2.HorizontalPodAutoscaler {
-	name := fmt.Sprintf("other-%06d", i)
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metaOf(Namespace(0), name, name),
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
-			MinReplicas:    ptr.To(int32(1)), MaxReplicas: 10,
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
-			}}},
-		},
 	}
 }

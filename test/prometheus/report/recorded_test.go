@@ -6,24 +6,17 @@
 package report
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/remote"
 )
 
 const (
-	// soon is the timeout of every wait, long enough for a busy machine.
-	soon = 5 * time.Minute
 	// perNamespace is the number of containers in a namespace.
 	perNamespace = 100
 	// kinds is the number of different traces, of which containers use multiples.
@@ -35,67 +28,19 @@ const (
 // until is the end of the usage of all fleets. Prometheus accepts nothing from the future.
 var until = time.Now().UTC().Truncate(time.Hour)
 
-// recorded is usage in a running Prometheus.
-type recorded struct {
-	address string
-	server  *process.Process
-}
-
 // start starts a Prometheus with the usage of a number of Deployments of one pod with one container, a sample a minute
-// for some days, and with what kube-state-metrics reports about them at the end.
-func start(t testing.TB, deployments, days int) *recorded {
+// for some days, and with what kube-state-metrics reports about them at the end. It returns its address.
+func start(t testing.TB, deployments, days int) string {
 	t.Helper()
-	for _, program := range []string{"prometheus", "promtool"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("these tests need a real Prometheus: apt-get install --no-install-recommends prometheus: %v", err)
-		}
-	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, []byte("scrape_configs: []\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address, err := process.FreeAddress()
+	p, err := live.Run(t.TempDir(), map[string]any{}, "--web.enable-remote-write-receiver")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", "--config.file="+config,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--web.enable-remote-write-receiver", "--log.level=warn"))
-	if err != nil {
+	t.Cleanup(func() { p.Stop(10 * time.Second) })
+	if err := remote.Write(p.Address, until.AddDate(0, 0, -days), days*24*60+1, seriesOf(deployments, days)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { server.Stop(10 * time.Second) })
-	f := &recorded{"http://" + address, server}
-	if err := f.wait(); err != nil {
-		t.Fatal(err)
-	}
-	from := until.AddDate(0, 0, -days)
-	if err := remote.Write(f.address, from, days*24*60+1, seriesOf(deployments, days)); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// wait returns when Prometheus is ready.
-func (f *recorded) wait() error {
-	late := time.After(soon)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if response, err := http.Get(f.address + "/-/ready"); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-f.server.Ended:
-			return f.server.Failure()
-		case <-late:
-			return errors.New("Prometheus is not ready: " + f.server.Tail(20))
-		case <-tick.C:
-		}
-	}
+	return p.Address
 }
 
 // seriesOf are the series of all Deployments. Most request twice to five times what they use.

@@ -50,7 +50,7 @@ func run(t testing.TB, plugin string, args ...string) []byte {
 func TestAReportAgreesWithThatOfADeployment(t *testing.T) {
 	const deployments, days = 150, 4
 	plugin, prometheus := build(t), start(t, deployments, days)
-	server, end := "--prometheus="+prometheus.address, "--until="+until.Format(time.RFC3339)
+	server, end := "--prometheus="+prometheus, "--until="+until.Format(time.RFC3339)
 	flags := []string{"report", "-A", "--from-metrics", server, "--since=96h", end, "-o=json"}
 	text := run(t, plugin, flags...)
 	if again := run(t, plugin, flags...); !bytes.Equal(text, again) {

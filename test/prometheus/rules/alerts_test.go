@@ -3,8 +3,7 @@
 
 //go:build prometheus
 
-// Package rules tests the alerts with promtool, and the dashboards with a real Prometheus that
-// scrapes a fleet. It needs no cluster.
+// Package rules tests the alerts with promtool. It needs no cluster.
 package rules
 
 import (

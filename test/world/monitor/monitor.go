@@ -146,13 +146,6 @@ func (m *Monitor) Saw(event watch.Event) {
 	}
 }
 
-// Writes is the number of the operator's writes so far.
-func (m *Monitor) Writes() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.writes)
-}
-
 // Violations describes the violations among the writes so far.
 func (m *Monitor) Violations() (out []string) {
 	m.mu.Lock()

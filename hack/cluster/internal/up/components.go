@@ -4,7 +4,6 @@
 package up
 
 import (
-	_ "embed"
 	"fmt"
 	"net"
 
@@ -13,14 +12,13 @@ import (
 )
 
 const (
-	loopback        = "127.0.0.1"
-	podNetwork      = "10.244.0.0/16"
-	serviceNetwork  = "10.96.0.0/16"
-	apiServiceIP    = "10.96.0.1" // the first address of the service network
-	frontProxy      = "front-proxy-client"
-	metricsHost     = "metrics-server.kube-system.svc"
-	auditPolicyFile = "audit-policy.yaml"
-	kwokConfigFile  = "kwok.yaml"
+	loopback       = "127.0.0.1"
+	podNetwork     = "10.244.0.0/16"
+	serviceNetwork = "10.96.0.0/16"
+	apiServiceIP   = "10.96.0.1" // the first address of the service network
+	frontProxy     = "front-proxy-client"
+	metricsHost    = "metrics-server.kube-system.svc"
+	kwokConfigFile = "kwok.yaml"
 )
 
 // The tiers of components. Each needs the one before.
@@ -112,7 +110,7 @@ func apiServer(o Options, f folder, ca, proxyCA *pki.Authority, etcdPort int) co
 			"--etcd-certfile=" + ca.Cert("apiserver-etcd"),
 			"--etcd-keyfile=" + ca.Key("apiserver-etcd"),
 			"--bind-address=" + o.Bind,
-			"--advertise-address=" + o.address(),
+			"--advertise-address=" + o.Bind,
 			fmt.Sprintf("--secure-port=%d", ports[0]),
 			"--tls-cert-file=" + ca.Cert("apiserver"),
 			"--tls-private-key-file=" + ca.Key("apiserver"),
@@ -136,7 +134,7 @@ func apiServer(o Options, f folder, ca, proxyCA *pki.Authority, etcdPort int) co
 			"--kubelet-preferred-address-types=InternalIP,Hostname",
 			"--profiling=false",
 		}
-		if net.ParseIP(o.address()).IsLoopback() {
+		if net.ParseIP(o.Bind).IsLoopback() {
 			// The API refuses loopback addresses as endpoints, so the service "kubernetes" has none.
 			args = append(args, "--endpoint-reconciler-type=none")
 		}
@@ -144,12 +142,8 @@ func apiServer(o Options, f folder, ca, proxyCA *pki.Authority, etcdPort int) co
 			// Without controllers there are no service accounts, which this plugin requires for every pod.
 			args = append(args, "--disable-admission-plugins=ServiceAccount")
 		}
-		if o.Audit {
-			policy := o.AuditPolicy
-			if policy == "" {
-				policy = f.path(auditPolicyFile)
-			}
-			args = append(args, "--audit-log-path="+f.audit(), "--audit-log-format=json", "--audit-policy-file="+policy)
+		if o.AuditPolicy != "" {
+			args = append(args, "--audit-log-path="+f.audit(), "--audit-log-format=json", "--audit-policy-file="+o.AuditPolicy)
 		}
 		return append(args, o.APIServerArgs...)
 	}}
@@ -186,14 +180,14 @@ func scheduler(f folder, ca *pki.Authority) component {
 	}}
 }
 
-func metricsServer(o Options, f folder, ca *pki.Authority) component {
+func metricsServer(f folder, ca *pki.Authority) component {
 	return component{name: "metrics-server", tier: lastTier, ports: 1, host: loopback, health: "/livez", args: func(ports []int) []string {
 		return append(daemon(f, ca, "metrics-server", ports[0]),
 			"--kubelet-insecure-tls", // a kubelet may sign its own certificate
 			"--kubelet-preferred-address-types=InternalIP,Hostname",
 			"--kubelet-use-node-status-port", // kwok's is not 10250
-			fmt.Sprintf("--metric-resolution=%v", o.MetricResolution),
-			"--kubelet-request-timeout=5s", // the default is too long for a resolution of 10s
+			"--metric-resolution=10s",        // the shortest
+			"--kubelet-request-timeout=5s",   // the default is too long for a resolution of 10s
 		)
 	}}
 }
@@ -229,6 +223,3 @@ func kwok(f folder, ca *pki.Authority) component {
 		}
 	}}
 }
-
-//go:embed audit-policy.yaml
-var auditPolicy string

@@ -63,11 +63,7 @@ func newProber(ca *pki.Authority) (*prober, error) {
 
 // await returns once the component answers that it works, with an error if it ends or the time is over before.
 func (b *prober) await(ctx context.Context, p *process, port int, m component) error {
-	host := m.host
-	if net.ParseIP(host).IsUnspecified() {
-		host = loopback
-	}
-	url := fmt.Sprintf("https://%s:%d%s", host, port, m.health)
+	url := fmt.Sprintf("https://%s:%d%s", m.host, port, m.health)
 	for !b.works(ctx, url) {
 		select {
 		case <-p.ended:

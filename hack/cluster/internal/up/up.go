@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -49,16 +48,10 @@ func Main(args []string, out, errout io.Writer) int {
 // run is the life of one cluster. It ends without an error only when asked is done.
 func run(asked context.Context, o Options, out io.Writer) error {
 	home := folder(o.Dir)
-	release, err := home.claim()
-	if err != nil {
+	if err := home.prepare(); err != nil {
 		return err
 	}
-	defer release()
-	if err := home.clear(); err != nil {
-		return err
-	}
-
-	asked, err = untilParentEnds(asked, o.ParentPID)
+	asked, err := untilParentEnds(asked, o.ParentPID)
 	if err != nil {
 		return err
 	}
@@ -72,8 +65,7 @@ func run(asked context.Context, o Options, out io.Writer) error {
 
 	err = c.start()
 	if err == nil {
-		// With our id, so that a file left behind by a launcher that was killed can be told from ours.
-		err = os.WriteFile(home.ready(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644)
+		err = os.WriteFile(home.ready(), nil, 0o644)
 	}
 	if err == nil {
 		c.say("cluster is up")
@@ -135,7 +127,11 @@ func newCluster(asked context.Context, o Options, home folder, out io.Writer) (*
 	if c.prober, err = newProber(c.ca); err != nil {
 		return nil, err
 	}
-	return c, c.writeFiles()
+	config, err := fakenode.Config()
+	if err != nil {
+		return nil, err
+	}
+	return c, os.WriteFile(home.path(kwokConfigFile), []byte(config), 0o644)
 }
 
 // start brings everything up that the options ask for.
@@ -151,7 +147,7 @@ func (c *cluster) start() error {
 	if err != nil {
 		return err
 	}
-	server := fmt.Sprintf("https://%s:%d", c.o.address(), ports[0])
+	server := fmt.Sprintf("https://%s:%d", c.o.Bind, ports[0])
 	for _, user := range users(c.o) {
 		if err := c.ca.Kubeconfig(c.folder.kubeconfig(user), server, user); err != nil {
 			return err
@@ -205,7 +201,7 @@ func (c *cluster) startFakeNodes(ctx context.Context, api *api) error {
 // startMetricsServer starts it and makes the API server forward to it. It does not wait for the first numbers, which
 // take two rounds of metrics.
 func (c *cluster) startMetricsServer(ctx context.Context, api *api) error {
-	ports, err := c.run(ctx, metricsServer(c.o, c.folder, c.ca))
+	ports, err := c.run(ctx, metricsServer(c.folder, c.ca))
 	if err != nil {
 		return err
 	}
@@ -265,20 +261,6 @@ func (c *cluster) stop() {
 		all.Wait()
 	}
 	c.say("stopped in %.1fs", time.Since(began).Seconds())
-}
-
-// writeFiles writes what components read besides certificates.
-func (c *cluster) writeFiles() error {
-	config, err := fakenode.Config()
-	if err != nil {
-		return err
-	}
-	for name, content := range map[string]string{kwokConfigFile: config, auditPolicyFile: auditPolicy} {
-		if err := os.WriteFile(c.folder.path(name), []byte(content), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // say prints a line with the time since the beginning.

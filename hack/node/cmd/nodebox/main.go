@@ -25,7 +25,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: nodebox up|down|cgroup|rehearse [flags]")
+		fmt.Fprintln(os.Stderr, "usage: nodebox up|down|cgroup [flags]")
 		os.Exit(2)
 	}
 	command, args := os.Args[1], os.Args[2:]
@@ -37,10 +37,8 @@ func main() {
 		err = down(args)
 	case "cgroup":
 		err = limits(args)
-	case "rehearse":
-		err = rehearse()
 	case "keep":
-		err = keeper.Keep(keeper.Folder(args[0]), os.NewFile(3, "progress"))
+		err = keeper.Keep(keeper.Folder(args[0]))
 	case "enter":
 		err = keeper.Enter(keeper.Folder(args[0]), os.NewFile(3, "door"))
 	case "init":
@@ -108,7 +106,7 @@ func limits(args []string) error {
 	if err != nil {
 		return err
 	}
-	if flags.NArg() < 1 || flags.NArg() > 2 {
+	if flags.NArg() != 2 {
 		return errors.New("a pod's UID and a container's ID are expected")
 	}
 	spec, err := folder.Spec()
@@ -116,22 +114,10 @@ func limits(args []string) error {
 		return err
 	}
 	// A pod's status has it as containerd://0123...
-	_, id, found := strings.Cut(flags.Arg(1), "://")
-	if !found {
-		id = flags.Arg(1)
-	}
+	id := strings.TrimPrefix(flags.Arg(1), "containerd://")
 	limits, err := spec.Group.Container(flags.Arg(0), id)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(limits)
-}
-
-func rehearse() error {
-	version, err := keeper.Rehearse()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("cgroup version %d\n", version)
-	return nil
 }

@@ -33,60 +33,40 @@ func (b *burner) set(millicores int64) {
 // share is what worker number i does of the whole: 2300 millicores are 1000, 1000, 300.
 func share(millicores, i int64) int64 { return min(1000, max(0, millicores-1000*i)) }
 
-const (
-	beat = 10 * time.Millisecond
-	// The most that a worker catches up on after it was throttled, by a CPU limit for example. Otherwise a higher limit would
-	// show the debt of the past instead of the amount that is set.
-	mostDebt = 50 * time.Millisecond
-)
+// beat is how often a worker burns its share. What a limit keeps it from in one beat is not made up for in later ones: a higher limit
+// would show the debt of the past.
+const beat = 10 * time.Millisecond
 
 func (b *burner) work(i int64) {
 	runtime.LockOSThread() // so that the thread's clock is ours
-	last, debt := time.Now(), time.Duration(0)
-	for {
-		now := time.Now()
-		debt = owed(debt, now.Sub(last), share(b.millicores.Load(), i))
-		last = now
-		if debt > 0 {
-			debt -= burn(debt)
-		}
-		if rest := beat - time.Since(last); rest > 0 {
-			time.Sleep(rest)
+	for range time.Tick(beat) {
+		if d := beat * time.Duration(share(b.millicores.Load(), i)) / 1000; d > 0 {
+			burn(d)
 		}
 	}
 }
 
-// owed adds what became due in the time that has passed.
-func owed(debt, passed time.Duration, millicores int64) time.Duration {
-	return min(debt+passed*time.Duration(millicores)/1000, mostDebt)
-}
-
-// burn computes until the thread has used d of processor time, and returns the time that it used.
-func burn(d time.Duration) time.Duration {
-	const rusageThread = 1 // missing in package syscall
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(rusageThread, &usage); err != nil {
-		return d
-	}
-	start, x := spent(usage), uint64(1)
-	for {
+// burn computes until the thread has used d of processor time.
+func burn(d time.Duration) {
+	x := uint64(1)
+	for start := spent(); spent()-start < d; {
 		for range 20_000 {
 			x = x*6364136223846793005 + 1
 		}
 		sink.Store(x)
-		if err := syscall.Getrusage(rusageThread, &usage); err != nil {
-			return d
-		}
-		if used := spent(usage) - start; used >= d {
-			return used
-		}
 	}
 }
 
 // sink keeps the compiler from removing the loop.
 var sink atomic.Uint64
 
-func spent(u syscall.Rusage) time.Duration {
+// spent is the processor time of the thread.
+func spent() time.Duration {
+	const rusageThread = 1 // missing in package syscall
+	var u syscall.Rusage
+	if err := syscall.Getrusage(rusageThread, &u); err != nil {
+		panic(err)
+	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

@@ -77,15 +77,14 @@ func TestContainerVersion1(t *testing.T) {
 		"cpu.shares": "153", "cpu.cfs_quota_us": "30000", "cpu.cfs_period_us": "100000",
 	})
 	fill(t, root+"/memory/n/kubepods/burstable/podu/c", map[string]string{
-		"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "4096",
+		"memory.limit_in_bytes": "134217728",
 	})
 
 	got, err := group.Container("u", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shares := int64(153)
-	want := Limits{Version: 1, CPUShares: &shares, CPUQuotaMicros: 30000, CPUPeriodMicros: 100000, MemoryLimitBytes: -1, MemoryUsageBytes: 4096}
+	want := Limits{Version: 1, CPUShares: 153, CPUQuotaMicros: 30000, CPUPeriodMicros: 100000, MemoryLimitBytes: 134217728}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Container() = %+v, want %+v", got, want)
 	}
@@ -98,15 +97,14 @@ func TestContainerVersion2(t *testing.T) {
 	root := t.TempDir()
 	group := Group{Name: "n", Layout: Layout{Version: 2, Trees: []Tree{{Mount: root}}}}
 	fill(t, root+"/n/kubepods/podu/c", map[string]string{
-		"cpu.weight": "6", "cpu.max": "max 100000", "memory.max": "201326592", "memory.current": "4096",
+		"cpu.max": "max 100000", "memory.max": "201326592",
 	})
 
 	got, err := group.Container("u", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	weight := int64(6)
-	want := Limits{Version: 2, CPUWeight: &weight, CPUQuotaMicros: -1, CPUPeriodMicros: 100000, MemoryLimitBytes: 201326592, MemoryUsageBytes: 4096}
+	want := Limits{Version: 2, CPUQuotaMicros: -1, CPUPeriodMicros: 100000, MemoryLimitBytes: 201326592}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Container() = %+v, want %+v", got, want)
 	}

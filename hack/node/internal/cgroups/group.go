@@ -20,8 +20,6 @@ import (
 type Group struct {
 	Name   string `json:"name"`
 	Layout Layout `json:"layout"`
-	// Borrowed are the version 2 controllers that Create had to switch on for the children of the root.
-	Borrowed []string `json:"borrowed,omitempty"`
 }
 
 // The kubelet requires these controllers. It uses others (cpuset, io, hugetlb) where they exist.
@@ -40,11 +38,10 @@ func (g *Group) paths() []string {
 }
 
 // Create creates the group's folders. With version 2 a controller reaches a child only if its parent passes it on. Hosts with
-// systemd do so for memory and pids, and for cpu once anything uses it. Create switches missing ones on and records them in
-// Borrowed; Destroy switches them off again.
+// systemd do so for memory and pids, and for cpu once anything uses it. Create switches missing ones on.
 func (g *Group) Create() error {
 	if g.Layout.Version == 2 {
-		if err := g.borrow(g.Layout.Trees[0].Mount); err != nil {
+		if err := passOn(g.Layout.Trees[0].Mount); err != nil {
 			return err
 		}
 	}
@@ -67,7 +64,7 @@ func (g *Group) Create() error {
 	return nil
 }
 
-func (g *Group) borrow(root string) error {
+func passOn(root string) error {
 	passed, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
 	if err != nil {
 		return err
@@ -80,7 +77,6 @@ func (g *Group) borrow(root string) error {
 			return fmt.Errorf("the cgroup root does not pass the %s controller on to its children, and will not be told to"+
 				" (inside a container, give it its processes a cgroup of their own first): %w", controller, err)
 		}
-		g.Borrowed = append(g.Borrowed, controller)
 	}
 	return nil
 }
@@ -146,10 +142,6 @@ func (g *Group) Destroy(limit time.Duration) error {
 			// Killed processes leave their cgroup a moment later.
 			time.Sleep(20 * time.Millisecond)
 		}
-	}
-	for _, controller := range g.Borrowed {
-		// Refused with EBUSY when another cgroup has come to depend on it, and then it must stay.
-		_ = write(g.Layout.Trees[0].Mount, "cgroup.subtree_control", "-"+controller)
 	}
 	return nil
 }

@@ -1,20 +1,21 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the part of the node that stays outside the sandbox. It creates the cgroup, starts the sandbox, and
-// cleans up when the node ends, whatever the cause.
 package keeper
 
 import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
@@ -29,67 +30,158 @@ func Open(path string) (Folder, error) {
 		return "", errors.New("-dir is missing")
 	}
 	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	// Symbolic links are resolved if the folder exists; two names of one folder must be one node.
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
-	}
-	return Folder(abs), nil
-}
-
-// ID is short because it becomes part of a cgroup's name.
-func (f Folder) ID() string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(f)))[:10]
+	return Folder(abs), err
 }
 
 func (f Folder) state() string      { return filepath.Join(string(f), "state") }
 func (f Folder) logs() string       { return filepath.Join(string(f), "logs") }
 func (f Folder) kubeconfig() string { return filepath.Join(string(f), "kubeconfig") }
+func (f Folder) pid() string        { return filepath.Join(string(f), "keeper.pid") }
 
-// lock takes the folder for this process, and records its owner. The kernel releases the lock when the process ends, so a lock
-// that cannot be taken always has an owner that runs.
-func (f Folder) lock() (unlock func(), owner int, err error) {
-	path := filepath.Join(string(f), "lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+// Spec is the spec of the node that runs in the folder, or that ended without being cleaned up.
+func (f Folder) Spec() (node.Spec, error) { return node.Load(f.state()) }
+
+// keeper is the process that keeps the node of the folder; 0 if none runs.
+func (f Folder) keeper() int {
+	text, err := os.ReadFile(f.pid())
 	if err != nil {
-		return nil, 0, err
+		return 0
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer file.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, 0, err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, 0, err
-		}
-		owner, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s is locked by an unknown process", path)
-		}
-		return nil, owner, nil
-	}
-	err = file.Truncate(0)
-	if err == nil {
-		_, err = fmt.Fprintln(file, os.Getpid())
-	}
+	pid, err := strconv.Atoi(string(text))
 	if err != nil {
-		file.Close()
-		return nil, 0, err
+		return 0
 	}
-	return func() {
-		_ = os.Remove(path)
-		file.Close()
-	}, 0, nil
+	// Process numbers are used again.
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !strings.Contains(string(command), "\x00"+string(f)+"\x00") {
+		return 0
+	}
+	return pid
 }
 
-// Spec returns the spec of the node that runs in the folder, or that ended without being cleaned up.
-func (f Folder) Spec() (node.Spec, error) {
-	spec, err := node.Load(f.state())
-	if errors.Is(err, fs.ErrNotExist) {
-		return spec, fmt.Errorf("no node runs in %s", f)
+// Start starts a keeper for the node of a spec, and returns when the node is ready.
+//
+// The keeper has a session of its own, because it must outlive Ctrl-C in order to clean up. Until the node is ready, the
+// kernel asks the keeper to end when this process ends, by whatever signal; see [Keep].
+func Start(f Folder, spec node.Spec, images []string) error {
+	if pid := f.keeper(); pid != 0 {
+		return fmt.Errorf("a node runs in %s already (process %d); end it with down.sh, or choose another folder", f, pid)
 	}
-	return spec, err
+	if err := f.prepare(spec, images); err != nil {
+		return err
+	}
+	path := filepath.Join(f.logs(), "keeper.log")
+	log, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	keeper := exec.Command("/proc/self/exe", "keep", string(f))
+	keeper.Args[0] = "nodebox"
+	keeper.Dir = "/"
+	keeper.Stdout, keeper.Stderr = log, log
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+
+	// A signal must not end this process before the keeper has cleaned up.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	// The kernel sends Pdeathsig when the thread ends that has started the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := keeper.Start(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.pid(), []byte(strconv.Itoa(keeper.Process.Pid)), 0o644); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = keeper.Wait() // it logs why it has ended
+		close(ended)
+	}()
+	for {
+		select {
+		case <-signals:
+			_ = keeper.Process.Signal(syscall.SIGTERM)
+			<-ended
+			return errors.New("interrupted")
+		case <-ended:
+			said, _ := os.ReadFile(path)
+			return fmt.Errorf("the node has ended; logs are in %s:\n%s", f.logs(), said)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if _, err := os.Stat(f.kubeconfig()); err == nil {
+			fmt.Printf("KUBECONFIG=%s\n", f.kubeconfig())
+			return nil
+		}
+	}
+}
+
+// prepare removes what the last node left, and fills the state folder with everything that the keeper has to know.
+func (f Folder) prepare(spec node.Spec, images []string) error {
+	// Before the old logs are removed: processes of the last node may still use them.
+	if err := errors.Join(f.clean(), os.RemoveAll(f.logs())); err != nil {
+		return err
+	}
+	archives := filepath.Join(f.state(), node.ImagesFolder)
+	for _, folder := range []string{f.logs(), archives, filepath.Join(f.state(), node.SharedFolder)} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	for i, image := range images {
+		// A copy, because the sandbox may hide the folder of the archive.
+		content, err := os.ReadFile(image)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(archives, fmt.Sprintf("%02d.tar", i)), content, 0o644); err != nil {
+			return err
+		}
+	}
+	version, err := exec.Command("containerd", "--version").Output()
+	if err != nil {
+		return fmt.Errorf("asking containerd for its version: %w", err)
+	}
+	if spec.Containerd, err = node.ParseContainerdVersion(string(version)); err != nil {
+		return err
+	}
+	// The ID is short because it becomes part of a cgroup's name.
+	spec.ID, spec.Started = fmt.Sprintf("%x", sha256.Sum256([]byte(f)))[:10], time.Now()
+	return spec.Save(f.state())
+}
+
+// Stop ends the node of a folder and waits until nothing is left of it. Without a node it only removes remains.
+func Stop(f Folder, limit time.Duration) error {
+	if pid := f.keeper(); pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGTERM) // fails only if it has ended
+	}
+	for deadline := time.Now().Add(limit); f.keeper() != 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the node of %s still runs after %s; see %s", f, limit, f.logs())
+		}
+	}
+	return f.clean()
+}
+
+// clean removes everything that a node may have left: processes and cgroups first, because they use the files.
+func (f Folder) clean() error {
+	if spec, err := node.Load(f.state()); err == nil && spec.Group.Name != "" {
+		if err := spec.Group.Destroy(cleanLimit); err != nil {
+			return err
+		}
+	}
+	logs := filepath.Join(f.state(), node.ClusterLogs)
+	if _, err := os.Stat(logs); err == nil {
+		link := filepath.Join(f.logs(), node.ControlPlaneLogs)
+		if err := errors.Join(os.RemoveAll(link), os.Rename(logs, link)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		os.RemoveAll(f.state()),
+		os.RemoveAll(f.kubeconfig()),
+		// Links into the sandbox; the logs that they name are next to them.
+		os.RemoveAll(filepath.Join(f.logs(), "containers")),
+	)
 }

@@ -1,10 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package keeper is the part of the node that stays outside the sandbox. It creates the cgroup, starts the sandbox, and
+// cleans up when the node ends, whatever the cause.
 package keeper
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -22,49 +23,25 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
-// How long processes may take to leave a cgroup after they were killed.
+// cleanLimit is how long processes may take to leave a cgroup after they were killed.
 const cleanLimit = 20 * time.Second
 
 // Keep runs the node that [Start] has prepared. It returns when the node has ended and everything is removed.
 //
 // It must be called on the main thread, which has the signal for the end of the parent. Once the node is ready, it goes on
 // without its parent.
-func Keep(f Folder, progress *os.File) error {
-	unlock, owner, err := f.lock()
-	if err != nil {
-		return err
-	}
-	if unlock == nil {
-		return fmt.Errorf("process %d has taken %s", owner, f)
-	}
-	defer unlock()
-
+func Keep(f Folder) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer cancel()
-	err = hold(ctx, f, func(line string) {
-		if line == node.Ready {
-			_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, 0, 0)
-		}
-		fmt.Println(line)
-		// Fails once the starter has ended.
-		_, _ = fmt.Fprintln(progress, line)
-	})
+	err := hold(ctx, f)
 	if ctx.Err() != nil {
 		err = nil // asked to end
 	}
-	var status *exec.ExitError
-	if err != nil && !errors.As(err, &status) { // a child that failed has already said why
-		_, _ = fmt.Fprintln(progress, err)
-	}
-	if lost := f.clean(); lost != nil {
-		_, _ = fmt.Fprintln(progress, lost)
-		err = errors.Join(err, lost)
-	}
-	return err
+	return errors.Join(err, f.clean())
 }
 
 // hold creates the cgroup and keeps the sandbox running until it ends or the context does.
-func hold(ctx context.Context, f Folder, say func(string)) error {
+func hold(ctx context.Context, f Folder) error {
 	spec, err := node.Load(f.state())
 	if err != nil {
 		return err
@@ -79,11 +56,9 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 	}
 	defer door.Close()
 	spec.HostPort = port
-
 	spec.Group = cgroups.Group{Name: "verticalscaler-" + spec.ID, Layout: layout}
-	created := spec.Group.Create()
 	// Saved even if that failed half way, because the spec names what must be removed.
-	if err := errors.Join(created, spec.Save(f.state())); err != nil {
+	if err := errors.Join(spec.Group.Create(), spec.Save(f.state())); err != nil {
 		return err
 	}
 
@@ -94,25 +69,28 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 	sandbox.Args[0] = "nodebox"
 	sandbox.ExtraFiles = []*os.File{door}
 	sandbox.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := sandbox.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	sandbox.Stderr = sandbox.Stdout
+	sandbox.Stdout, sandbox.Stderr = os.Stdout, os.Stderr
 	if err := sandbox.Start(); err != nil {
 		return err
 	}
-	scanner := bufio.NewScanner(output)
-	for scanner.Scan() {
-		if scanner.Text() == node.Ready {
-			// Only now, so that a program that waits for the file finds a cluster that works.
-			if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
-				return err
-			}
+	ended := make(chan error, 1)
+	go func() { ended <- sandbox.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(100 * time.Millisecond):
 		}
-		say(scanner.Text())
+		if _, err := os.Stat(filepath.Join(f.state(), node.ReadyFile)); err == nil {
+			break
+		}
 	}
-	return sandbox.Wait()
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, 0, 0)
+	// Only now, so that a program that waits for the file finds a cluster that works.
+	if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
+		return err
+	}
+	return <-ended
 }
 
 // listen opens the port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
@@ -172,56 +150,3 @@ func Enter(f Folder, door *os.File) error {
 
 // Init is the first process of the sandbox.
 func Init(f Folder, door *os.File) error { return node.Main(f.state(), f.logs(), door) }
-
-// clean removes everything that a node may have left: processes and cgroups first, because they use the files.
-func (f Folder) clean() error {
-	if spec, err := node.Load(f.state()); err == nil && spec.Group.Name != "" {
-		if err := spec.Group.Destroy(cleanLimit); err != nil {
-			return err
-		}
-	}
-	logs := filepath.Join(f.state(), node.ClusterLogs)
-	if _, err := os.Stat(logs); err == nil {
-		link := filepath.Join(f.logs(), node.ControlPlaneLogs)
-		if err := errors.Join(os.RemoveAll(link), os.Rename(logs, link)); err != nil {
-			return err
-		}
-	}
-	return errors.Join(
-		os.RemoveAll(f.state()),
-		os.RemoveAll(f.kubeconfig()),
-		// Links into the sandbox; the logs that they name are next to them.
-		os.RemoveAll(filepath.Join(f.logs(), "containers")),
-	)
-}
-
-// Rehearse creates a sandbox and ends it at once. Where that works, the kernel can do everything that a node needs.
-func Rehearse() (cgroupVersion int, err error) {
-	base, err := os.MkdirTemp("", "verticalscaler-check-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(base)
-	f, err := Open(base)
-	if err != nil {
-		return 0, err
-	}
-	for _, folder := range []string{f.state(), f.logs()} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return 0, err
-		}
-	}
-	spec := node.Spec{Name: "rehearsal", ID: f.ID(), Started: time.Now(), Rehearse: true}
-	if err := spec.Save(f.state()); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var said string
-	err = hold(ctx, f, func(line string) { said += "\n" + line })
-	if err != nil {
-		err = fmt.Errorf("%w%s", err, said)
-	}
-	spec, _ = node.Load(f.state())
-	return spec.Group.Layout.Version, errors.Join(err, f.clean())
-}

@@ -15,11 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// Ready is the line that tells the keeper that the node can be used.
-const Ready = "ready"
-
-// Main is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed,
-// or at once when it was only a rehearsal.
+// Main is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
 func Main(state, logs string, door *os.File) error {
 	spec, err := Load(state)
 	if err != nil {
@@ -40,9 +36,6 @@ func Main(state, logs string, door *os.File) error {
 	})
 	if err != nil {
 		return err
-	}
-	if spec.Rehearse {
-		return nil
 	}
 	n := &node{Spec: spec, supervisor: newSupervisor(spec.Environment())}
 	return n.run(door)
@@ -101,7 +94,9 @@ func (n *node) run(door *os.File) error {
 		return err
 	}
 	n.say("pods can be created")
-	fmt.Println(Ready)
+	if err := os.WriteFile(filepath.Join(sandbox.State, ReadyFile), nil, 0o644); err != nil {
+		return err
+	}
 	return <-n.failed
 }
 

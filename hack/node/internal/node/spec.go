@@ -25,6 +25,8 @@ const (
 const (
 	SpecFile       = "spec.json"
 	KubeconfigFile = "kubeconfig"
+	// ReadyFile appears when the node can be used.
+	ReadyFile = "ready"
 	// InitPIDFile and EnvironmentFile are for exec.sh: process 1 as the host numbers it, and a variable in each line.
 	InitPIDFile     = "init.pid"
 	EnvironmentFile = "environment"
@@ -50,8 +52,6 @@ type Spec struct {
 	LocalCluster string            `json:"localCluster"`
 	// Registries are host names that lead to the registry inside.
 	Registries []string `json:"registries,omitempty"`
-	// Rehearse ends once the sandbox is set up, to check a machine.
-	Rehearse bool `json:"rehearse,omitempty"`
 }
 
 // Save writes the spec to the state folder.

@@ -8,6 +8,7 @@ package live
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,16 +29,66 @@ import (
 // Job is the job of the operator: the name of its Service.
 const Job = "verticalscaler-metrics"
 
+// patience is how long the start may take, on a busy machine.
+const patience = 2 * time.Minute
+
 // Prometheus is a running Prometheus.
-type Prometheus struct{ address string }
+type Prometheus struct {
+	*process.Process
+
+	// Address is its URL.
+	Address string
+}
+
+// Run starts a Prometheus whose files are in a folder, with further flags, and returns when it is ready. Its data are in the
+// folder data.
+func Run(dir string, config map[string]any, flags ...string) (*Prometheus, error) {
+	for _, program := range []string{"prometheus", "promtool"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("these tests need a real Prometheus: apt-get install --no-install-recommends prometheus: %w", err)
+		}
+	}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	address, err := process.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	flags = append(flags, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	server, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", flags...))
+	if err != nil {
+		return nil, err
+	}
+	p := &Prometheus{server, "http://" + address}
+	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if response, err := http.Get(p.Address + "/-/ready"); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return p, nil
+			}
+		}
+		switch {
+		case p.HasEnded():
+			return nil, p.Failure()
+		case time.Now().After(late):
+			p.Stop(time.Second)
+			return nil, errors.New("Prometheus is not ready: " + p.Tail(20))
+		}
+	}
+}
 
 // Start starts a Prometheus that scrapes the address over plain HTTP every 3 seconds, as the job of
 // the operator in the namespace. It adds the labels that the Prometheus Operator adds to the targets
 // of a ServiceMonitor: Prometheus renames labels of metrics that have the same names.
 func Start(t *testing.T, target, namespace string) *Prometheus {
 	t.Helper()
-	dir := t.TempDir()
-	config, err := yaml.Marshal(map[string]any{
+	p, err := Run(t.TempDir(), map[string]any{
 		"scrape_configs": []any{map[string]any{
 			"job_name": Job, "scrape_interval": "3s", "scrape_timeout": "3s",
 			"static_configs": []any{map[string]any{"targets": []string{target}, "labels": map[string]string{
@@ -48,21 +99,8 @@ func Start(t *testing.T, target, namespace string) *Prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address, err := process.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", "--config.file="+file,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { p.Stop(10 * time.Second) })
-	return &Prometheus{address}
+	return p
 }
 
 // Sample is one series of an answer.
@@ -73,7 +111,7 @@ type Sample struct {
 
 // Query asks for the present values. An answer that is an error is an error.
 func (p *Prometheus) Query(expression string) ([]Sample, error) {
-	response, err := http.PostForm("http://"+p.address+"/api/v1/query", url.Values{"query": {expression}})
+	response, err := http.PostForm(p.Address+"/api/v1/query", url.Values{"query": {expression}})
 	if err != nil {
 		return nil, err
 	}

@@ -16,16 +16,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// rollout writes the template.
-func rollout() Scenario {
-	return Scenario{
-		Name:  "rollout",
-		Setup: func(u *User) { u.deployAll(small, web) },
-		Act:   func(u *User) { u.Create(u.scaler(web, web, v1beta1.UpdateModeRollout, large)) },
-		Done:  func(u *User) string { return firstOf(u.isApplied(web, web, large), u.templateIs(web, large)) },
-	}
-}
-
 // sibling writes the template of a Deployment that another tool applies on the server, again and again: first without a
 // change, then with a new image and another order of containers. The tool leaves resources to the operator.
 func sibling() Scenario {
@@ -86,50 +76,6 @@ func (u *User) apply(d *appsv1.Deployment) {
 	}
 }
 
-// recreate evicts pods one by one under a budget, since no node will ever have room.
-func recreate() Scenario {
-	return Scenario{
-		Name: "recreate",
-		Setup: func(u *User) {
-			for ordinal := range replicas {
-				u.Script(web, ordinal, Infeasible)
-			}
-			u.Create(u.disruptionBudget(web))
-			u.deployAll(small, web)
-		},
-		Act: func(u *User) {
-			s := u.scaler(web, web, v1beta1.UpdateModeInPlace, large)
-			s.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRecreate
-			u.Create(s)
-		},
-		Done: func(u *User) string { return firstOf(u.isApplied(web, web, large), u.templateIs(web, small)) },
-	}
-}
-
-// initial sizes new pods only: those of the user's own rollout.
-func initial() Scenario {
-	return Scenario{
-		Name:  "initial",
-		Setup: func(u *User) { u.deployAll(small, web) },
-		Act: func(u *User) {
-			u.Create(u.scaler(web, web, v1beta1.UpdateModeInitial, large))
-			// The sizes are written down, and the API server learns of them, with a delay.
-			like := u.podsInOrder(web)[0]
-			u.Await("new pods to be sized", func() string {
-				pod := &corev1.Pod{Spec: template(nil, small).Spec}
-				pod.Namespace, pod.Name = u.Namespace, like.Name+"-dry-run"
-				pod.Labels, pod.OwnerReferences = like.Labels, like.OwnerReferences
-				if err := u.Client.Create(u.ctx, pod, client.DryRunAll); err != nil {
-					return err.Error()
-				}
-				return podSizes{pod}.asks(large)
-			})
-			u.Patch(u.deployment(web, small), `{"spec":{"template":{"metadata":{"annotations":{"restarted":"true"}}}}}`)
-		},
-		Done: func(u *User) string { return firstOf(u.isApplied(web, web, large), u.templateIs(web, small)) },
-	}
-}
-
 // retarget moves a scaler to another Deployment. The first one gets its original values.
 func retarget() Scenario {
 	return Scenario{
@@ -142,23 +88,6 @@ func retarget() Scenario {
 		},
 		Done: func(u *User) string {
 			return firstOf(u.isApplied("mover", "api", large), u.templateIs("api", large), u.podsHave(web, small), u.templateIs(web, small))
-		},
-	}
-}
-
-// restore deletes a scaler that has written the template.
-func restore() Scenario {
-	return Scenario{
-		Name:  "restore",
-		Setup: func(u *User) { u.deployAll(small, web) },
-		Act: func(u *User) {
-			s := u.scaler(web, web, v1beta1.UpdateModeRollout, large)
-			u.Create(s)
-			u.Await("a first rollout", func() string { return u.isApplied(web, web, large) })
-			u.Remove(s)
-		},
-		Done: func(u *User) string {
-			return firstOf(u.isGone(u.scaler(web, "", "", small)), u.podsHave(web, small), u.templateIs(web, small))
 		},
 	}
 }
