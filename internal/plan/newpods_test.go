@@ -155,8 +155,8 @@ func TestSizesWithWhichAPodWouldBeRefused(t *testing.T) {
 		}, ""},
 		"no sizes": {func(w *world) { w.situation.NewPods = plan.NewPods{}; quotas(quota("requests.cpu", 1, 1))(w) }, ""},
 	} {
-		w := given(had, tc.change)
-		if got := plan.RefusedNewPods(w.situation, w.policy, noon); got.Reason != tc.want {
+		w := given(had, tc.change, func(w *world) { w.policy.Suspended = true })
+		if got := w.next(noon).NewPods; got.Obstacle.Reason != tc.want || tc.want != "" && len(got.Sizes) > 0 {
 			t.Errorf("%s: %+v, want %q", name, got, tc.want)
 		}
 	}

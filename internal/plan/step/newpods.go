@@ -167,8 +167,11 @@ func (p planner) learnNewPods() model.NewPods {
 	}
 	before := p.Situation.NewPods
 	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
+	if p.Unsized.Exists() {
+		return next
+	}
 	next.Sizes, next.Obstacle = p.newPodSizes()
-	if len(next.Sizes) > 0 && slices.Equal(sortedSizes(next.Sizes), sortedSizes(before.Sizes)) {
+	if len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
@@ -242,7 +245,8 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	})
 }
 
-func sortedSizes(sizes []model.Size) []model.Size {
+// Sorted are the sizes in the order of their containers.
+func Sorted(sizes []model.Size) []model.Size {
 	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
 }
 
