@@ -144,27 +144,6 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"At once without a duration": {
-			given(decidedBefore(), boosts(func(b *plan.Boost) { b.Duration = 0 }), pods(started(0, pod("web-1", double())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A pod that never becomes Ready is lowered in the end": {
-			given(decidedBefore(), boosts(), pods(starting(12*time.Minute, pod("web-1", double())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A container that was restarted is boosted too": {
-			given(decidedBefore(), boosts(), pods(restarted(10*time.Second, resizedAt(time.Hour, pod("web-1", large()))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 400m 256Mi of 800m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m50s`,
-		},
 		"Also where the pod was resized just before": {
 			given(decidedBefore(), boosts(), pods(restarted(10*time.Second, resizedAt(10*time.Second, pod("web-1", large()))))),
 			`keeps app 200m 256Mi
@@ -191,13 +170,6 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"Likewise where it has no room yet": {
-			given(decidedBefore(), boosts(), pods(with(later, func(p *workload.Pod) { p.Resize.Deferred = true }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"Where the API server refuses it, too": {
 			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small()))), func(w *world) {
 				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{Sizes: []plan.Size{{Container: "app", Resources: double().Resources}}, Reason: "NodeCapacity"}}}
@@ -211,13 +183,6 @@ func TestBoost(t *testing.T) {
 			given(decidedBefore(), boosts(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(300, 0) }), pods(starting(10*time.Second, pod("web-1", small())))),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m51s`,
-		},
-		"A LimitRange bounds it": {
-			given(decidedBefore(), boosts(), bounds(workload.Bounds{ContainerMax: amounts(350, 0)}), pods(starting(10*time.Second, pod("web-1", small())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 350m 256Mi of 350m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
@@ -242,13 +207,6 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
-		"The ceiling of a pod bounds it": {
-			given(decidedBefore(), boosts(), mostPerPod(310, 0), pods(starting(10*time.Second, pod("web-1", small())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 310m 256Mi of 620m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m51s`,
-		},
 		"A quota without room for it leaves it out": {
 			given(decidedBefore(), boosts(), func(w *world) {
 				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 850}}
@@ -265,13 +223,6 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
-		"A Guaranteed pod stays one": {
-			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(100, 128)))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 400m 256Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m51s`,
-		},
 		"No memory limit is added for it": {
 			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(200, 0))),
 				pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 256), amounts(200, 0)))))),
@@ -279,14 +230,6 @@ func TestBoost(t *testing.T) {
 			resizes web-1 to app 400m 256Mi of 800m -
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
-		},
-		"Nor is one added when it ends": {
-			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(200, 0))),
-				pods(started(time.Minute, pod("web-1", sized("app", amounts(400, 256), amounts(800, 0)))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 		"Nothing is restarted for it": {
 			given(decidedBefore(), boosts(), template(restartsForCPU(small())), pods(starting(10*time.Second, pod("web-1", restartsForCPU(large()))))),
@@ -339,12 +282,6 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
-		"It stays so until it is Ready": {
-			given(boosts(), recommends(), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))))),
-			`no decision
-			NoRecommendation: There is no recommendation yet. Starting pods have more CPU until they are Ready (startupBoost)
-			0/1, again in 10m51s`,
-		},
 		"Then it is lowered": {
 			given(boosts(), recommends(), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))))),
 			`no decision
@@ -384,20 +321,6 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 			Resizing: Pods are being resized in place
 			1/2 changing, again in 9m55s`,
 		},
-		"Nor while its kubelet ends it": {
-			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(
-				with(resizedAt(5*time.Second, started(65*time.Second, pod("web-1", small()))), applied(quick().Resources)), pod("web-2", small()))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"Nor is one that has ended": {
-			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))), pod("web-2", small()))),
-			`no decision
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			1/2 changing`,
-		},
 		"Without a request there is nothing to raise": {
 			given(boosts(), recommends(), template(sized("app", amounts(0, 128), amounts(0, 256))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(0, 128), amounts(0, 256)))))),
 			`no decision
@@ -419,9 +342,6 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 	flying := func(name string) workload.Pod {
 		return with(pod(name, large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
 	}
-	boosting := func(name string) workload.Pod {
-		return with(starting(10*time.Second, pod(name, double())), func(p *workload.Pod) { p.Actual["app"] = large().Resources })
-	}
 	table{
 		"A boost comes first": {
 			given(decidedBefore(recently), boosts(), pods(pod("web-1", small()), starting(10*time.Second, pod("web-2", large())))),
@@ -437,26 +357,6 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing, again in 9m0s`,
 		},
-		"Nor for the memory of another pod that starts": {
-			given(decidedBefore(recently), boosts(), pods(flying("web-1"), starting(10*time.Second, pod("web-2", sized("app", amounts(400, 128), amounts(800, 256)))), starting(10*time.Second, pod("web-3", small())))),
-			`keeps app 200m 256Mi
-			resizes web-3 to app 400m 128Mi of 800m 256Mi
-			Resizing: Pods are being resized in place
-			0/3 changing, again in 9m0s`,
-		},
-		"No other resize waits for it": {
-			given(decidedBefore(recently), boosts(), pods(boosting("web-1"), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 9m50s`,
-		},
-		"It is a change that is under way": {
-			given(decidedBefore(recently), boosts(), pods(boosting("web-1"))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 9m50s`,
-		},
 		"Its end waits for its turn": {
 			given(decidedBefore(recently), boosts(), pods(flying("web-1"), started(time.Minute, pod("web-2", double())))),
 			`keeps app 200m 256Mi
@@ -470,12 +370,6 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 			`keeps app 200m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 9m0s`,
-		},
-		"Suspended, everything stays": {
-			given(decidedBefore(), boosts(), func(w *world) { w.policy.Suspended = true }, pods(started(time.Minute, pod("web-1", double())))),
-			`keeps app 200m 256Mi
-			Suspended: Nothing is changed while the scaler is suspended
-			0/1`,
 		},
 		"What is contested holds boosts, too": {
 			given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),

@@ -59,31 +59,11 @@ func TestCeilings(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"So does minAllowed": {
-			has(1000, wants(500), least(400_000), mostPerContainer(4000, 0)),
-			`decides app 4000m - (Bounds)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"And says so": {
 			has(4000, wants(500), least(400_000), mostPerContainer(4000, 0)),
 			`keeps app 4000m -
 			OperatorCeiling: All pods have the decided size. app cpu: 400 is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a container (ceilings.container)
 			1/1 applied`,
-		},
-		"An OOM kill too": {
-			has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
-				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
-				func(w *world) {
-					r := rec(amounts(0, 2048), amounts(0, 2048), amounts(0, 2048))
-					r.OOMFloor = 2048 * mebi
-					recommends(r)(w)
-				}, mostPerContainer(0, 1024)),
-			`decides app - 1024Mi (OOMKill)
-			resizes web-1 to app 1000m 1024Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 		"What a pod has is not lowered": {
 			has(4000, wants(6000), mostPerContainer(2000, 0)),
@@ -103,13 +83,6 @@ func TestCeilings(t *testing.T) {
 				wants(6000), mostPerPod(4000, 0)),
 			`decides app 3500m - (LowerBound)
 			resizes web-1 to app 3500m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Native sidecars count for it": {
-			has(1000, pods(withSidecar(pod("web-1", beside("app", 1000)), beside("proxy", 1500))), wants(6000), mostPerPod(4000, 0)),
-			`decides app 2500m - (LowerBound)
-			resizes web-1 to app 2500m - of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
@@ -146,23 +119,9 @@ func TestCeilings(t *testing.T) {
 			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 5000m for a pod (ceilings.pod)
 			1/1 applied`,
 		},
-		"Without nodes there is no share": {
-			has(1000, wants(500), least(8000), nodeShare(75)),
-			`decides app 8000m - (Bounds)
-			resizes web-1 to app 8000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A rollout may ask for more than the share, since a new pod may bring a new node": {
 			has(1000, rollout, wants(6000), largestNode(4000, 0), nodeShare(75)),
 			`decides app 6000m - (LowerBound)
-			holds app 1000m - of - - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"But for no more than the ceilings": {
-			has(1000, rollout, wants(6000), mostPerPod(5000, 0)),
-			`decides app 5000m - (LowerBound)
 			holds app 1000m - of - - cpu=true memory=false
 			RollingOut: The Deployment is rolling out the decided size
 			0/1 changing`,
@@ -359,20 +318,6 @@ func TestABoundWithAWrongUnit(t *testing.T) {
 			has(200, demands(100), func(w *world) { w.policy.Edited = true }),
 			`decides app 400m - (Bounds)
 			resizes web-1 to app 400m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Usage does not wait for it": {
-			has(200, demands(900)),
-			`decides app 900m - (Bounds)
-			resizes web-1 to app 900m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Nor does a LimitRange": {
-			has(200, demands(100), bounds(workload.Bounds{ContainerMin: amounts(700, 0)})),
-			`decides app 700m - (Bounds)
-			resizes web-1 to app 700m 128Mi of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},

@@ -38,18 +38,6 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 			Suspended: Nothing is changed while the scaler is suspended
 			1/2`,
 		},
-		"A Deployment that is being deleted is left alone": {
-			given(decidedBefore(), deployment(func(d *workload.Deployment) { d.Terminating = true })),
-			`keeps app 200m 256Mi
-			Terminating: The Deployment is being deleted
-			0/2`,
-		},
-		"Nothing is decided without a recommendation": {
-			given(recommends()),
-			`no decision
-			NoRecommendation: There is no recommendation yet
-			0/2`,
-		},
 		"A policy that leaves nothing to manage ends the decision": {
 			given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false })),
 			`no decision
@@ -204,13 +192,6 @@ func TestWhatIsDecided(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"After the cooldown all moves together": {
-			given(atSize(), decidedBefore(), recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
-			`decides app 50m 400Mi (LowerBound)
-			resizes web-1 to app 50m 400Mi of 100m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
 		"An OOM kill does not wait for the cooldown, nor for the tolerance": {
 			given(onlyMemory, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
 				func(w *world) {
@@ -271,14 +252,6 @@ func TestWhatIsDecided(t *testing.T) {
 				recommends(rec(amounts(20, 0), amounts(10, 0), amounts(100, 0)))),
 			`decides app 20m - (Bounds)
 			resizes web-1 to app 20m 256Mi of 40m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A maxAllowed binds a decision whose recommendation is gone": {
-			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }), recommends()),
-			`decides app 180m - (Bounds)
-			resizes web-1 to app 180m 256Mi of 360m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
@@ -346,18 +319,6 @@ func TestWhatIsDecided(t *testing.T) {
 			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
-		"A resize that no decision tells of is in progress": {
-			given(pods(askedFor(large(), inProgress)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`decides app 200m 256Mi (Adopted)
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m0s`,
-		},
-		"A resize that no decision tells of has got no answer yet": {
-			given(pods(askedFor(large())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`decides app 200m 256Mi (Adopted)
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 10m0s`,
-		},
 		"A lower request that waits does not keep a resize from being followed": {
 			given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(110, 140), amounts(80, 100), amounts(150, 200))),
 				func(w *world) { w.situation.MissingUsage = "pod web-1: no usage reported" }),
@@ -396,12 +357,6 @@ func TestWhatIsDecided(t *testing.T) {
 			`no decision
 			WithinTolerance: The current requests are within the tolerance of the recommendation
 			2/2 applied`,
-		},
-		"A kubelet that reports nothing is not believed either": {
-			given(pods(func() workload.Pod { p := pod("web-1", large()); p.Actual = nil; return p }()), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
 		},
 		"What the user writes into the template gives way to a decision": {
 			given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))),
@@ -444,8 +399,6 @@ func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod
 }
 
 func refusedByNode(p *workload.Pod) { p.Resize.Infeasible, p.Resize.Message = true, "no room" }
-
-func inProgress(p *workload.Pod) { p.Resize.InProgress = true }
 
 func applied(r workload.Resources) func(*workload.Pod) {
 	return func(p *workload.Pod) { p.Actual["app"] = r }

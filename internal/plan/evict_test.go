@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -52,10 +51,6 @@ func notReady(p workload.Pod) workload.Pod {
 }
 
 func TestWhenAPodIsEvicted(t *testing.T) {
-	restarts := func(c workload.Container) workload.Container {
-		c.RestartOnMemory = true
-		return c
-	}
 	none := sized("app", amounts(0, 0), amounts(0, 0))
 	killed := func(d *plan.Decision) { d.Reason = "OOMKill" }
 	const puts = "\n\t\t\tputs into new pods app 200m 256Mi of 400m 512Mi\n"
@@ -74,38 +69,6 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 changing`,
 		},
-		"The one that cannot be resized, and no other": {
-			given(orRecreate, decidedBefore(), pods(pod("web-1", large()), infeasible("web-2"))),
-			`keeps app 200m 256Mi
-			evicts web-2` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-2: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"Not while another one can be resized in place": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi` + puts +
-				`			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A container that restarts, once the rest is resized": {
-			given(orRecreate, decidedBefore(), template(restarts(small())), pods(
-				pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))), pod("web-2", restarts(large())))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: container app restarts when its memory changes (resizePolicy)
-			1/2 changing`,
-		},
-		"One that is BestEffort": {
-			given(orRecreate, decidedBefore(), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
-				a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
-			})),
-			`keeps app 200m 256Mi
-			evicts web-1
-			puts into new pods app 200m 256Mi of - -
-			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
-			0/2 changing`,
-		},
 		"Not one that was made with the size": {
 			given(orRecreate, decidedBefore(), pods(
 				with(pod("web-1", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }), pod("web-2", large()))),
@@ -113,44 +76,12 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. A new pod would have the same size
 			1/2`,
 		},
-		"Not of fewer than minReplicas": {
-			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
-			`keeps app 200m 256Mi` + puts +
-				`			TooFewReplicas: The Deployment has 1 replicas, and pods are evicted only with at least 2 (updatePolicy.minReplicas). Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 stalled`,
-		},
-		"Fewer than minReplicas are resized in place all the same": {
-			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi` + puts +
-				`			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"So are pods whose eviction is refused": {
-			given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(pod("web-1", small()), infeasible("web-2"))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi` + puts +
-				`			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
 		"A single one where that is accepted": {
 			given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
 				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
-		},
-		"Not of a Deployment that is paused": {
-			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi` + puts +
-				`			RolloutPaused: The Deployment is paused: no pod is evicted until it is resumed. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2`,
-		},
-		"Not while it rolls out": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(pod("web-2", small()), func(p *workload.Pod) { p.Current = false }))),
-			`keeps app 200m 256Mi` + puts +
-				`			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/2`,
 		},
 		"Not while the Deployment's controller has yet to see it": {
 			given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),
@@ -194,12 +125,6 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
-		"Not while one is not available": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), notReady(infeasible("web-2")))),
-			`keeps app 200m 256Mi` + puts +
-				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2`,
-		},
 		"But for that one itself, if it is OOM-killed": {
 			given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
 			`keeps app 200m 256Mi
@@ -213,19 +138,6 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
-		"Not outside a window": {
-			given(orRecreate, decidedBefore(), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi` + puts +
-				`			OutsideWindow: Waiting for the next of updatePolicy.windows to evict pods. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2, again in 14h0m0s`,
-		},
-		"What is urgent waits for no window": {
-			given(orRecreate, decidedBefore(killed), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2 changing`,
-		},
 		"Not before a PodDisruptionBudget is asked again": {
 			given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
@@ -237,12 +149,6 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 			`keeps app 200m 256Mi` + puts +
 				`			Forbidden: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 stalled, again in 30s`,
-		},
-		"Not where a quota has no room for a new pod with the size": {
-			given(orRecreate, decidedBefore(), quotas(quota("requests.cpu", 500, 400)), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 500m of requests.cpu, of which 400m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
-			0/2 stalled, again in 1m0s`,
 		},
 		"Contested pods are not evicted": {
 			given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
@@ -321,15 +227,6 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 func refusedEviction(reason string, stalled bool) func(*world) {
 	return func(w *world) {
 		w.situation.RejectedEviction = &plan.RejectedEviction{Reason: reason, Message: "no", Stalled: stalled, Until: noon.Add(30 * time.Second)}
-	}
-}
-
-func TestWhatAnEvictionIsWorth(t *testing.T) {
-	w := given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2")))
-	want := plan.WantOf(w.next(noon), w.situation)
-	// Each pod misses 100m and 128Mi, whatever it declares.
-	if least := 2 * 0.1; want.Class != budget.ScaleUp || want.Benefit <= least || want.Benefit > 2*least {
-		t.Errorf("WantOf() = %+v", want)
 	}
 }
 

@@ -24,34 +24,12 @@ func requested(name string, says workload.Resize) workload.Pod {
 	})
 }
 
-func refusedWith(reason string) func(*world) {
-	return func(w *world) {
-		w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-		for _, sizes := range []workload.Resources{
-			large().Resources,
-			resources(amounts(100, 256), amounts(200, 512)),
-			resources(amounts(200, 128), amounts(400, 256)),
-		} {
-			for _, pod := range w.situation.Pods {
-				w.situation.RejectedResizes[pod.UID] = append(w.situation.RejectedResizes[pod.UID],
-					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "no"})
-			}
-		}
-	}
-}
-
 func TestWhatAKubeletPutsOff(t *testing.T) {
 	deferred := func(since time.Time) workload.Resize {
 		return workload.Resize{Deferred: true, Message: "Node didn't have enough resource: cpu", Since: since}
 	}
 	long := func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }
 	table{
-		"It is waited for while the kubelet tries again": {
-			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-9*time.Minute))))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: Node didn't have enough resource: cpu
-			0/1, again in 1m48s`,
-		},
 		"The next resize has the whole grace again": {
 			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon)))),
 			`keeps app 200m 256Mi
@@ -71,13 +49,6 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 			Resizing: A resize that a node does not grant is withdrawn
 			0/1 changing`,
 		},
-		"Then the Deployment is rolled out, once nothing more can be done in place": {
-			given(orRollout, decidedBefore(long), appTakenOver(), pods(pod("web-1", small())), refusedWith("Deferred")),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
-			0/1 changing`,
-		},
 		"The grace of each pod is its own": {
 			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), appTakenOver()),
 			`keeps app 200m 256Mi
@@ -92,15 +63,8 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 // Rollout: see TestHowATemplateIsRewritten.
 func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 	infeasible := requested("web-1", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"})
-	restarts := func(c workload.Container) workload.Container {
-		c.RestartOnMemory = true
-		return c
-	}
-	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
-	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
 	written := func(d *plan.Decision) { d.AppliedToTemplate = true }
-	none := sized("app", amounts(0, 0), amounts(0, 0))
 	reverted := func(n int) func(*plan.Decision) {
 		return func(d *plan.Decision) { d.Reverts, d.LastRevert = n, noon.Add(-time.Minute) }
 	}
@@ -111,74 +75,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-		"Infeasible on a node with static CPU management": {
-			given(orRollout, decidedBefore(recently), appTakenOver(), pods(requested("web-1", workload.Resize{Infeasible: true, Message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"}))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy
-			0/1 changing`,
-		},
-		"Refused as larger than the node": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small())), refusedWith("NodeCapacity")),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
-			0/1 changing`,
-		},
-		"Refused on a Windows node": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small())), refusedWith("Unsupported")),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
-			0/1 changing`,
-		},
-		"Not where a quota refuses, which new pods would meet as well": {
-			given(orRollout, decidedBefore(), pods(pod("web-1", small())), refusedWith("QuotaExceeded")),
-			`keeps app 200m 256Mi
-			QuotaExceeded: pod web-1: no
-			0/1 stalled, again in 1m0s`,
-		},
-		"Not where a right is missing": {
-			given(orRollout, decidedBefore(), pods(pod("web-1", small())), refusedWith("Forbidden")),
-			`keeps app 200m 256Mi
-			Forbidden: pod web-1: no
-			0/1 stalled`,
-		},
-		"Not where a LimitRange refuses": {
-			given(orRollout, decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{PodMax: amounts(150, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: pod web-1: LimitRange limits allows a pod at most 150m of cpu
-			0/1 stalled`,
-		},
-		"A BestEffort pod": {
-			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), takenOver(plan.Original{Container: "app", CPU: true, Memory: true})),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of - -
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
-			0/1 changing`,
-		},
-		"A pod that would lose its QoS class": {
-			given(orRollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends(),
-				takenOver(plan.Original{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
-			`keeps app 50m -, written
-			rewrites app 50m - of 100m -
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback
-			0/1 changing`,
-		},
-		"A resource that restarts its container, once the other has followed in place": {
-			given(orRollout, decidedBefore(), appTakenOver(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A resource that restarts its container": {
-			given(orRollout, decidedBefore(), appTakenOver(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: container app restarts when its memory changes (resizePolicy)
 			0/1 changing`,
 		},
 		"A node that is known to resize nothing": {
@@ -194,25 +90,11 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1, again in 9m0s`,
 		},
-		"A resize that was accepted and is not applied": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(requested("web-1", workload.Resize{InProgress: true}))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: the kubelet has not applied the new size for 10m0s
-			0/1 changing`,
-		},
 		"Not before the kubelet has had its time since the resize": {
 			given(orRollout, decidedBefore(), appTakenOver(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
 			`keeps app 200m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 9m0s`,
-		},
-		"Not while another pod can be resized in place": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(infeasible, pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
 		},
 		"Not on account of resources of the pod as a whole": {
 			given(orRollout, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))), amounts(100, 128), amounts(150, 512)))),
@@ -220,18 +102,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			resizes web-1 to app 100m 256Mi of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
-		},
-		"One rollout at a time": {
-			given(orRollout, decidedBefore(recently), appTakenOver(), rolling, pods(infeasible)),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1`,
-		},
-		"Not while the Deployment is paused": {
-			given(orRollout, decidedBefore(recently), appTakenOver(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible)),
-			`keeps app 200m 256Mi
-			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1`,
 		},
 		"Not again while it is rolled out": {
 			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(infeasible)),
@@ -251,25 +121,12 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template already has the decided size
 			0/1 stalled`,
 		},
-		"Once it is rolled out, all is applied": {
-			given(orRollout, atSize(), decidedBefore(written), appTakenOver(), template(large())),
-			`keeps app 200m 256Mi, written
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
 		"What is decided later is applied in place again": {
 			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), appTakenOver(), template(large()), recommends()),
 			`keeps app 250m 256Mi
 			resizes web-1 to app 250m 256Mi of 500m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
-		},
-		"Another writer undoes it once": {
-			given(orRollout, decidedBefore(written), appTakenOver(), pods(infeasible)),
-			`keeps app 200m 256Mi, reverted 1 times
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
 		},
 		"Another writer undoes it twice": {
 			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
@@ -283,13 +140,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
-		"Another controller undoes pods once": {
-			given(orRollout, decidedBefore(), undone, pods(infeasible, pod("web-2", small()))),
-			`keeps app 200m 256Mi, reverted 1 times
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
 		"Another controller undoes pods twice, with the template unchanged": {
 			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
 			`keeps app 200m 256Mi, reverted 2 times
@@ -302,38 +152,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
-		},
-		"Not outside a window": {
-			given(orRollout, decidedBefore(), appTakenOver(), windows(nightly("ScaleUp")), pods(infeasible)),
-			`keeps app 200m 256Mi
-			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1, again in 14h0m0s`,
-		},
-		"In a window": {
-			given(orRollout, decidedBefore(), appTakenOver(), windows(daily("ScaleUp")), pods(infeasible)),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-		"Not where a quota has no room for the first new pod": {
-			given(orRollout, decidedBefore(), appTakenOver(), quotas(quota("requests.cpu", 399, 200)), pods(infeasible)),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 stalled, again in 1m0s`,
-		},
-		"Nothing is taken over without need": {
-			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), appTakenOver()),
-			`no decision
-			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
-			0/2 changing`,
-		},
-		"A template with resources for its pods as a whole is not written": {
-			given(rollout, decidedBefore(), appTakenOver(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
-			`keeps app 200m 256Mi
-			Unsupported: The Deployment declares pod-level resources, which are not managed
-			0/2 stalled`,
 		},
 	}.run(t)
 }
@@ -406,12 +224,6 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 			Applied: All pods have the decided size
 			1/1 applied`,
 		},
-		"A Guaranteed pod stays so": {
-			given(decidedBefore(kept), needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(pod("web-1", sized("app", amounts(100, 256), amounts(100, 256))))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
-			0/1`,
-		},
 		"A decision on CPU is no news of memory": {
 			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(200, 64), amounts(150, 60), amounts(250, 70)))),
 			`decides app 200m 64Mi (LowerBound), keeps the limit of app at 256Mi
@@ -425,12 +237,6 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 			resizes web-1 to app 100m 32Mi of 200m 64Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
-		},
-		"It is no reason for a rollout": {
-			given(orRollout, decidedBefore(kept), needsLittle, appTakenOver(), pods(pod("web-1", keptPod))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
-			0/1`,
 		},
 	}.run(t)
 }
@@ -450,19 +256,6 @@ func TestPodsThatMakeRoomComeFirst(t *testing.T) {
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
-		},
-	}.run(t)
-}
-
-// A request or limit can be added in place and never removed.
-func TestNoLimitIsRemovedInPlace(t *testing.T) {
-	table{
-		"Of a pod whose template has none any more": {
-			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 199m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 	}.run(t)
 }

@@ -27,19 +27,6 @@ func TestTheWholePodCounts(t *testing.T) {
 	proxy := sized("proxy", amounts(500, 64), amounts(500, 64))
 	withProxy := pods(withSidecar(pod("web-1", small()), proxy), withSidecar(pod("web-2", small()), proxy))
 	table{
-		"A rollout with a sidecar within the LimitRange begins": {
-			given(rollout, decidedBefore(), appTakenOver(), templateSidecar(proxy), bounds(workload.Bounds{PodMax: amounts(900, 0)})),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"One whose pods a LimitRange would refuse for their sidecar does not": {
-			given(rollout, decidedBefore(), appTakenOver(), templateSidecar(proxy), bounds(workload.Bounds{PodMax: amounts(899, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: LimitRange limits allows a pod at most 899m of cpu
-			0/2 stalled`,
-		},
 		"Nor does one whose sidecar is injected": {
 			given(rollout, decidedBefore(), appTakenOver(), withProxy, bounds(workload.Bounds{PodMax: amounts(899, 0)})),
 			`keeps app 200m 256Mi
@@ -59,19 +46,6 @@ func TestTheWholePodCounts(t *testing.T) {
 			LimitRange: LimitRange limits allows a pod at most 899m of cpu
 			0/2 stalled`,
 		},
-		"In place, a sidecar counts against the LimitRange": {
-			given(decidedBefore(), withProxy, bounds(workload.Bounds{PodMax: amounts(899, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: pod web-1, pod web-2: LimitRange limits allows a pod at most 899m of cpu
-			0/2 stalled`,
-		},
-		"And for it": {
-			given(decidedBefore(), pods(withSidecar(pod("web-1", small()), proxy)), bounds(workload.Bounds{PodMin: amounts(700, 0)})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A limit on some containers only must not be below the least": {
 			given(decidedBefore(), pods(withSidecar(pod("web-1", small()), sized("proxy", amounts(500, 64), quantity.Amounts{}))), bounds(workload.Bounds{PodMin: amounts(500, 0)})),
 			`keeps app 200m 256Mi
@@ -83,13 +57,6 @@ func TestTheWholePodCounts(t *testing.T) {
 			`keeps app 200m 256Mi
 			LimitRange: pod web-1: LimitRange limits allows a pod a limit of at most 1.285 times its request of cpu
 			0/1 stalled`,
-		},
-		"And may be met": {
-			given(decidedBefore(), pods(withSidecar(pod("web-1", small()), proxy)), bounds(workload.Bounds{PodRatio: workload.Ratios{CPU: 1286}})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 		"The first new pod of a rollout brings its sidecar": {
 			given(rollout, decidedBefore(), appTakenOver(), templateSidecar(proxy), quotas(quota("requests.cpu", 1899, 1200))),

@@ -38,12 +38,6 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 			MetricsIncomplete: All pods have the decided size. The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported)
 			2/2 applied`,
 		},
-		"without a decision, too": {
-			given(lackingUsage, recommends(halved())),
-			`no decision
-			MetricsIncomplete: The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported)
-			0/2`,
-		},
 		"a higher target does not": {
 			given(lackingUsage, decidedBefore(), atSize(), recommends(mixed())),
 			`decides app 200m 400Mi (LowerBound)
@@ -56,12 +50,6 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 			`keeps app 50m 64Mi
 			MetricsIncomplete: pod web-1, pod web-2: waits until all running pods report usage (pod web-2: no usage reported)
 			0/2`,
-		},
-		"the second half of a decision waits": {
-			given(lackingUsage, lowered, recommends(halved()), pods(halfSized("web-1"), pod("web-2", small()))),
-			`keeps app 50m 64Mi
-			MetricsIncomplete: pod web-2: waits until all running pods report usage (pod web-2: no usage reported)
-			1/2`,
 		},
 		"of a decision only what is higher is applied": {
 			given(lackingUsage, raisedAndLowered, recommends(mixed())),
@@ -138,12 +126,6 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 			resizes web-1 to app 100m 419430399 of 100m 400Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
-		},
-		"a template is not taken over to be lowered": {
-			given(lackingUsage, rollout, lowered, recommends(halved())),
-			`keeps app 50m 64Mi
-			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported)
-			0/2`,
 		},
 	}.run(t)
 }

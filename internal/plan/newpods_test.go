@@ -28,20 +28,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"Once all are new, all is applied": {
-			given(initial, decidedBefore(), atSize()),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new pods get it
-			2/2 applied`,
-		},
-		"Pods that do not run yet get it as well": {
-			given(initial, decidedBefore(), pods()),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new pods get it
-			0/0 applied`,
-		},
 		"Only what is managed": {
 			given(initial, decidedBefore(), memoryOnly),
 			`keeps app - 256Mi
@@ -63,37 +49,11 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"Or bounds it, where limits stay": {
-			given(initial, template(unlimited), requestsOnly, bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
-			`decides app 150m 256Mi (LowerBound)
-			puts into new pods app 150m 256Mi of 150m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"Nothing that a LimitRange refuses": {
-			given(initial, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(250, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: LimitRange limits allows a pod at most 250m of cpu
-			0/2 stalled`,
-		},
 		"Nothing beside resources for a pod as a whole": {
 			given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 			`keeps app 200m 256Mi
 			Unsupported: The Deployment declares pod-level resources, which are not managed
 			0/2 stalled`,
-		},
-		"Nothing that a quota has no room for, where the template asks for less": {
-			given(initial, decidedBefore(), quotas(quota("requests.cpu", 399, 200))),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
-			0/2 stalled, again in 1m0s`,
-		},
-		"Whatever a quota says where the template asks for more": {
-			given(initial, decidedBefore(), template(sized("app", amounts(400, 512), amounts(800, 1024))), recommends(), quotas(quota("requests.cpu", 200, 200), quota("limits.memory", 1, 1))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
 		},
 		"Limits that are off are those of the template": {
 			given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
@@ -102,18 +62,6 @@ func TestWhatNewPodsGet(t *testing.T) {
 			Applied: All pods have the decided size, and new pods get it
 			0/0 applied`,
 		},
-		"Nothing while the scaler is suspended": {
-			given(initial, decidedBefore(), func(w *world) { w.policy.Suspended = true }),
-			`keeps app 200m 256Mi
-			Suspended: Nothing is changed while the scaler is suspended
-			0/2`,
-		},
-		"Nothing without a recommendation": {
-			given(initial, recommends()),
-			`no decision
-			NoRecommendation: There is no recommendation yet
-			0/2`,
-		},
 		"The largest node does not bound what may bring a new one": {
 			given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
 			`decides app 200m 256Mi (LowerBound)
@@ -121,20 +69,7 @@ func TestWhatNewPodsGet(t *testing.T) {
 			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
-		"The next decision waits for its cooldown": {
-			given(initial, decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(100, 100), amounts(400, 400)))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2, again in ` + (5*time.Minute - noon.Sub(recentDecision())).String(),
-		},
 	}.run(t)
-}
-
-func recentDecision() time.Time {
-	d := decision()
-	recently(d)
-	return d.Time
 }
 
 // Sizes that are kept while nothing may change are judged by what is there now.
@@ -190,12 +125,6 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Applied: All pods have the decided size
 			1/1 applied`,
 		},
-		"Nothing if new pods are left as in the template": {
-			given(decidedBefore(), atSize()),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
 		"What all pods were resized to, though the decision was lost": {
 			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
 			`decides app 200m 256Mi (Adopted)
@@ -239,12 +168,6 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			WithinTolerance: The current requests are within the tolerance of the recommendation
 			1/1 applied`,
 		},
-		"Nothing if it was lost, and new pods are left as in the template": {
-			given(nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
 		"Nothing that a quota has no room for, and the pods are resized all the same": {
 			given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
 			`keeps app 200m 256Mi
@@ -259,25 +182,10 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
-		"Nothing for which a pod has found no node": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large()))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Applied: All pods have the decided size
-			1/1 applied, again in 2m0s`,
-		},
 		"Whole CPUs, which a fraction would take away, are left as in the template": {
 			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
 			`keeps app 1500m -
 			resizes web-1 to app 1500m 128Mi of 1500m 128Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Whole CPUs of another number are set": {
-			guaranteed(4000, inPlaceSized, needs(2000), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) })),
-			`keeps app 2000m -
-			resizes web-1 to app 2000m 128Mi of 2000m 128Mi
-			puts into new pods app 2000m - of 2000m -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
@@ -318,7 +226,6 @@ func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 
 // Without this, a rollout would wait until somebody deletes the pod.
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
-	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
 		"After three minutes, to the requests of the template": {
@@ -328,14 +235,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: An unschedulable new pod gets the requests of the template
 			1/1 changing`,
-		},
-		"If no other pod runs": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
 		},
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
@@ -394,17 +293,9 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
-		"With its limits, if it is Guaranteed": {
-			given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 100m 128Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
 		"Not if that changed its QoS class": {
 			given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
-				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", sized("app", amounts(200, 256), amounts(200, 256))), tooLong))),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			NoPods: The Deployment has no running pods
@@ -432,13 +323,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: Pods are being resized in place
 			0/1 changing`,
-		},
-		"Not if it requests no more than the template": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
 		},
 		"Not twice": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
@@ -468,30 +352,10 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},
-		"Not a pod of an older template, which is about to go": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"Not a pod with pod-level resources": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
 		"Not with the fallback Recreate, which replaces pods for the size": {
 			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if new pods are as in the template anyway": {
-			given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
 			NoPods: The Deployment has no running pods
 			0/0`,
 		},
@@ -508,14 +372,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			puts into new pods app 200m 256Mi of 400m 512Mi
 			Applied: All pods have the decided size
 			2/2 applied`,
-		},
-		"Once it runs, it is resized like any other": {
-			given(sizesNewPods, decidedBefore(), setBackFrom(amounts(200, 256)), pods(pod("web-1", large()), resizedPod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: Pods are being resized in place
-			1/2 changing`,
 		},
 	}.run(t)
 }

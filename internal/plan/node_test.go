@@ -42,13 +42,6 @@ func TestTheLargestNode(t *testing.T) {
 		return sized(name, amounts(cpu, 0), quantity.Amounts{})
 	}
 	table{
-		"A target that the largest node can give is not touched": {
-			has(1000, wants(4000), largestNode(4000, 0)),
-			`decides app 4000m - (LowerBound)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A larger one is cut to what it can give": {
 			has(1000, wants(6000), largestNode(4000, 0)),
 			`decides app 4000m - (LowerBound)
@@ -74,13 +67,6 @@ func TestTheLargestNode(t *testing.T) {
 			NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers
 			1/1 applied`,
 		},
-		"Where nodes are not read, nothing is cut": {
-			has(1000, wants(6000)),
-			`decides app 6000m - (LowerBound)
-			resizes web-1 to app 6000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A container that is not managed takes its part": {
 			has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))),
 				wants(6000), largestNode(4000, 0)),
@@ -89,32 +75,11 @@ func TestTheLargestNode(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"So does one that is in the pods only": {
-			has(1000, pods(pod("web-1", beside("app", 1000), beside("injected", 1500))), wants(6000), largestNode(4000, 0)),
-			`decides app 2500m - (LowerBound)
-			resizes web-1 to app 2500m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"So does a native sidecar": {
-			has(1000, pods(withSidecar(pod("web-1", beside("app", 1000)), beside("proxy", 1500))), wants(6000), largestNode(4000, 0)),
-			`decides app 2500m - (LowerBound)
-			resizes web-1 to app 2500m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
 		"A pod that has ended takes no part": {
 			has(1000, pods(pod("web-1", beside("app", 1000)), with(pod("evicted", beside("app", 1000), beside("injected", 1500)), func(p *workload.Pod) { p.Running, p.Ended = false, true })),
 				wants(6000), largestNode(4000, 0)),
 			`decides app 4000m - (LowerBound)
 			resizes web-1 to app 4000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The overhead of a RuntimeClass takes its part": {
-			has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Overhead = amounts(300, 0) })), wants(6000), largestNode(4000, 0)),
-			`decides app 3700m - (LowerBound)
-			resizes web-1 to app 3700m - of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
@@ -147,14 +112,6 @@ func TestTheLargestNode(t *testing.T) {
 			`no decision
 			NodeCapacity: app cpu: 100m is recommended, but no node has room for it beside the pod's other containers
 			0/1`,
-		},
-		"The least that the policy allows does not outgrow the node": {
-			has(1000, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.MinAllowed = false, amounts(8000, 0) }),
-				wants(500), largestNode(4000, 0)),
-			`decides app 4000m - (Bounds)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 		"An OOM kill is answered as far as the node goes": {
 			has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),

@@ -59,31 +59,11 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 			Resizing: Pods are being resized in place
 			1/10 changing`,
 		},
-		"and those of a stuck one": {
-			given(canary, oom, stuckRollout, killedAt(250)),
-			`keeps app 200m 256Mi
-			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			1/10 changing`,
-		},
-		"so are they for any other decision": {
-			given(canary, decidedBefore(), pausedRollout),
-			`keeps app 200m 256Mi
-			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			1/10 changing`,
-		},
 		"All is well once the old pods have the size, too": {
 			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
 			`keeps app 200m 256Mi
 			Applied: All pods have the decided size. 2 of 3 pods have an older template, because the Deployment is paused
 			3/3 applied`,
-		},
-		"also in a stuck rollout": {
-			given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size. 1 of 2 pods has an older template, because the rollout exceeded its progress deadline
-			2/2 applied`,
 		},
 		"A quarter of all pods may be in progress": {
 			given(decidedBefore(recently), pausedRollout, pods(pod("web-1", small()), old("web-2", workload.Resize{InProgress: true}), ofOldTemplate(pod("web-3", small())), pod("web-4", small()))),
@@ -96,13 +76,6 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 			`keeps app 200m 256Mi
 			Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged
 			1/2 stalled`,
-		},
-		"No old pod is evicted": {
-			given(orRecreate, oom, stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"})), (*world).effective),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-2: no room
-			1/2`,
 		},
 		"An old pod without a container of the decision is not as decided": {
 			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", container("former"))))),
@@ -128,12 +101,6 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 
 func TestOldPodsOfAProgressingRollout(t *testing.T) {
 	table{
-		"are not resized, because they are about to be replaced, and are counted": {
-			given(canary, decidedBefore(), rollingOut),
-			`keeps app 200m 256Mi
-			RolloutInProgress: 9 of 10 pods have an older template and are about to be replaced, so they keep their size
-			1/10`,
-		},
 		"are counted as long as there is no new pod": {
 			given(decidedBefore(), rollingOut, pods(ofOldTemplate(pod("web-1", small())), ofOldTemplate(pod("web-2", large())))),
 			`keeps app 200m 256Mi
@@ -146,12 +113,6 @@ func TestOldPodsOfAProgressingRollout(t *testing.T) {
 			resizes web-old-0 to app 100m 256Mi of 200m 512Mi
 			Resizing: Pods are being resized in place
 			1/10 changing`,
-		},
-		"are not lowered": {
-			given(decidedBefore(), rollingOut, killedAt(100), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", sized("app", amounts(900, 900), amounts(900, 1800)))))),
-			`keeps app 200m 256Mi
-			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
-			1/2`,
 		},
 		"do not need a new pod for what they cannot have": {
 			given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), rollingOut, killedAt(250),
@@ -168,23 +129,11 @@ func TestOldPodsOfAProgressingRollout(t *testing.T) {
 			QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed
 			1/2 stalled, again in 1m0s`,
 		},
-		"are replaced by the fallback": {
-			given(orRollout, appTakenOver(), decidedBefore(), template(large()), rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
-			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment is rolling out the decided size
-			1/2 changing`,
-		},
 		"count without a decision": {
 			given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
 			`no decision
 			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
 			1/2`,
-		},
-		"count in the mode Rollout": {
-			given(rollout, decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true }), appTakenOver(), template(large()), rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
-			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment is rolling out the decided size
-			1/2 changing`,
 		},
 	}.run(t)
 }

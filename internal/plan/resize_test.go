@@ -38,19 +38,6 @@ func TestWhichPodIsResized(t *testing.T) {
 		}
 	}
 	table{
-		"The first by name, whatever the order": {
-			given(decidedBefore(), pods(pod("web-2", small()), pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"None while one is under way": {
-			given(decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-7 * time.Minute) }), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 3m0s`,
-		},
 		"None while the kubelet has not said a word": {
 			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
 			`keeps app 200m 256Mi
@@ -111,12 +98,6 @@ func TestWhichPodIsResized(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"A kubelet that never reports is told of": {
-			given(decidedBefore(), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", large()))),
-			`keeps app 200m 256Mi
-			ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. The fallback is Wait: these pods stay unchanged
-			1/2`,
-		},
 		"A pod that has just started has time to report": {
 			given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
 			`keeps app 200m 256Mi
@@ -167,12 +148,6 @@ func TestWhichPodIsResized(t *testing.T) {
 			Applied: All pods have the decided size
 			1/1 applied`,
 		},
-		"What a template carried is forgotten in place": {
-			given(atSize(), decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true })),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
 	}.run(t)
 }
 
@@ -206,11 +181,6 @@ func TestWhatIsWithdrawn(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
 		},
-		"An Infeasible one after the grace": {
-			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Infeasible: true}))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
-		},
 		"Not one that may still be granted": {
 			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon.Add(-9 * time.Minute) }))),
 			`keeps app 200m 256Mi
@@ -228,34 +198,10 @@ func TestWhatIsWithdrawn(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 150m 200Mi of 300m 400Mi` + again + `0/1 changing`,
 		},
-		"Only what is not applied": {
-			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(100, 256), amounts(200, 512)) }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 200m 512Mi` + again + `0/1 changing`,
-		},
 		"Also while usage is missing: the pod has nothing of it": {
 			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
-		},
-		"However many are under way": {
-			given(decidedBefore(recently), pods(pending("web-1", workload.Resize{Deferred: true}), with(pod("web-2", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/2 changing, again in 9m0s`,
-		},
-		"Then the memory is asked for alone": {
-			given(decidedBefore(long), pods(pod("web-1", small())), withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Then the CPU": {
-			given(decidedBefore(long), pods(pod("web-1", small())), withdrawn("Deferred", large().Resources, "web-1"), withdrawn("Deferred", memoryAlone.Resources, "web-1")),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
 		},
 		"What is applied of it stays": {
 			given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
@@ -325,10 +271,6 @@ func TestDeferredResizesAreOnAQuarterOfThePodsAtMost(t *testing.T) {
 }
 
 func TestWhatCannotBeDoneInPlace(t *testing.T) {
-	restarts := func(c workload.Container) workload.Container {
-		c.RestartOnMemory = true
-		return c
-	}
 	refused := func(sizes ...plan.Size) func(*world) {
 		return func(w *world) {
 			if w.situation.RejectedResizes == nil {
@@ -344,40 +286,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
 	table{
-		"A BestEffort pod cannot get its first requests": {
-			given(decidedBefore(), template(sized("app", amounts(0, 0), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))))),
-			`keeps app 200m 256Mi
-			QoSChange: pod web-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"A Guaranteed pod stays so": {
-			given(decidedBefore(), template(guaranteed), pods(pod("web-1", guaranteed))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A Guaranteed pod cannot have its requests lowered alone": {
-			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends()),
-			`keeps app 50m -
-			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"A Burstable pod whose requests reach its limits stays Burstable by a hair": {
-			given(decidedBefore(), requestsOnly, pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 199m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Each pod's own limit bounds it": {
-			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 0) }), requestsOnly, recommends(),
-				pods(pod("web-1", small()), pod("web-2", large()))),
-			`keeps app 300m -
-			resizes web-1 to app 200m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
 		"A Burstable pod that is so by a hair is done": {
 			given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
 			`keeps app 200m 256Mi
@@ -397,19 +305,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			resizes web-1 to app 199m 256Mi of 200m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
-		},
-		"A resource that restarts its container is left out, the other is not": {
-			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A resource that restarts its container is told of in the end": {
-			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
-			`keeps app 200m 256Mi
-			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy). The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
 		},
 		"A node that reports no applied resources cannot resize": {
 			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
@@ -443,13 +338,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
-		"What was refused does not hold up another pod": {
-			given(decidedBefore(), refused(whole), refused(memoryAlone), refused(cpuAlone)),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
 		"Another size is requested even after a refusal": {
 			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
 			`keeps app 200m 256Mi
@@ -463,19 +351,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			LimitRange: pod web-1: LimitRange limits allows a pod at most 599m of cpu
 			0/1 stalled`,
 		},
-		"The LimitRange of a pod may be met to the last": {
-			given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(600, 768)})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The LimitRange of a pod bounds it from below": {
-			given(decidedBefore(), bounds(workload.Bounds{PodMin: amounts(201, 0)}), pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			LimitRange: pod web-1: LimitRange limits allows a pod no less than 201m of cpu
-			0/1 stalled`,
-		},
 		"A pod without limits breaks any bound on them": {
 			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0)))), bounds(workload.Bounds{PodMax: amounts(0, 9999)})),
 			`keeps app 200m 256Mi
@@ -486,13 +361,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerMax: amounts(250, 300)})),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 256Mi of 250m 300Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A limit follows up to the ratio that the LimitRange allows": {
-			given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 1500, Memory: 1000}})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 300m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},

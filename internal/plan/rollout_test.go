@@ -23,7 +23,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 	}
 	const helm = "helm (Update)"
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
-	paused := deployment(func(d *workload.Deployment) { d.Paused = true })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
 	table{
 		"Original values are recorded before the template is changed": {
@@ -40,32 +39,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"A template with recorded originals is changed": {
-			given(rollout, decidedBefore(), appTakenOver()),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Only what is managed is taken": {
-			given(rollout, memoryOnly, decidedBefore(), takenOver(plan.Original{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
-			`keeps app - 256Mi
-			then rewrites app - 256Mi of - 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A Deployment that rolls it out is waited for": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(pod("web-1", large()))),
-			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment is rolling out the decided size
-			1/1 changing`,
-		},
-		"A Deployment that has rolled it out is done": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize()),
-			`keeps app 200m 256Mi, written
-			Applied: The Deployment's pod template has the decided size
-			2/2 applied`,
-		},
 		"A write whose end was not recorded counts as written": {
 			given(rollout, decidedBefore(), appTakenOver(), template(large()), atSize()),
 			`keeps app 200m 256Mi, written
@@ -77,12 +50,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			`keeps app 200m 256Mi, written
 			Applied: The Deployment's pod template has the decided size
 			2/2 applied`,
-		},
-		"Another rollout is waited for": {
-			given(rollout, decidedBefore(), appTakenOver(), rolling),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/2`,
 		},
 		"A rollout that waits for OOM-killed pods does not block another": {
 			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
@@ -134,18 +101,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, reverted 1 times
 			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/2`,
-		},
-		"A paused Deployment is left alone": {
-			given(rollout, decidedBefore(), appTakenOver(), paused),
-			`keeps app 200m 256Mi
-			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed
-			0/2`,
-		},
-		"A Deployment that was paused on the way is waited for": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), paused, rolling),
-			`keeps app 200m 256Mi, written
-			RolloutPaused: The Deployment is paused: its pods get the decided size once it is resumed
 			0/2`,
 		},
 		"A first revert is undone": {
@@ -260,15 +215,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
 			0/2 changing`,
 		},
-		"Original values are restored if a VPA manages the resource": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
-				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
-			}),
-			`no decision
-			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
-			0/2 changing`,
-		},
 		"A suspended scaler gives nothing back": {
 			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
 				w.policy.Suspended = true
@@ -310,13 +256,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			rewrites app 400m 256Mi of 800m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
-		},
-		"Without pods the template is written all the same": {
-			given(rollout, decidedBefore(), appTakenOver(), pods()),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/0 changing`,
 		},
 	}.run(t)
 }
