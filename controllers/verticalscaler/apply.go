@@ -54,7 +54,7 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 func causeOf(p plan.Plan) string {
 	resize, _ := p.Step.(plan.Resize)
 	switch {
-	case len(resize.SetsBack) > 0:
+	case resize.SetsBack:
 		return v1beta1.ReasonNodeCapacity
 	case resize.Boost, p.Decision == nil:
 		return v1beta1.ReasonBoosted

@@ -70,10 +70,8 @@ type remembered struct {
 	// eviction is the last rejected eviction of the Deployment's pods, by that generation of the scaler.
 	eviction   *plan.RejectedEviction
 	evictionOf int64
-	// setBackFrom has the requests with which a pod of the Deployment found no node, and setBackAt is when it
-	// got those of the template.
-	setBackFrom []plan.Size
-	setBackAt   time.Time
+	// setBackAt is when a pod of the Deployment that had found no node got what the template has.
+	setBackAt time.Time
 }
 
 type rejectedUntil struct {

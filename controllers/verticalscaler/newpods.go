@@ -182,7 +182,7 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 		c.Reason, c.Message = unsized.Reason, "New pods start as in the pod template: "+unsized.Message
 	case recorded != nil && s.untold.Reason != "":
 		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
-	case s.untold.Reason != "" && !s.plan.IsHeld: // While sizes are kept, the condition remembers why they ended.
+	case s.untold.Reason != "":
 		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"

@@ -157,9 +157,7 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 	if last.eviction != nil && last.evictionOf == vs.Generation && now.Before(last.eviction.Until) {
 		s.RejectedEviction = last.eviction
 	}
-	if now.Before(last.setBackAt.Add(setBackFor)) {
-		s.SetBackFrom = last.setBackFrom
-	}
+	s.IsSetBack = now.Before(last.setBackAt.Add(setBackFor))
 	for _, pod := range s.Pods {
 		what := known[pod.UID]
 		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor

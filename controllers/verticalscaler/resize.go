@@ -54,10 +54,8 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 			what.withdraw(*step.Withdraws, s.now)
 		}
 	})
-	if len(step.SetsBack) > 0 {
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) {
-			what.setBackFrom, what.setBackAt = step.SetsBack, s.now
-		})
+	if step.SetsBack {
+		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.setBackAt = s.now })
 		s.setBack = step.Pod
 	}
 	s.changes = append(s.changes, changesOf(s.observation.situation, step)...)

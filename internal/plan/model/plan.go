@@ -60,9 +60,9 @@ type (
 		PodLevel workload.Resources
 		// Boost is true if the pod is starting, and gets more CPU meanwhile.
 		Boost bool
-		// SetsBack has the requests that the pod had, if it has found no node with them and now
-		// gets those of the template; empty otherwise. New pods do not get them for a while.
-		SetsBack []Size
+		// SetsBack is true if the pod has found no node, and now gets what the template has. New pods
+		// start as in the template for a while then.
+		SetsBack bool
 		// Withdraws is the resize that the kubelet has not granted, if this one restores what
 		// it has applied; nil for none. It is not to be repeated for a while.
 		Withdraws *RejectedResize

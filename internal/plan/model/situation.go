@@ -61,9 +61,8 @@ type Situation struct {
 	Writers *Writers
 	// RejectedResizes holds, by pod, the resizes that are not repeated for now.
 	RejectedResizes map[types.UID][]RejectedResize
-	// SetBackFrom has the requests with which a new pod of the Deployment found no node a while ago, before
-	// it got those of the template: see Resize.SetsBack.
-	SetBackFrom []Size
+	// IsSetBack is true for a while after a new pod of the Deployment has found no node: see Resize.SetsBack.
+	IsSetBack bool
 	// NewPods is what is known of how the API server sizes new pods.
 	NewPods NewPods
 	// RejectedEviction is the last eviction, if it was refused; nil for none.

@@ -64,7 +64,7 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 		case request <= r.Request(plain):
 		case node > 0 && request > node:
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
-		case slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && hasSizes(pod, sizes) }), p.hadNoNode(sizes):
+		case p.IsSetBack, slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && hasSizes(pod, sizes) }):
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
 		}
 	}
