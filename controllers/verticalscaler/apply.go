@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -19,11 +18,11 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	ended, err := r.permit(s)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
-		return false, err
+		return false, s.answer(err)
 	}
 	err = r.take(ctx, s)
 	ended(err)
-	return false, err
+	return false, s.answer(err)
 }
 
 // take takes the plan's step.
@@ -51,22 +50,11 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// block makes the plan report that its step was rejected. It returns false for an error that
-// is not a rejection.
-func (s *scope) block(err error) bool {
-	rejection := apierror.Of(err)
-	if rejection.Reason == "" {
-		return false
-	}
-	s.plan = s.plan.Blocked(rejection.Reason, rejection.Message)
-	return true
-}
-
 // causeOf is why a step is made, for the log.
 func causeOf(p plan.Plan) string {
 	resize, _ := p.Step.(plan.Resize)
 	switch {
-	case len(resize.SetsBack) > 0:
+	case resize.SetsBack:
 		return v1beta1.ReasonNodeCapacity
 	case resize.Boost, p.Decision == nil:
 		return v1beta1.ReasonBoosted
@@ -79,8 +67,8 @@ func actionOutcome(err error) string {
 	switch {
 	case isConflict(err):
 		return "conflict"
-	case deferralFrom(err) != nil:
-		return v1beta1.ReasonFrozen
+	case obstacleTo(err).Exists():
+		return obstacleTo(err).Reason
 	}
 	return "failed"
 }

@@ -34,6 +34,9 @@ const (
 // evict evicts one pod. The pod must still be the one that the plan saw, with the same
 // resources.
 func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error {
+	if err := r.confirmNewPods(ctx, s); err != nil {
+		return err
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod}}
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod},
@@ -61,25 +64,21 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	}
 	countAction("evict", rejection.Reason)
 	log.FromContext(ctx).Info("Eviction rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
-	r.replanEviction(s, rejection, retryAfter)
-	return nil
+	r.rememberRejection(s, rejection, retryAfter)
+	return errRefused
 }
 
-// replanEviction plans again after a rejected eviction. The rejection becomes the plan's
-// reason.
-func (r *Reconciler) replanEviction(s *scope, rejection apierror.Rejection, retryAfter time.Duration) {
-	rejected := &plan.RejectedEviction{Reason: rejection.Reason, Message: rejection.Message}
+// rememberRejection remembers a rejected eviction until the next one may be tried, or the scaler is edited.
+func (r *Reconciler) rememberRejection(s *scope, rejection apierror.Rejection, retryAfter time.Duration) {
+	rejected := &plan.RejectedEviction{Reason: rejection.Reason, Message: rejection.Message, Until: s.now.Add(r.retryPeriod(s.scaler.UID))}
 	switch rejection.Reason {
 	case v1beta1.ReasonDisruptionBudget:
 		rejected.Until = s.now.Add(min(max(retryAfter, budgetRetry), longestRetry))
 	case v1beta1.ReasonNamespaceTerminating:
-		rejected.Until = s.now.Add(r.retryPeriod(s.scaler.UID))
 	default:
-		rejected.Stalled, rejected.Until = true, s.now.Add(r.retryPeriod(s.scaler.UID))
+		rejected.Stalled = true
 	}
-	situation := &s.observation.situation
-	r.pods.remember(client.ObjectKeyFromObject(s.scaler), situation.Deployment.UID, func(what *remembered) { what.eviction = rejected })
-	situation.RejectedEviction = rejected
-	s.policy.Edited = false // The rejection is the answer to the edit.
-	s.plan = s.next().WithoutStep().WithNewPods(s.plan.NewPods)
+	r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) {
+		what.eviction, what.evictionOf = rejected, s.scaler.Generation
+	})
 }

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -27,6 +27,26 @@ import (
 )
 
 func recreates(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Recreate" }
+
+// evictingScaler is the scaler of toEvict.
+func evictingScaler() *v1beta1.VerticalScaler {
+	return checkout(recreates, func(s *v1beta1.VerticalScaler) {
+		s.Status.ObservedGeneration, s.Status.NewPods = s.Generation, scaler.APINewPods(toEvict().NewPods)
+	})
+}
+
+// evictingServer is a reconciler whose API server sizes new pods, and answers evictions.
+func evictingServer(t *testing.T, answer func(subresource string, body client.Object) error) *Reconciler {
+	t.Helper()
+	line := admission.Line("checkout", scaler.APINewPods(toEvict().NewPods).Containers)
+	r := apiServer(t, interceptor.Funcs{
+		SubResourceCreate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
+			return answer(subresource, body)
+		},
+	}, admission.Policy(), admission.Binding(), sizes("\n"+line+"\n"))
+	r.Clock = clocktesting.NewFakePassiveClock(noon)
+	return r
+}
 
 // toEvict is a situation in which a pod is to be evicted: its node can never hold what was
 // decided.
@@ -52,8 +72,7 @@ func toEvict() plan.Situation {
 }
 
 func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
-	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
-	key := client.ObjectKeyFromObject(vs)
+	vs := evictingScaler()
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 0)
 	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
 	slow := &apierrors.StatusError{ErrStatus: *budget.ErrStatus.DeepCopy()}
@@ -77,24 +96,21 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []*policyv1.Eviction
-			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-				SubResourceCreate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
-					if eviction, ok := body.(*policyv1.Eviction); ok && subresource == "eviction" {
-						asked = append(asked, eviction)
-					}
-					return tc.answer
-				},
-			}).Build()
-			r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
+			r := evictingServer(t, func(subresource string, body client.Object) error {
+				if eviction, ok := body.(*policyv1.Eviction); ok && subresource == "eviction" {
+					asked = append(asked, eviction)
+				}
+				return tc.answer
+			})
 			plans := func() *scope {
 				p := &scope{scaler: vs, now: noon}
 				p.observation.situation = toEvict()
-				if _, err := r.recallPods(key, &p.observation.situation); err != nil {
+				if _, err := r.recallPods(vs, &p.observation.situation); err != nil {
 					p.err = err
 					return p
 				}
 				p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
-				p.plan = p.next()
+				p.plan = plan.Next(p.observation.situation, p.policy, p.now)
 				return p
 			}
 			p := plans()
@@ -103,32 +119,36 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 				t.Fatalf("%s: %s", p.plan.Verdict.Reason, p.plan.Verdict.Message)
 			}
 			err := r.evict(t.Context(), p, step)
-			if (err != nil) != tc.fails {
+			isRefused := tc.answer != nil && !tc.fails
+			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != isRefused {
 				t.Errorf("failed: %v", err)
 			}
 			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
 				t.Fatalf("asked for %+v", asked)
 			}
-			if p.plan.Verdict.Reason != tc.reason || p.plan.Verdict.State.IsStalled() != tc.stalled || (p.evicted != "") != (tc.answer == nil) {
-				t.Errorf("%s: %s, stalled %t, evicted %q", p.plan.Verdict.Reason, p.plan.Verdict.Message, p.plan.Verdict.State.IsStalled(), p.evicted)
+			if (p.evicted != "") != (tc.answer == nil) {
+				t.Errorf("evicted %q", p.evicted)
 			}
-			near := func(a, b time.Duration) bool { return a > b*8/10 && a < b*12/10 || a == b }
-			if !near(p.plan.Verdict.RequeueAfter, tc.again) {
-				t.Errorf("again in %s, want %s", p.plan.Verdict.RequeueAfter, tc.again)
+			next := plans() // Another reconcile follows at once on the same cache.
+			if tc.answer == nil {
+				if !errors.Is(next.err, errStaleCache) {
+					t.Errorf("the pod is still in the cache, and the reconcile goes on: %v, %+v", next.err, next.plan.Step)
+				}
+				return
 			}
 			if tc.fails {
 				// The reply may be lost: the same pod is asked for, which the API server refuses.
-				if again, ok := plans().plan.Step.(plan.Evict); ok && again.UID != step.UID {
+				if again, ok := next.plan.Step.(plan.Evict); ok && again.UID != step.UID {
 					t.Errorf("pod %s is evicted, too", again.Pod)
 				}
 				return
 			}
-			// Another reconcile follows at once on the same cache.
-			switch next := plans(); {
-			case tc.answer == nil && !errors.Is(next.err, errStaleCache):
-				t.Errorf("the pod is still in the cache, and the reconcile goes on: %v, %+v", next.err, next.plan.Step)
-			case tc.answer != nil && (next.plan.Step != nil || next.plan.Verdict.Reason != tc.reason):
-				t.Errorf("asked again at once: %s, %+v", next.plan.Verdict.Reason, next.plan.Step)
+			v := next.plan.Verdict
+			if next.plan.Step != nil || v.Reason != tc.reason || v.State.IsStalled() != tc.stalled {
+				t.Errorf("%s: %s, stalled %t, %+v", v.Reason, v.Message, v.State.IsStalled(), next.plan.Step)
+			}
+			if a, b := v.RequeueAfter, tc.again; a <= b*8/10 || a >= b*12/10 {
+				t.Errorf("again in %s, want %s", a, b)
 			}
 		})
 	}
@@ -169,11 +189,11 @@ func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
 			p := &scope{scaler: vs, now: noon}
 			p.observation.situation = toEvict()
 			tc.sees(&p.observation.situation)
-			if _, err := r.recallPods(client.ObjectKeyFromObject(vs), &p.observation.situation); err != nil {
+			if _, err := r.recallPods(vs, &p.observation.situation); err != nil {
 				t.Fatal(err)
 			}
 			p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
-			step, evicts := p.next().Step.(plan.Evict)
+			step, evicts := plan.Next(p.observation.situation, p.policy, p.now).Step.(plan.Evict)
 			switch {
 			case tc.evicts == "" && evicts:
 				t.Errorf("pod %s is evicted, too", step.Pod)
@@ -184,49 +204,45 @@ func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
 	}
 }
 
-// Once an eviction is granted, what was refused before does not keep the next pod waiting.
+// A refusal counts until the scaler is edited. Once an eviction is granted, it does not keep the next pod waiting.
 func TestAGrantedEvictionEndsARefusal(t *testing.T) {
-	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
-	key := client.ObjectKeyFromObject(vs)
+	vs := evictingScaler()
 	answers := []error{apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), nil}
-	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			answer := answers[0]
-			answers = answers[1:]
-			return answer
-		},
-	}).Build()
-	r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
-	pass := func(edited bool) *scope {
+	r := evictingServer(t, func(string, client.Object) error {
+		answer := answers[0]
+		answers = answers[1:]
+		return answer
+	})
+	pass := func() *scope {
 		t.Helper()
 		s := &scope{scaler: vs, now: noon}
 		s.observation.situation = toEvict()
-		if _, err := r.recallPods(key, &s.observation.situation); err != nil {
+		if _, err := r.recallPods(vs, &s.observation.situation); err != nil {
 			t.Fatal(err)
 		}
 		s.policy = scaler.PlanPolicy(vs, s.observation.situation.Deployment)
-		s.policy.Edited = edited
-		s.plan = s.next()
+		s.plan = plan.Next(s.observation.situation, s.policy, s.now)
 		return s
 	}
-	evict := func(s *scope) {
+	evict := func(s *scope, want error) {
 		t.Helper()
 		step, ok := s.plan.Step.(plan.Evict)
 		if !ok {
 			t.Fatalf("%s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
 		}
-		if err := r.evict(t.Context(), s, step); err != nil {
+		if err := r.evict(t.Context(), s, step); !errors.Is(err, want) {
 			t.Fatal(err)
 		}
 	}
-	evict(pass(false))
-	if s := pass(false); s.plan.Verdict.Reason != "Forbidden" {
+	evict(pass(), errRefused)
+	if s := pass(); s.plan.Verdict.Reason != "Forbidden" {
 		t.Errorf("after the refusal: %s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
 	}
-	evict(pass(true))
+	vs.Generation++
+	evict(pass(), nil)
 	situation := toEvict()
 	situation.Pods = situation.Pods[1:] // The first one is gone.
-	if _, err := r.recallPods(key, &situation); err != nil {
+	if _, err := r.recallPods(vs, &situation); err != nil {
 		t.Fatal(err)
 	}
 	if rejected := situation.RejectedEviction; rejected != nil {

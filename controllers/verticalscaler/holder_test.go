@@ -72,7 +72,7 @@ func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	r, _, other := holderWorld(t, interceptor.Funcs{})
 	step := plan.TakeOver{UID: "web-1", Originals: []plan.Original{{Container: "app", CPU: true}}}
 	p := &scope{scaler: other, plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
-	if err := r.takeOver(t.Context(), p, step); err != nil {
+	if err := p.answer(r.takeOver(t.Context(), p, step)); err != nil {
 		t.Fatal(err)
 	}
 	if p.status.OriginalResources != nil || p.plan.Verdict.Reason != "Conflict" || p.plan.Verdict.State == plan.Changing {

@@ -67,12 +67,11 @@ type remembered struct {
 	withdrawnAt time.Time
 	// evicted is true if the pod was evicted, at that time.
 	evicted bool
-	// eviction is the last rejected eviction of the Deployment's pods.
-	eviction *plan.RejectedEviction
-	// setBackFrom has the requests with which a pod of the Deployment found no node, and setBackAt is when it
-	// got those of the template.
-	setBackFrom []plan.Size
-	setBackAt   time.Time
+	// eviction is the last rejected eviction of the Deployment's pods, by that generation of the scaler.
+	eviction   *plan.RejectedEviction
+	evictionOf int64
+	// setBackAt is when a pod of the Deployment that had found no node got what the template has.
+	setBackAt time.Time
 }
 
 type rejectedUntil struct {
@@ -198,23 +197,16 @@ type admitted struct {
 	since time.Time
 }
 
-// told notes that the sizes in the status are written down for the API server.
-func (m *admissionMemory) told(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) {
+// told notes that the sizes in the status are written down for the API server, and returns since when.
+func (m *admissionMemory) told(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
 	m.replace(scaler, func(last admitted) admitted {
 		if last.since.IsZero() || !equality.Semantic.DeepEqual(last.sizes, sizes) {
 			last = admitted{sizes: slices.Clone(sizes), since: now}
 		}
+		since = last.since
 		return last
 	})
-}
-
-// toldSince is since when the API server has been told the sizes in the status; zero if it has not.
-func (m *admissionMemory) toldSince(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
-	last, _ := m.get(scaler)
-	if status == nil || !equality.Semantic.DeepEqual(last.sizes, status.Containers) {
-		return time.Time{}
-	}
-	return last.since
+	return since
 }
 
 // quotaMemory remembers which scalers wait for a ResourceQuota.

@@ -137,7 +137,7 @@ func (s *scope) isWaiting() bool {
 	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonPaused:
 		return false
 	}
-	return s.plan.Verdict.State == plan.Waiting && (s.plan.Decision != nil || s.postponed != nil)
+	return s.plan.Verdict.State == plan.Waiting && (s.plan.Decision != nil || s.plan.Postponed != nil)
 }
 
 // originalOf are a container's resources in the user's pod template: the recorded ones where the

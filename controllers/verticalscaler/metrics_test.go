@@ -86,7 +86,7 @@ func TestWaitingIsForSomethingElseThanConsent(t *testing.T) {
 	if undecided.isWaiting() {
 		t.Error("a scaler without a recommendation waits")
 	}
-	first := aScope(func(p *scope) { p.deferBy(budgetDeferral) })
+	first := aScope(func(p *scope) { _ = p.answer(budgetDeferral) })
 	if !first.isWaiting() {
 		t.Error("a first decision that waits for the budget does not wait")
 	}

@@ -25,42 +25,54 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// sizeNewPods is a phase: it settles whether the API server gives new pods the sizes of the plan. The status has them,
-// and package newpods writes them down for the API server. They stay the same while changes are frozen. The budget
-// does not count them, because no running pod changes.
-func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err error) {
-	if s.policy.Suspended || !scaler.SizesNewPods(&s.scaler.Spec) {
-		return false, nil
+// observeNewPods reads whether the API server sizes new pods, and since when it has been told the sizes in the status. The
+// status has them, and package newpods writes them down for the API server.
+func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
+	situation, key := &s.observation.situation, client.ObjectKeyFromObject(s.scaler)
+	if s.policy.Suspended || s.policy.Paused != "" || situation.Frozen.Exists() || !s.policy.SizesNewPods {
+		return nil
 	}
-	current, wanted := s.scaler.Status.NewPods, newPodsStatus(s.plan.NewPods)
-	if why, frozen := r.Freeze.Frozen(s.scaler.Namespace); frozen {
-		s.keepsNewPods = true
-		if scaler.NeedsSizedNewPods(&s.scaler.Spec) && !equality.Semantic.DeepEqual(current, wanted) {
-			s.deferBy(&deferral{v1beta1.ReasonFrozen, why})
-		}
-		return false, nil
+	if len(situation.Recommendations) == 0 && situation.Decision == nil && !s.policy.NeedsSizedNewPods() {
+		return nil // New pods get no sizes in any case.
 	}
-	if !scaler.NeedsSizedNewPods(&s.scaler.Spec) && len(s.plan.NewPods.Sizes) == 0 && !setsBack(s.plan) {
-		return false, nil
+	situation.Unsized, err = r.admission.check(ctx, r.Live, r.Release, s.now, r.ResyncPeriod)
+	switch {
+	case err != nil:
+		return err
+	case situation.Unsized.Exists():
+		r.admitted.forget(key)
+		return nil
+	case !s.policy.MayEvict():
+		return nil
 	}
-	_, evicts := s.plan.Step.(plan.Evict)
-	longest := r.ResyncPeriod
-	if evicts {
-		longest = 0 // Before an eviction, everything is read again.
-	}
-	s.unsized, err = r.admission.check(ctx, r.Live, r.Release, s.now, longest)
+	told, err := r.isTold(ctx, r.Client, s.scaler)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if s.unsized.reason != "" {
-		s.planUnsized()
-		r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
-		return false, nil
+	if !told { // It is unknown when new pods get their sizes.
+		r.admitted.forget(key)
+		situation.NewPods.EffectiveSince = time.Time{}
+		return nil
 	}
-	if !scaler.EvictsPods(&s.scaler.Spec) {
-		return false, nil
+	situation.NewPods.AskedSince = r.admitted.told(key, s.scaler.Status.NewPods.Containers, s.now)
+	return nil
+}
+
+// confirmNewPods reads again, before an eviction, whether the API server sizes new pods and has the sizes.
+func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
+	unsized, err := r.admission.check(ctx, r.Live, r.Release, s.now, 0)
+	if err != nil {
+		return err
 	}
-	return false, r.noteTold(ctx, s, evicts)
+	told, err := r.isTold(ctx, r.Live, s.scaler)
+	if err != nil {
+		return err
+	}
+	if told && !unsized.Exists() {
+		return nil
+	}
+	r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
+	return errStaleCache
 }
 
 // noteRefused notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
@@ -73,7 +85,7 @@ func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
 	var agrees bool
 	var err error
 	if recorded := recordedNewPods(s); recorded != nil && len(recorded.Containers) > 0 {
-		agrees, err = isTold(ctx, r.Client, s.scaler, recorded.Containers)
+		agrees, err = hasLine(ctx, r.Client, s.scaler, recorded.Containers)
 	} else {
 		agrees, err = isToldNothing(ctx, r.Client, s.scaler)
 	}
@@ -91,8 +103,16 @@ func (r *Reconciler) newPodsRefusal(namespace string) apierror.Rejection {
 	return r.NewPodsRefused(namespace)
 }
 
-// isTold reports whether a NewPodSizes object has these sizes.
-func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
+// isTold reports whether a NewPodSizes object has the sizes in the status, if there are some.
+func (r *Reconciler) isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+	if vs.Status.NewPods == nil || len(vs.Status.NewPods.Containers) == 0 {
+		return false, nil
+	}
+	return hasLine(ctx, from, vs, vs.Status.NewPods.Containers)
+}
+
+// hasLine reports whether a NewPodSizes object has these sizes.
+func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
 	line := admission.Line(vs.Spec.DeploymentName, sizes)
 	return isInSizes(ctx, from, vs, func(text string) bool { return admission.HasLine(text, line) })
 }
@@ -112,62 +132,20 @@ func isInSizes(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScal
 	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return isIn(o.Spec.Deployments) }), nil
 }
 
-// planUnsized makes the plan say that the API server does not size new pods.
-func (s *scope) planUnsized() {
-	switch why := s.unsized; {
-	case !scaler.NeedsSizedNewPods(&s.scaler.Spec):
-		if setsBack(s.plan) { // Another webhook has set the requests.
-			s.policy.SizesNewPods = false
-			s.plan = s.next()
-		}
-		s.plan = s.plan.WithNewPods(plan.NewPods{}) // Running pods are resized all the same.
-	case scaler.EvictsPods(&s.scaler.Spec):
-		s.plan = s.plan.UnsizedBeside(why.reason, why.message)
-	default:
-		s.plan = s.plan.Unsized(why.reason, why.message)
-	}
-}
-
-// setsBack reports whether the plan gives a new pod the requests of its template.
-func setsBack(p plan.Plan) bool {
-	resize, ok := p.Step.(plan.Resize)
-	return ok && len(resize.SetsBack) > 0
-}
-
 // untoldRetry is when to look again whether sizes are written down for the API server.
 const untoldRetry = time.Second
 
-// noteTold notes since when the API server has been told the sizes in the status: an eviction needs them to have
-// arrived. Before an eviction, it asks the API server whether it still has them.
-func (r *Reconciler) noteTold(ctx context.Context, s *scope, evicts bool) error {
-	key, current := client.ObjectKeyFromObject(s.scaler), s.scaler.Status.NewPods
+// awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
+// triggers a reconcile.
+func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	wanted := newPodsStatus(s.plan.NewPods)
-	if wanted == nil || len(wanted.Containers) == 0 {
-		r.admitted.forget(key)
-		return nil
+	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == nil || len(wanted.Containers) == 0 {
+		return
 	}
-	told := false
-	if current != nil {
-		var from client.Reader = r.Client
-		if evicts {
-			from = r.Live
-		}
-		var err error
-		if told, err = isTold(ctx, from, s.scaler, current.Containers); err != nil {
-			return err
-		}
-	}
-	if told {
-		r.admitted.told(key, current.Containers, s.now)
-	} else {
-		r.admitted.forget(key)
-		s.plan = s.plan.Relearning()
-	}
-	isComing := !told || !equality.Semantic.DeepEqual(current.Containers, wanted.Containers)
-	if isComing && r.newPodsRefusal(s.scaler.Namespace).Reason == "" { // The end of a refusal wakes the scaler.
+	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && equality.Semantic.DeepEqual(s.scaler.Status.NewPods.Containers, wanted.Containers)
+	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
 		s.requeueAfter = untoldRetry
 	}
-	return nil
 }
 
 // newPodsStatus is what the status says of new pods; nil for nothing.
@@ -179,28 +157,16 @@ func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
 	return out
 }
 
-// recordedNewPods is what the status says of new pods after a reconcile. What was recorded under another claim is about
-// another Deployment. What is kept while nothing may change is kept only as long as pods can be created with it.
+// recordedNewPods is what the status says of new pods after a reconcile. Sizes that were recorded under another claim are
+// those of another Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
 	case !s.standing.isFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
 		return nil
 	case s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods
-	case !scaler.IsPaused(s.scaler) && !scaler.SizesNewPods(&s.scaler.Spec), s.keepsSizes() && s.refusedNewPods().Exists():
-		return nil
-	case s.keepsSizes():
-		return s.scaler.Status.NewPods
 	}
 	return newPodsStatus(s.plan.NewPods)
-}
-
-// keepsSizes reports whether new pods get the recorded sizes, whatever is planned.
-func (s *scope) keepsSizes() bool { return s.keepsNewPods || scaler.IsPaused(s.scaler) }
-
-// refusedNewPods says why new pods with the recorded sizes would not be created.
-func (s *scope) refusedNewPods() plan.Obstacle {
-	return plan.RefusedNewPods(s.observation.situation, s.policy, s.now)
 }
 
 // newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.
@@ -209,17 +175,14 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	if !scaler.SizesNewPods(&s.scaler.Spec) && s.untold.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
-	recorded, why := recordedNewPods(s), s.plan.NewPods.Obstacle
-	if s.keepsSizes() {
-		why = s.refusedNewPods()
-	}
+	recorded, unsized, why := recordedNewPods(s), s.observation.situation.Unsized, s.plan.NewPods.Obstacle
 	c := metav1.Condition{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse}
 	switch {
-	case s.unsized.reason != "" && s.plan.Decision != nil:
-		c.Reason, c.Message = s.unsized.reason, "New pods start as in the pod template: "+s.unsized.message
+	case unsized.Exists() && s.plan.Decision != nil:
+		c.Reason, c.Message = unsized.Reason, "New pods start as in the pod template: "+unsized.Message
 	case recorded != nil && s.untold.Reason != "":
 		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
-	case s.untold.Reason != "" && !s.keepsSizes(): // While sizes are kept, the condition remembers why they ended.
+	case s.untold.Reason != "":
 		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
@@ -227,7 +190,7 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 		c.Reason, c.Message = why.Reason, "New pods start as in the pod template: "+why.Message
 	default:
 		before := meta.FindStatusCondition(s.scaler.Status.Conditions, c.Type)
-		if before != nil && (!s.isPlanned() || s.keepsSizes() && before.Status == metav1.ConditionFalse) {
+		if before != nil && (!s.isPlanned() || s.plan.IsHeld && before.Status == metav1.ConditionFalse) {
 			return *before, true
 		}
 		return metav1.Condition{}, false
@@ -235,14 +198,11 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	return c, true
 }
 
-// unsized says why the API server does not size new pods. It has no reason if it does.
-type unsized struct{ reason, message string }
-
 // admissionCheck remembers whether the API server sizes new pods, for all scalers. The zero value is ready for
 // concurrent use.
 type admissionCheck struct {
 	mu     sync.Mutex
-	last   unsized
+	last   plan.Obstacle
 	readAt time.Time
 	// wasMissing is true if check has found the policy missing since becomesAvailable last returned true.
 	wasMissing bool
@@ -251,11 +211,11 @@ type admissionCheck struct {
 // unavailableRetry is how long it is remembered that the API server does not size new pods.
 const unavailableRetry = 30 * time.Second
 
-// check returns why the API server does not size new pods. What was read at most that long ago is not read again.
-func (a *admissionCheck) check(ctx context.Context, live client.Reader, own release.Release, now time.Time, longest time.Duration) (unsized, error) {
+// check returns why the API server does not size new pods; no obstacle if it does. What was read at most that long ago is not read again.
+func (a *admissionCheck) check(ctx context.Context, live client.Reader, own release.Release, now time.Time, longest time.Duration) (plan.Obstacle, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.last.reason != "" {
+	if a.last.Exists() {
 		longest = min(longest, unavailableRetry)
 	}
 	if age := now.Sub(a.readAt); !a.readAt.IsZero() && age >= 0 && age < longest {
@@ -263,9 +223,9 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, own rele
 	}
 	last, err := readAdmission(ctx, live, own)
 	if err != nil {
-		return unsized{}, err
+		return plan.Obstacle{}, err
 	}
-	a.last, a.readAt, a.wasMissing = last, now, a.wasMissing || last.reason != ""
+	a.last, a.readAt, a.wasMissing = last, now, a.wasMissing || last.Exists()
 	return last, nil
 }
 
@@ -278,31 +238,31 @@ func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reade
 	if !wasMissing {
 		return false
 	}
-	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.reason != "" {
+	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.Exists() {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wasMissing = a.last.reason != "" // Another caller may have read it again.
+	a.wasMissing = a.last.Exists() // Another caller may have read it again.
 	return !a.wasMissing
 }
 
 // readAdmission reads whether the policy and its binding are installed.
-func readAdmission(ctx context.Context, live client.Reader, own release.Release) (unsized, error) {
+func readAdmission(ctx context.Context, live client.Reader, own release.Release) (plan.Obstacle, error) {
 	key := client.ObjectKey{Name: admission.PolicyName}
 	for _, object := range []client.Object{&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{}} {
 		err := live.Get(ctx, key, object)
 		switch rejection := apierror.Of(err); {
 		case err == nil:
 		case meta.IsNoMatchError(err):
-			return unsized{v1beta1.ReasonAdmissionUnavailable, "the API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36"}, nil
+			return plan.Obstacle{Reason: v1beta1.ReasonAdmissionUnavailable, Message: "the API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36", Stalled: true}, nil
 		case apierrors.IsNotFound(err):
-			return unsized{v1beta1.ReasonAdmissionUnavailable, fmt.Sprintf("the policy %s is not installed: %s", key.Name, own.Install(release.NewPods))}, nil
+			return plan.Obstacle{Reason: v1beta1.ReasonAdmissionUnavailable, Message: fmt.Sprintf("the policy %s is not installed: %s", key.Name, own.Install(release.NewPods)), Stalled: true}, nil
 		case rejection.Reason != "":
-			return unsized{rejection.Reason, "the operator may not read whether the policy for new pods is installed: " + rejection.Message}, nil
+			return plan.Obstacle{Reason: rejection.Reason, Message: "the operator may not read whether the policy for new pods is installed: " + rejection.Message, Stalled: true}, nil
 		default:
-			return unsized{}, fmt.Errorf("reading the policy for new pods: %w", err)
+			return plan.Obstacle{}, fmt.Errorf("reading the policy for new pods: %w", err)
 		}
 	}
-	return unsized{}, nil
+	return plan.Obstacle{}, nil
 }

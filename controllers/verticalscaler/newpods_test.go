@@ -54,19 +54,42 @@ var (
 	evicting = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
 )
 
-// sizing is a reconcile that has come as far as a plan.
-func sizing(vs *v1beta1.VerticalScaler, step plan.Step) *scope {
-	verdict := plan.Applied.Because("Applied", "All pods have the decided size")
-	if step != nil {
-		verdict = plan.Changing.Because("Recreating", "Evicting pods one at a time")
-	}
+// sizing is a reconcile that has come as far as a plan: of a pod that has the size that is decided.
+func sizing(vs *v1beta1.VerticalScaler) *scope {
+	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 50}}}
+	sized := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}
+	pod := runningPod("web-1", sized)
+	pod.Actual = map[string]workload.Resources{"app": sized.Resources}
 	s := &scope{scaler: vs, now: noon, status: *vs.Status.DeepCopy()}
-	s.plan = plan.Plan{Decision: &plan.Decision{}, Step: step, Verdict: verdict, NewPods: plan.NewPods{Sizes: newPodSize, EffectiveSince: noon}}
-	if !scaler.EvictsPods(&vs.Spec) {
-		s.plan.NewPods.EffectiveSince = time.Time{}
-	}
 	s.observation.deployment = &appsv1.Deployment{}
+	s.observation.situation = plan.Situation{
+		Deployment: workload.Deployment{Replicas: 1, Containers: []workload.Container{app}}, Pods: []workload.Pod{pod},
+		Decision: &plan.Decision{Reason: plan.DecidedScaleUp, Requests: map[string]quantity.Amounts{"app": {CPUMillis: 100}}},
+		NewPods:  scaler.NewPods(vs.Status.NewPods),
+	}
+	s.replan()
 	return s
+}
+
+func (s *scope) replan() {
+	s.policy = scaler.PlanPolicy(s.scaler, s.observation.situation.Deployment)
+	s.plan = plan.Next(s.observation.situation, s.policy, s.now)
+}
+
+// decide runs the phases that lead to the plan.
+func (r *Reconciler) decide(t *testing.T, s *scope) {
+	t.Helper()
+	for _, run := range []phase{r.observePermission, r.plan} {
+		if _, err := run(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hold makes the scaler keep what is recorded.
+func (s *scope) hold() {
+	s.scaler.Spec.Suspend = true
+	s.replan()
 }
 
 // apiServer is a reconciler whose API server has these objects.
@@ -104,10 +127,8 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 				r := apiServer(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return tc.answer
 				}})
-				s := sizing(withUpdate(update), nil)
-				if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
+				s := sizing(withUpdate(update))
+				r.decide(t, s)
 				if got := recordedNewPods(s); got != nil {
 					t.Errorf("new pods get %+v", got)
 				}
@@ -154,10 +175,8 @@ func TestThePolicyNeedsItsBinding(t *testing.T) {
 		"the policy":  {[]client.Object{admission.Policy()}, "False"},
 		"the binding": {[]client.Object{admission.Binding()}, "False"},
 	} {
-		r, s := apiServer(t, interceptor.Funcs{}, tc.objects...), sizing(withUpdate(inPlace), nil)
-		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		r, s := apiServer(t, interceptor.Funcs{}, tc.objects...), sizing(withUpdate(inPlace))
+		r.decide(t, s)
 		if condition, ok := newPodsSized(s); !ok || condition.Status != tc.want {
 			t.Errorf("%s: %+v", name, condition)
 		}
@@ -180,7 +199,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		says    string
 	}{
 		"refused":                          {refused, "\nother app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
-		"refused before a freeze":          {refused, "\nother app,1,,,\n", func(s *scope) { s.keepsNewPods = true }, "False QuotaExceeded", "exceeded quota in shop"},
+		"refused before a freeze":          {refused, "\nother app,1,,,\n", (*scope).hold, "False QuotaExceeded", "exceeded quota in shop"},
 		"refused, and written before":      {refused, "\n" + line + "\n", nil, "True Applied", ""},
 		"not written yet, and not refused": {accepted, "\n", nil, "True Applied", ""},
 		"not removed":                      {refused, "\nother app,1,,,\ncheckout app,9,,,\n", nothingSized, "False QuotaExceeded", "size that no longer applies"},
@@ -188,6 +207,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		"removed before":                   {refused, "\ncheckout-2 app,9,,,\n", nothingSized, " ", ""},
 		"not removed, and turned off": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
 			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
+			s.replan()
 		}, "False QuotaExceeded", "size that no longer applies"},
 		"of the scaler before it": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
 			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
@@ -196,7 +216,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.written))
 		r.NewPodsRefused = tc.refused
-		s := sizing(withUpdate(inPlace), nil)
+		s := sizing(withUpdate(inPlace))
 		if tc.change != nil {
 			tc.change(s)
 		}
@@ -215,10 +235,8 @@ func TestRejectedSizesAreNotPolled(t *testing.T) {
 	for reason, want := range map[string]time.Duration{"": untoldRetry, v1beta1.ReasonQuotaExceeded: 0} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding())
 		r.NewPodsRefused = func(string) apierror.Rejection { return apierror.Rejection{Reason: reason} }
-		s := sizing(withUpdate(evicting), nil)
-		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		s := sizing(withUpdate(evicting))
+		r.decide(t, s)
 		if s.requeueAfter != want {
 			t.Errorf("rejected as %q: again in %s, want %s", reason, s.requeueAfter, want)
 		}
@@ -244,22 +262,14 @@ func TestScalersShareTheAnswer(t *testing.T) {
 		r := apiServer(t, count, tc.objects...)
 		for i, later := range []time.Duration{0, 20 * time.Second, 40 * time.Second, 15 * time.Minute} {
 			for range 100 {
-				s := sizing(withUpdate(inPlace), nil)
+				s := sizing(withUpdate(inPlace))
 				s.now = noon.Add(later)
-				if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
+				r.decide(t, s)
 			}
 			if asked != tc.want[i] {
 				t.Errorf("%s, after %s: %d requests, want %d", name, later, asked, tc.want[i])
 			}
 		}
-	}
-	asked = 0
-	s := sizing(withUpdate(inPlace), nil)
-	s.plan.NewPods = plan.NewPods{}
-	if _, err := apiServer(t, count).sizeNewPods(t.Context(), s); err != nil || asked > 0 {
-		t.Errorf("a scaler without sizes has sent %d requests: %v", asked, err)
 	}
 }
 
@@ -277,7 +287,7 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 	if becomesAvailable() {
 		t.Error("nobody has asked")
 	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason == "" {
+	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || !why.Exists() {
 		t.Fatal(why, err)
 	}
 	if becomesAvailable() {
@@ -288,7 +298,7 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason != "" { // before an eviction
+	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.Exists() { // before an eviction
 		t.Fatal(why, err)
 	}
 	if !becomesAvailable() || becomesAvailable() {
@@ -312,10 +322,8 @@ func TestFrozenNewPods(t *testing.T) {
 			vs.Status.NewPods = before
 			r.Freeze = freeze.New(types.NamespacedName{})
 			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
-			s := sizing(vs, nil)
-			if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			s := sizing(vs)
+			r.decide(t, s)
 			if got := recordedNewPods(s); !equality.Semantic.DeepEqual(got, before) {
 				t.Errorf("%s, %s: new pods get %+v", mode, name, got)
 			}
@@ -327,25 +335,17 @@ func TestFrozenNewPods(t *testing.T) {
 }
 
 // fullQuota leaves no room for a pod of the recorded size.
-func fullQuota(s *scope) {
-	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 50}}}
-	s.observation.situation = plan.Situation{
-		Deployment: workload.Deployment{Containers: []workload.Container{app}},
-		NewPods:    plan.NewPods{Sizes: newPodSize},
-		Quotas:     []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 480, Used: 400}},
-	}
+func (s *scope) fullQuota() {
+	s.observation.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 480, Used: 400}}
+	s.hold()
 }
 
 // While a scaler is suspended, it says why new pods do not keep their size, and goes on saying so.
 func TestNewPodsThatAQuotaWouldRefuse(t *testing.T) {
 	vs := withUpdate(inPlace)
 	for i := range 2 {
-		s := sizing(vs, nil)
-		s.keepsNewPods = true
-		fullQuota(s)
-		if i > 0 {
-			s.observation.situation.NewPods = plan.NewPods{}
-		}
+		s := sizing(vs)
+		s.fullQuota()
 		c, ok := newPodsSized(s)
 		if got := recordedNewPods(s); got != nil || !ok || c.Status != "False" || c.Reason != "QuotaExceeded" || !strings.Contains(c.Message, "ResourceQuota team allows 480m") {
 			t.Errorf("after %d reconciles, new pods get %+v; %s is %s, %s: %s", i, got, c.Type, c.Status, c.Reason, c.Message)
@@ -355,51 +355,64 @@ func TestNewPodsThatAQuotaWouldRefuse(t *testing.T) {
 	}
 }
 
-// What the status records when the mode, a pause or an error says otherwise than the plan.
+// What the status records when a suspension, another claim or an error says otherwise than the plan.
 func TestRecordedNewPods(t *testing.T) {
-	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "before"}}})
+	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 90}}}}})
 	for name, tc := range map[string]struct {
 		change func(*scope)
 		want   string
 	}{
-		"as planned":            {func(*scope) {}, "app"},
-		"nothing planned":       {func(s *scope) { s.plan.NewPods = plan.NewPods{} }, ""},
-		"suspended":             {func(s *scope) { s.keepsNewPods = true }, "before"},
-		"left as the template":  {func(s *scope) { s.scaler.Spec.UpdatePolicy.NewPods = "AsTemplate" }, ""},
-		"only recommends":       {func(s *scope) { s.scaler.Spec.UpdatePolicy.UpdateMode = "Recommend" }, ""},
-		"suspended, recommends": {func(s *scope) { s.keepsNewPods, s.scaler.Spec.UpdatePolicy.UpdateMode = true, "Recommend" }, ""},
-		"paused, recommends": {func(s *scope) {
-			s.scaler.Annotations, s.scaler.Spec.UpdatePolicy.UpdateMode = map[string]string{v1beta1.PausedAnnotation: "true"}, "Recommend"
-		}, "before"},
-		"failed before a plan":               {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "before"},
-		"suspended, without room in a quota": {func(s *scope) { s.keepsNewPods = true; fullQuota(s) }, ""},
-		"paused, without room in a quota": {func(s *scope) {
-			s.scaler.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
-			fullQuota(s)
-		}, ""},
+		"as planned":                         {func(*scope) {}, "100m"},
+		"nothing planned":                    {func(s *scope) { s.plan.NewPods = plan.NewPods{} }, ""},
+		"suspended":                          {(*scope).hold, "90m"},
+		"failed before a plan":               {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "90m"},
+		"suspended, without room in a quota": {(*scope).fullQuota, ""},
 		"of the Deployment before, suspended": {func(s *scope) {
-			s.keepsNewPods, s.scaler.Spec.DeploymentName = true, "another"
-		}, ""},
-		"of the Deployment before, paused": {func(s *scope) {
-			s.scaler.Annotations, s.scaler.Spec.DeploymentName = map[string]string{v1beta1.PausedAnnotation: "true"}, "another"
+			s.scaler.Spec.DeploymentName = "another"
+			s.hold()
 		}, ""},
 		"of the Deployment before, failed": {func(s *scope) {
 			s.err, s.plan, s.scaler.Spec.DeploymentName = errors.New("down"), plan.Plan{}, "another"
 		}, ""},
-		"paused behind another scaler": {func(s *scope) {
-			s.scaler.Annotations, s.standing.winner = map[string]string{v1beta1.PausedAnnotation: "true"}, "older"
+		"suspended behind another scaler": {func(s *scope) {
+			s.standing.winner = "older"
+			s.hold()
 		}, ""},
 	} {
 		vs := withUpdate(inPlace)
 		vs.Status.NewPods = before
-		s := sizing(vs, nil)
+		s := sizing(vs)
 		tc.change(s)
 		got := ""
 		if recorded := recordedNewPods(s); recorded != nil {
-			got = recorded.Containers[0].ContainerName
+			got = recorded.Containers[0].Requests.CPU.String()
 		}
 		if got != tc.want {
 			t.Errorf("%s: new pods get %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// While nothing may change, new pods keep what is recorded, unless the mode sizes none. A pause keeps it in any mode.
+func TestWhoseRecordedSizesNewPodsKeep(t *testing.T) {
+	paused := map[string]string{v1beta1.PausedAnnotation: "true"}
+	for name, tc := range map[string]struct {
+		mode        v1beta1.UpdateMode
+		newPods     v1beta1.NewPodPolicy
+		annotations map[string]string
+		want        bool
+	}{
+		"sized":                {"InPlace", "Sized", nil, true},
+		"left as the template": {"InPlace", "AsTemplate", nil, false},
+		"only recommends":      {"Recommend", "Sized", nil, false},
+		"paused, recommends":   {"Recommend", "Sized", paused, true},
+	} {
+		vs := withUpdate(v1beta1.UpdatePolicy{UpdateMode: tc.mode, NewPods: tc.newPods})
+		vs.Annotations = tc.annotations
+		var situation plan.Situation
+		new(Reconciler).addRecorded(&scope{scaler: vs}, &situation)
+		if got := len(situation.NewPods.Sizes) > 0; got != tc.want {
+			t.Errorf("%s: new pods keep %+v", name, situation.NewPods)
 		}
 	}
 }
@@ -411,26 +424,22 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		evicts  bool
-		reason  string
 	}{
-		"all is there":        {append(both[:2:2], sizes(line)), true, "Recreating"},
-		"the size is gone":    {both, false, "Recreating"},
-		"it is another one":   {append(both[:2:2], sizes("\ncheckout app,200m,,,\n")), false, "Recreating"},
-		"the policy is gone":  {[]client.Object{admission.Binding(), sizes(line)}, false, "AdmissionUnavailable"},
-		"the binding is gone": {[]client.Object{admission.Policy(), sizes(line)}, false, "AdmissionUnavailable"},
+		"all is there":        {append(both[:2:2], sizes(line)), true},
+		"the size is gone":    {both, false},
+		"it is another one":   {append(both[:2:2], sizes("\ncheckout app,200m,,,\n")), false},
+		"the policy is gone":  {[]client.Object{admission.Binding(), sizes(line)}, false},
+		"the binding is gone": {[]client.Object{admission.Policy(), sizes(line)}, false},
 	} {
 		r := apiServer(t, interceptor.Funcs{}, tc.objects...)
 		r.admission.readAt = noon.Add(-time.Second) // All was there a moment ago.
-		s := sizing(withUpdate(evicting), plan.Evict{Pod: "web-1"})
-		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-			t.Fatal(err)
+		vs := withUpdate(evicting)
+		r.admitted.told(client.ObjectKeyFromObject(vs), vs.Status.NewPods.Containers, noon.Add(-time.Hour))
+		if err := r.confirmNewPods(t.Context(), sizing(vs)); (err == nil) != tc.evicts || err != nil && !errors.Is(err, errStaleCache) {
+			t.Errorf("%s: %v", name, err)
 		}
-		if _, got := s.plan.Step.(plan.Evict); got != tc.evicts || s.plan.Verdict.Reason != tc.reason || s.plan.NewPods.EffectiveSince.IsZero() == tc.evicts {
-			t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, s.plan.Verdict.Reason, s.plan.NewPods.EffectiveSince)
-		}
-		told := r.admitted.toldSince(client.ObjectKeyFromObject(s.scaler), s.scaler.Status.NewPods)
-		if told.IsZero() == tc.evicts {
-			t.Errorf("%s: told since %s", name, told)
+		if _, told := r.admitted.get(client.ObjectKeyFromObject(vs)); told != tc.evicts {
+			t.Errorf("%s: told %t", name, told)
 		}
 	}
 }
@@ -441,14 +450,12 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	pass := func(at time.Time, cpu int64) (since time.Time) {
 		t.Helper()
 		vs := withUpdate(evicting)
-		s := sizing(vs, nil)
+		vs.Status.NewPods = scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: cpu}}}}})
+		s := sizing(vs)
 		s.now = at
-		s.plan.NewPods.Sizes = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: cpu}}}}
-		vs.Status.NewPods = newPodsStatus(s.plan.NewPods)
-		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-		since = r.admitted.toldSince(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
+		s.observation.situation.Decision.Requests["app"] = quantity.Amounts{CPUMillis: cpu}
+		r.decide(t, s)
+		since = s.observation.situation.NewPods.AskedSince
 		if since.IsZero() != (s.requeueAfter == untoldRetry) {
 			t.Errorf("told since %s, again in %s", since, s.requeueAfter)
 		}
@@ -474,16 +481,19 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	}
 }
 
-// Planning again after a refusal does not forget that the policy is not installed.
+// A refusal does not forget that the policy is not installed.
 func TestARefusedResizeGivesNewPodsNothing(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	p.conflict = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/resize"}, "checkout-1-a", errors.New("not allowed"))
-	vs, _, err := p.reconcile()
-	if err != nil || len(p.resized) == 0 {
-		t.Fatalf("Reconcile() = %v, resized %v", err, p.resized)
+	var vs *v1beta1.VerticalScaler
+	for range 4 { // a reconcile for each pod
+		var err error
+		if vs, _, err = p.reconcile(); err != nil {
+			t.Fatalf("Reconcile() = %v, resized %v", err, p.resized)
+		}
 	}
-	if vs.Status.Decision == nil || vs.Status.NewPods != nil {
-		t.Errorf("decided %+v, new pods get %+v", vs.Status.Decision, vs.Status.NewPods)
+	if len(p.resized) == 0 || vs.Status.Decision == nil || vs.Status.NewPods != nil {
+		t.Errorf("resized %v, decided %+v, new pods get %+v", p.resized, vs.Status.Decision, vs.Status.NewPods)
 	}
 	if c := condition(vs, v1beta1.ConditionNewPodsSized); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonAdmissionUnavailable {
 		t.Errorf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)

@@ -49,7 +49,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		return false, err
 	}
 	if o.deployment == nil {
-		if deferralFrom(s.unreleased) == nil {
+		if !isWait(s.unreleased) {
 			r.dequeue(key)
 		}
 		return true, nil
@@ -62,7 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
-	if o.undone, err = r.recallPods(key, &situation); err != nil {
+	if o.undone, err = r.recallPods(s.scaler, &situation); err != nil {
 		return false, err
 	}
 	if o.judgesQuotas, err = r.readSurroundings(ctx, o.deployment, &situation); err != nil {
@@ -133,10 +133,8 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	if target := s.status.Target; target != nil && target.UID != situation.Deployment.UID {
 		s.status.Decision, s.status.RevertedChanges = nil, nil
 	}
-	if scaler.EvictsPods(&s.scaler.Spec) {
-		newPods := s.scaler.Status.NewPods
-		situation.NewPods = scaler.NewPods(newPods)
-		situation.NewPods.AskedSince = r.admitted.toldSince(client.ObjectKeyFromObject(s.scaler), newPods)
+	if scaler.IsPaused(s.scaler) || scaler.SizesNewPods(&s.scaler.Spec) {
+		situation.NewPods = scaler.NewPods(s.scaler.Status.NewPods)
 	}
 	situation.Decision = scaler.Decision(s.status.Decision)
 	situation.RevertedChanges = scaler.RevertedChanges(s.status.RevertedChanges)
@@ -146,21 +144,20 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 // recallPods adds what only the operator knows of the pods. It returns an error if the cache is
 // older than our own last write, and otherwise the pods that another controller has resized
 // since.
-func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) (undone map[types.UID]int64, err error) {
+func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (undone map[types.UID]int64, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
 	}
-	known, now := r.pods.recall(scaler, alive), r.Clock.Now()
-	if known[s.Deployment.UID].isNewerThan(s.Deployment.Generation, now) {
+	known, now := r.pods.recall(client.ObjectKeyFromObject(vs), alive), r.Clock.Now()
+	last := known[s.Deployment.UID]
+	if last.isNewerThan(s.Deployment.Generation, now) {
 		return nil, errStaleCache
 	}
-	if rejected := known[s.Deployment.UID].eviction; rejected != nil && now.Before(rejected.Until) {
-		s.RejectedEviction = rejected
+	if last.eviction != nil && last.evictionOf == vs.Generation && now.Before(last.eviction.Until) {
+		s.RejectedEviction = last.eviction
 	}
-	if last := known[s.Deployment.UID]; now.Before(last.setBackAt.Add(setBackFor)) {
-		s.SetBackFrom = last.setBackFrom
-	}
+	s.IsSetBack = now.Before(last.setBackAt.Add(setBackFor))
 	for _, pod := range s.Pods {
 		what := known[pod.UID]
 		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor

@@ -4,11 +4,13 @@
 package verticalscaler
 
 import (
+	"context"
 	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -18,24 +20,68 @@ import (
 // A change needs the permission of the freeze switch and of the budget. The client checks the
 // freeze switch again right before the write (freeze.Guard).
 
-// deferral says why a change must wait although nothing blocks it.
+// observePermission is a phase: it reads what decides whether changes are allowed, and whether the API server sizes
+// new pods.
+func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool, err error) {
+	situation := &s.observation.situation
+	s.policy = scaler.PlanPolicy(s.scaler, situation.Deployment)
+	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
+	if why, frozen := r.Freeze.Frozen(s.scaler.Namespace); frozen {
+		situation.Frozen = plan.Obstacle{Reason: v1beta1.ReasonFrozen, Message: why}
+	}
+	situation.IsUnclaimed = scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler)
+	if s.unreleased != nil {
+		situation.Unable = obstacleTo(s.unreleased)
+		if situation.Unable.Stalled {
+			situation.Unable.Message = "The original values of the former target cannot be restored: " + situation.Unable.Message
+		}
+	}
+	return false, r.observeNewPods(ctx, s)
+}
+
+// deferral is why a change must wait although nothing blocks it.
 type deferral struct{ reason, message string }
 
-func (h *deferral) Error() string { return h.message }
+func (d *deferral) Error() string { return d.message }
 
 var budgetDeferral = &deferral{v1beta1.ReasonWaitingForBudget, "The change waits: the operator limits the changes per minute and per namespace"}
 
-// deferralFrom returns why an error makes a change wait; nil if it does not.
-func deferralFrom(err error) *deferral {
-	var h *deferral
-	if errors.As(err, &h) {
-		return h
-	}
+// obstacleTo is why a change was not made: it must wait, or the API server rejects it. It is no obstacle for any other
+// error.
+func obstacleTo(err error) plan.Obstacle {
+	var why *deferral
 	var frozen *freeze.Error
-	if errors.As(err, &frozen) {
-		return &deferral{v1beta1.ReasonFrozen, frozen.Why}
+	switch {
+	case errors.As(err, &why):
+		return plan.Obstacle{Reason: why.reason, Message: why.message}
+	case errors.As(err, &frozen):
+		return plan.Obstacle{Reason: v1beta1.ReasonFrozen, Message: frozen.Why}
 	}
-	return nil
+	return stalledBy(apierror.Of(err))
+}
+
+// stalledBy is a rejection as an obstacle.
+func stalledBy(r apierror.Rejection) plan.Obstacle {
+	return plan.Obstacle{Reason: r.Reason, Message: r.Message, Stalled: r.Reason != ""}
+}
+
+// isWait reports whether an error only makes a change wait.
+func isWait(err error) bool {
+	o := obstacleTo(err)
+	return o.Exists() && !o.Stalled
+}
+
+// answer turns the error of a step into the plan's verdict. It returns an error that is no obstacle: the queue retries.
+func (s *scope) answer(err error) error {
+	if err == nil || !s.isPlanned() {
+		return err
+	}
+	o := obstacleTo(err)
+	s.plan = plan.NotTaken(s.plan, s.observation.situation, s.policy, s.now, o)
+	if o.Exists() {
+		return nil
+	}
+	return err
 }
 
 // permit asks for permission to take the plan's step. The caller must call done after the
@@ -47,12 +93,6 @@ func (r *Reconciler) permit(s *scope) (done func(error), err error) {
 	case nil, plan.Record:
 		r.dequeue(key)
 		return done, nil
-	}
-	if why, frozen := r.Freeze.Frozen(s.scaler.Namespace); frozen {
-		r.dequeue(key)
-		return nil, &deferral{v1beta1.ReasonFrozen, why}
-	}
-	switch s.plan.Step.(type) {
 	case plan.Restore, plan.TakeOver:
 		return done, nil // restore asks by itself, and takeOver writes only to the scaler
 	}
@@ -112,14 +152,4 @@ func (r *Reconciler) dequeue(key client.ObjectKey) {
 		r.Budget.Leave(key)
 		waiting.Set(float64(r.Budget.Waiting()))
 	}
-}
-
-// deferBy makes the plan wait. Nothing is decided: when the step may be taken, the newest
-// recommendation counts.
-func (s *scope) deferBy(why *deferral) {
-	if s.postponed == nil {
-		s.postponed = s.plan.Decision
-	}
-	s.plan = s.plan.Postponed(s.observation.situation, why.reason, why.message)
-	s.keepsNewPods = true
 }

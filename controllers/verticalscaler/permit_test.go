@@ -17,13 +17,12 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 var permitTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAChangeNeedsBothPermits(t *testing.T) {
+func TestAChangeNeedsASlot(t *testing.T) {
 	vs := func(name string) *v1beta1.VerticalScaler {
 		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
 	}
@@ -31,14 +30,13 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	r := &Reconciler{
 		Clock:  clock,
 		Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute}),
-		Freeze: freeze.New(types.NamespacedName{Namespace: "system", Name: "stop"}),
 	}
 	step := func() *scope { return &scope{plan: plan.Plan{Step: plan.Resize{}}} }
 	refused := func(name string, p *scope, reason string, waiting int) {
 		t.Helper()
 		p.scaler = vs(name)
 		_, err := r.permit(p)
-		if why := deferralFrom(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
+		if why := obstacleTo(fmt.Errorf("wrapped: %w", err)); why.Reason != reason || why.Stalled {
 			t.Errorf("%s: %v, not %s", name, err, reason)
 		}
 		if got := r.Budget.Waiting(); got != waiting {
@@ -58,8 +56,6 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 		}
 	}
 
-	refused("a", step(), v1beta1.ReasonFrozen, 0) // not known yet
-	r.Freeze.Set(freeze.State{})
 	granted("a", step(), 0)
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
 	refused("a", &scope{plan: plan.Plan{Step: plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
@@ -67,28 +63,27 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	granted("a", &scope{}, 1) // no step any more
 	granted("c", &scope{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)
 	granted("c", &scope{plan: plan.Plan{Step: plan.Restore{}}}, 1) // asks by itself
-	r.Freeze.Set(freeze.State{Active: true})
-	refused("b", step(), v1beta1.ReasonFrozen, 0)
-	refused("c", &scope{plan: plan.Plan{Step: plan.Restore{}}}, v1beta1.ReasonFrozen, 0)
-	r.Freeze.Set(freeze.State{})
 	clock.Step(time.Minute)
 	granted("b", step(), 0)
-	if deferralFrom(errStaleCache) != nil || deferralFrom(nil) != nil {
+	if obstacleTo(errStaleCache).Exists() || obstacleTo(nil).Exists() {
 		t.Error("another error puts changes off")
 	}
 }
 
 func TestWaitingDecidesNothing(t *testing.T) {
 	before := &plan.Decision{Reason: plan.DecidedScaleDown, Time: permitTime}
+	next := &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}
 	p := scope{plan: plan.Plan{
-		Decision: &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}, Decided: true, Step: plan.Rewrite{},
-		Verdict: plan.Stalled.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
+		Decision: next, Decided: true, Step: plan.Rewrite{},
+		Verdict: plan.Changing.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}}
 	p.observation.situation.Decision = before
-	p.deferBy(budgetDeferral)
+	if err := p.answer(budgetDeferral); err != nil {
+		t.Fatal(err)
+	}
 	want := plan.Plan{
 		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, budgetDeferral.message).Within(time.Minute),
-		Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
+		Progress: plan.Progress{PodsAtSize: 1, Pods: 2}, IsHeld: true, Postponed: next,
 	}
 	if diff := cmp.Diff(want, p.plan); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)

@@ -126,8 +126,6 @@ type scope struct {
 	// unreleased says why the original values of a Deployment could not be restored; nil if
 	// they could, or if there are none.
 	unreleased error
-	// unsaved says why the API server refuses the checkpoint; it has no reason if it does not.
-	unsaved apierror.Rejection
 	// promotion is what the scaler's policy asks of it before it is promoted.
 	promotion promotion
 	// observation is what the target and its surroundings are like.
@@ -136,12 +134,6 @@ type scope struct {
 	policy plan.Policy
 	// plan is what to do. It has no verdict until the plan phase.
 	plan plan.Plan
-	// postponed is the decision that waits for permission; nil if none does.
-	postponed *plan.Decision
-	// keepsNewPods is true if new pods get the same sizes as before.
-	keepsNewPods bool
-	// unsized says why the API server does not size new pods; it has no reason if it does.
-	unsized unsized
 	// untold says why the API server rejects the NewPodSizes object; it has no reason if it does not.
 	untold apierror.Rejection
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
@@ -149,12 +141,9 @@ type scope struct {
 
 	// changes are the sizes that this reconcile has changed, for the log.
 	changes []change
-	// undone are the pods that the status counts as resized by another controller, by
-	// generation.
-	undone map[types.UID]int64
 	// evicted is the name of the pod that this reconcile has evicted.
 	evicted string
-	// setBack is the name of the pod without a node that this reconcile has given the requests of the template.
+	// setBack is the name of the pod without a node that this reconcile has given the resources of the template.
 	setBack string
 	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
 	requeueAfter time.Duration
@@ -192,8 +181,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	s.standing = r.contenders.standingOf(&vs)
 	s.classify(r.run(ctx, s))
 	r.countPods(s)
-	if s.outcome == conflicted || s.outcome == unread {
+	switch s.outcome {
+	case conflicted, refused, unread: // The status stays as it is.
 		return r.result(s)
+	case settled, failed, gone:
 	}
 	if err := r.noteRefused(ctx, s); err != nil {
 		s.classify(err)
@@ -202,7 +193,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		s.classify(err) // It outranks the error of a phase: the status must be written again.
 		return r.result(s)
 	}
-	r.acknowledge(request.NamespacedName, s.undone)
+	if !s.plan.IsHeld {
+		r.acknowledge(request.NamespacedName, s.observation.undone)
+	}
 	r.Metrics.Record(request.NamespacedName, measuredState(s), measuredSizes(s))
 	r.countReverts(request.NamespacedName, s)
 	if s.outcome == settled {
@@ -215,7 +208,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run runs the phases in order.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	for _, run := range []phase{
-		r.findPolicy, r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply,
+		r.findPolicy, r.restorePrevious, r.claim, r.observe, r.learn, r.observePermission, r.plan, r.apply,
 	} {
 		if done, err := run(ctx, s); err != nil {
 			return err
@@ -246,7 +239,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
-		return s.planUnread(err)
+		return false, s.noteUnread(err)
 	}
 	situation := &s.observation.situation
 	var containers []string
@@ -299,55 +292,20 @@ func recordOOMKills(histories history.Histories, situation plan.Situation, now t
 	return added
 }
 
-// plan is a phase: it decides what to do.
+// plan is a phase: it decides what to do. Who writes contested values is asked only if something is contested.
 func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) {
-	if s.unreleased != nil {
-		s.planUnreleased()
-		return true, nil //nolint:nilerr // the plan reports it
-	}
-	s.policy = scaler.PlanPolicy(s.scaler, s.observation.situation.Deployment)
-	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
-	if scaler.IsPaused(s.scaler) {
-		r.dequeue(client.ObjectKeyFromObject(s.scaler))
-		s.policy.Suspended, s.keepsNewPods = true, true
-		s.plan = s.next().Paused(s.observation.situation, v1beta1.ReasonPaused, scaler.PauseMessage(s.scaler))
-		return true, nil
-	}
-	s.plan = s.next()
+	s.plan = plan.Next(s.observation.situation, s.policy, s.now)
 	if s.plan.Contest != nil {
 		if s.observation.situation.Writers, err = r.writersOf(ctx, s.scaler, *s.plan.Contest); err != nil {
 			return false, err // The values are contested, even if their writers are unknown.
 		}
-		s.plan = s.next()
-	}
-	if scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler) {
-		s.plan = s.plan.Unclaimed(s.observation.situation)
-		return true, nil // The claim triggers the next reconcile once it is in the cache.
+		s.plan = plan.Next(s.observation.situation, s.policy, s.now)
 	}
 	if s.plan.Decided && s.plan.Decision.Reason == plan.DecidedAdopted && s.observation.problems.Unread {
 		return false, errUsageUnread
 	}
-	s.deferUnsaved()
-	if s.policy.Suspended {
-		s.keepsNewPods = true
-	} else {
-		s.undone = s.observation.undone
-	}
-	return false, nil
-}
-
-// next is the plan for what is known now.
-func (s *scope) next() plan.Plan { return plan.Next(s.observation.situation, s.policy, s.now) }
-
-// planUnreleased is the plan while the original values of a Deployment cannot be restored.
-func (s *scope) planUnreleased() {
-	if why := deferralFrom(s.unreleased); why != nil {
-		s.deferBy(why)
-		return
-	}
-	s.keepsNewPods = true
-	rejection := apierror.Of(s.unreleased)
-	s.plan = plan.Unreleased(s.observation.situation, rejection.Reason, rejection.Message)
+	r.awaitNewPodSizes(s)
+	return s.unreleased != nil, nil // Restoring asks the budget by itself.
 }
 
 // isPlanned reports whether the reconcile got as far as a plan.
@@ -362,24 +320,23 @@ const (
 	conflicted                // the cache was old; nothing is known
 	unread                    // usage was not read since the process started; nothing is decided
 	gone                      // the object of a write was deleted; its event triggers a reconcile
+	refused                   // the API server refuses the step; the next reconcile plans with that
 )
 
 // classify sorts the end of a reconcile into an outcome. It is the only place that looks
-// at the kind of an error. A step that must wait makes the plan wait.
+// at the kind of an error that ends one.
 func (s *scope) classify(err error) {
 	s.outcome, s.err = settled, err
-	why := deferralFrom(err)
 	switch {
 	case err == nil:
 	case isConflict(err):
 		s.outcome = conflicted
+	case errors.Is(err, errRefused):
+		s.outcome = refused
 	case errors.Is(err, errUsageUnread):
 		s.outcome = unread
 	case apierrors.IsNotFound(err):
 		s.outcome = gone
-	case why != nil && s.isPlanned():
-		s.err = nil
-		s.deferBy(why)
 	default:
 		s.outcome = failed
 	}
@@ -388,11 +345,11 @@ func (s *scope) classify(err error) {
 // result tells the queue when to reconcile next. What is tried again keeps its class.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	key, after := client.ObjectKeyFromObject(s.scaler), r.untilResync(s)
-	if s.outcome != conflicted {
+	if s.outcome != conflicted && s.outcome != refused {
 		r.conflicts.Forget(key)
 	}
 	switch s.outcome {
-	case conflicted:
+	case conflicted, refused:
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
 	case unread:
 		return reconcile.Result{RequeueAfter: unreadRetry, Priority: queue.Routine.Priority()}, nil
@@ -439,6 +396,10 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 
 // errStaleCache is true if the cache does not show our own last write yet.
 var errStaleCache = errors.New("the cache is older than our own last write")
+
+// errRefused is true if the API server refuses the step, and that is remembered: the next reconcile takes another
+// step, or reports the refusal.
+var errRefused = errors.New("the API server refuses the step")
 
 // errUsageUnread is true if a decision was lost, and that usage was not read since the process started. Without usage, the
 // pods that were lowered before a crash would be raised again, and lowered a second time after the first round of usage.

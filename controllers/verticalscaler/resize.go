@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -37,8 +36,11 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 	if rejection := apierror.Of(err); rejection.Reason != "" {
 		countAction("resize", rejection.Reason)
 		log.FromContext(ctx).Info("Resize rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
-		r.replanResize(s, step, rejection)
-		return nil
+		rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
+		r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+			what.reject(rejected, s.now, s.now.Add(r.rejectionPeriod(s, rejection.Reason)))
+		})
+		return errRefused
 	}
 	if err != nil {
 		countAction("resize", actionOutcome(err))
@@ -52,34 +54,13 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 			what.withdraw(*step.Withdraws, s.now)
 		}
 	})
-	if len(step.SetsBack) > 0 {
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) {
-			what.setBackFrom, what.setBackAt = step.SetsBack, s.now
-		})
+	if step.SetsBack {
+		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.setBackAt = s.now })
 		s.setBack = step.Pod
 	}
 	s.changes = append(s.changes, changesOf(s.observation.situation, step)...)
 	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
 	return nil
-}
-
-// replanResize plans again after a rejected resize. The rejection becomes the plan's reason, or the next reconcile takes
-// another step: it resizes another pod, or the fallback applies.
-func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror.Rejection) {
-	rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
-	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
-		what.reject(rejected, s.now, s.now.Add(r.rejectionPeriod(s, rejection.Reason)))
-	})
-	situation := &s.observation.situation
-	situation.RejectedResizes = maps.Clone(situation.RejectedResizes)
-	if situation.RejectedResizes == nil {
-		situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-	}
-	situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), rejected)
-	s.plan = s.next().WithNewPods(s.plan.NewPods)
-	if s.plan.Step != nil {
-		s.requeueAfter = staleCacheRetry
-	}
 }
 
 // rejectionPeriod is how long a rejected resize is not tried again. Most rejections end with

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
@@ -42,14 +41,14 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	if err == nil {
 		err = r.dropFinalizer(ctx, s.scaler, s.now)
 	}
-	if why := deferralFrom(err); why != nil { // The budget or the end of the freeze triggers a reconcile.
-		if why.reason == v1beta1.ReasonFrozen {
-			r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, why.reason+": Waiting to restore the original values: "+why.message)
-		}
+	switch why := obstacleTo(err); {
+	case why.Stalled:
+		r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, why.Reason+": Cannot restore the original values: "+why.Message)
+	case why.Reason == v1beta1.ReasonFrozen:
+		r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, why.Reason+": Waiting to restore the original values: "+why.Message)
 		return nil
-	}
-	if rejection := apierror.Of(err); rejection.Reason != "" {
-		r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, rejection.Reason+": Cannot restore the original values: "+rejection.Message)
+	case why.Exists():
+		return nil // The budget triggers a reconcile, as the end of a freeze does.
 	}
 	return err
 }
@@ -62,7 +61,7 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 		s.status.Decision, s.status.Target, s.status.Recommendation, s.status.Summary = nil, nil, nil, nil
 	}
 	err = r.restoreUnmanaged(ctx, s)
-	if deferralFrom(err) != nil || apierror.Of(err).Reason != "" {
+	if obstacleTo(err).Exists() {
 		s.unreleased, err = err, nil // the plan reports it
 	}
 	return false, err
@@ -94,11 +93,7 @@ func (r *Reconciler) dropUnused(ctx context.Context, s *scope) error {
 		scaler.IsPaused(s.scaler) || !controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
 		return nil
 	}
-	err := r.dropFinalizer(ctx, s.scaler, s.now)
-	if s.isPlanned() && s.block(err) {
-		return nil
-	}
-	return err
+	return s.answer(r.dropFinalizer(ctx, s.scaler, s.now))
 }
 
 func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {

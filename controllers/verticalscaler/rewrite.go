@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -39,14 +38,10 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 		return err
 	}
 	if other != "" {
-		s.plan = s.plan.Delayed(v1beta1.ReasonConflict, "VerticalScaler "+other+" has not restored the pod template yet")
-		return nil
+		return &deferral{v1beta1.ReasonConflict, "VerticalScaler " + other + " has not restored the pod template yet"}
 	}
 	var live appsv1.Deployment
 	if err := r.Live.Get(ctx, scaler.Target(s.scaler), &live); err != nil {
-		if s.block(err) {
-			return nil
-		}
 		return fmt.Errorf("reading Deployment %s to record its original values: %w", scaler.Target(s.scaler), err)
 	}
 	if live.ResourceVersion != step.ResourceVersion {
@@ -56,9 +51,6 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 		updated := s.scaler.DeepCopy()
 		controllerutil.AddFinalizer(updated, v1beta1.RestoreFinalizer)
 		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(s.scaler, client.MergeFromWithOptimisticLock{})); err != nil {
-			if s.block(err) {
-				return nil
-			}
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 		r.written.Remember(updated, s.now)
@@ -90,12 +82,6 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) error {
 	deployment, err := r.patchTemplate(ctx, s, step)
 	if err != nil {
-		s.plan = s.plan.KeepDecision(s.observation.situation)
-		if rejection := apierror.Of(err); rejection.Reason != "" {
-			countAction("rollout", rejection.Reason)
-			s.plan = s.plan.Blocked(rejection.Reason, rejection.Message)
-			return nil
-		}
 		countAction("rollout", actionOutcome(err))
 		return err
 	}

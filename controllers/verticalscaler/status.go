@@ -237,8 +237,8 @@ func stalled(s *scope, target, provided, containers metav1.Condition) metav1.Con
 		c.Message = fmt.Sprintf("There is no Deployment %s: create it, or correct spec.deploymentName", scaler.Target(s.scaler))
 	case s.plan.Verdict.State.IsStalled():
 		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
-	case s.unsaved.Reason != "":
-		c.Reason, c.Message = s.unsaved.Reason, s.unsaved.Message
+	case s.observation.situation.Unsaved.Exists():
+		c.Reason, c.Message = s.observation.situation.Unsaved.Reason, s.observation.situation.Unsaved.Message
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
 	case isOverdue(containers):

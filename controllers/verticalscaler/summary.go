@@ -55,19 +55,10 @@ func (s *scope) wanted() wanted {
 			out.requests[r.Name] = r.Target
 		}
 		return out
-	case s.postponed != nil:
-		return wanted{requests: s.postponed.Requests}
-	case reason == v1beta1.ReasonSuspended || reason == v1beta1.ReasonPaused:
-		return wanted{requests: requestsOf(s.decisionIfResumed())}
+	case s.plan.Postponed != nil:
+		return wanted{requests: s.plan.Postponed.Requests}
 	}
 	return wanted{requests: requestsOf(s.plan.Decision)}
-}
-
-// decisionIfResumed is the decision of this reconcile if the scaler were not suspended; nil for none.
-func (s *scope) decisionIfResumed() *plan.Decision {
-	resumed := s.policy
-	resumed.Suspended = false
-	return plan.Next(s.observation.situation, resumed, s.now).Decision
 }
 
 func requestsOf(d *plan.Decision) map[string]quantity.Amounts {

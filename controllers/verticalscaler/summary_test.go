@@ -87,17 +87,17 @@ func TestSummary(t *testing.T) {
 				p.plan.Verdict = plan.Changing.Because("Resizing", "…")
 				p.plan.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(300, 256)}}
 				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(144, 100)}}
-				p.deferBy(&deferral{v1beta1.ReasonFrozen, "incident"})
+				_ = p.answer(&deferral{v1beta1.ReasonFrozen, "incident"})
 			}),
 			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"a suspended scaler points to what it would decide": {
-			aScope(planned("Suspended", "…"), func(p *scope) {
+			aScope(func(p *scope) {
 				p.policy = scaler.PlanPolicy(checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), p.observation.situation.Deployment)
-				p.plan.Decision = nil
 				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 300), LowerBound: amounts(290, 100), UpperBound: amounts(310, 310)}}
+				p.plan = plan.Next(p.observation.situation, p.policy, p.now)
 			}),
-			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi->300Mi", Pods: "2/2"},
+			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi->300Mi", Pods: "0/2"},
 		},
 		"a request that is not set is none": {
 			aScope(planned("Resizing", "…"), func(p *scope) {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 // The usage history is saved before anything changes, so that a restarted operator knows what a
@@ -49,39 +47,18 @@ func (s *scope) noteUnsaved(ctx context.Context, err error) error {
 	}
 	log.FromContext(ctx).V(1).Info("Checkpoint rejected", "reason", refused.Reason, "message", refused.Message)
 	refused.Message = "The usage history cannot be saved, so only urgent changes are made: " + refused.Message + resolves[refused.Reason]
-	s.unsaved, s.requeueAfter = refused, unsavedRetry
-	s.observation.situation.IsUnsaved = true
+	s.observation.situation.Unsaved, s.requeueAfter = stalledBy(refused), unsavedRetry
 	return nil
 }
 
-// deferUnsaved makes the plan wait while the checkpoint is refused, unless it is urgent or only
-// restores original values.
-func (s *scope) deferUnsaved() {
-	if s.unsaved.Reason == "" || plan.WantOf(s.plan, s.observation.situation).Class >= budget.Urgent {
-		return
-	}
-	switch s.plan.Step.(type) {
-	case plan.Restore:
-		return
-	case nil:
-		if !s.plan.Decided {
-			return
-		}
-	}
-	s.plan = s.plan.KeepDecision(s.observation.situation).Blocked(s.unsaved.Reason, s.unsaved.Message)
-	s.keepsNewPods = true
-}
-
-// planUnread makes the plan report that the API server refuses to read the checkpoint. The
-// reconcile is done then: without the history, nothing can be recommended. It returns any other
-// error.
-func (s *scope) planUnread(err error) (done bool, _ error) {
+// noteUnread notes that the API server refuses to read the checkpoint: without the history, nothing can be
+// recommended. It returns any other error.
+func (s *scope) noteUnread(err error) error {
 	refused := refusedCheckpoint(err)
 	if refused.Reason == "" {
-		return false, err
+		return err
 	}
-	s.plan = plan.Unlearned(s.observation.situation, refused.Reason,
-		"The usage history cannot be read, so nothing is changed: "+refused.Message+resolves[refused.Reason])
-	s.keepsNewPods, s.requeueAfter = true, unsavedRetry
-	return true, nil
+	refused.Message = "The usage history cannot be read, so nothing is changed: " + refused.Message + resolves[refused.Reason]
+	s.observation.situation.Unable, s.requeueAfter = stalledBy(refused), unsavedRetry
+	return nil
 }

@@ -115,8 +115,8 @@ func TestAFailedCheckpointIsRetried(t *testing.T) {
 func TestThePlanKnowsThatTheHistoryIsUnsaved(t *testing.T) {
 	for name, tc := range refusals {
 		s := &scope{}
-		if err := s.noteUnsaved(t.Context(), tc.err); err != nil || !s.observation.situation.IsUnsaved {
-			t.Errorf("%s: %v, unsaved %t", name, err, s.observation.situation.IsUnsaved)
+		if err := s.noteUnsaved(t.Context(), tc.err); err != nil || s.observation.situation.Unsaved.Reason != tc.reason {
+			t.Errorf("%s: %v, unsaved %t", name, err, s.observation.situation.Unsaved.Exists())
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestTheFallbackFollowsARejectedResizeAtOnce(t *testing.T) {
 		if vs.Status.OriginalResources != nil {
 			return // the rollout has begun
 		}
-		if result.RequeueAfter > staleCacheRetry && len(p.resized) > 0 {
+		if result.RequeueAfter > time.Second && len(p.resized) > 0 {
 			t.Fatalf("after the resizes of %v, the next reconcile is due in %s, and the rollout has not begun: %+v", p.resized, result.RequeueAfter, condition(vs, "Applied"))
 		}
 	}

@@ -384,7 +384,9 @@ func TestWhatIsDecided(t *testing.T) {
 	}.run(t)
 }
 
-func unsaved(w *world) { w.situation.IsUnsaved = true }
+func unsaved(w *world) {
+	w.situation.Unsaved = plan.Obstacle{Reason: "QuotaExceeded", Message: "full", Stalled: true}
+}
 
 // askedFor is web-1, which was asked for a size a minute ago and still has the template's.
 func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod {

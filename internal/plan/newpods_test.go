@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -90,8 +89,8 @@ func TestSizesWithWhichAPodWouldBeRefused(t *testing.T) {
 		}, ""},
 		"no sizes": {func(w *world) { w.situation.NewPods = plan.NewPods{}; quotas(quota("requests.cpu", 1, 1))(w) }, ""},
 	} {
-		w := given(had, tc.change)
-		if got := plan.RefusedNewPods(w.situation, w.policy, noon); got.Reason != tc.want {
+		w := given(had, tc.change, func(w *world) { w.policy.Suspended = true })
+		if got := w.next(noon).NewPods; got.Obstacle.Reason != tc.want || tc.want != "" && len(got.Sizes) > 0 {
 			t.Errorf("%s: %+v, want %q", name, got, tc.want)
 		}
 	}
@@ -229,54 +228,54 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
-		"After three minutes, to the requests of the template": {
+		"After three minutes, to what the template has": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 400m 512Mi
+			resizes web-2 to app 100m 128Mi of 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			1/1 changing`,
 		},
 		"If no other pod runs": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 400m 512Mi
+			resizes web-2 to app 100m 128Mi of 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/1 changing`,
 		},
 		"Also if something else is decided by now": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(),
 				pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 192Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
 			puts into new pods app 200m 192Mi of 400m 384Mi
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"What is lower than in the template stays": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(),
 				pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
 			`keeps app 200m 64Mi
-			resizes web-1 to app 100m 64Mi of 400m 128Mi
+			resizes web-1 to app 100m 64Mi of 200m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"Containers for which nothing is decided stay": {
 			given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"Not before, because an autoscaler may add a node": {
@@ -289,17 +288,17 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"What the nodes have enough of stays": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 400m 512Mi
+			resizes web-1 to app 100m 256Mi of 200m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"What is not decided stays": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m -
-			resizes web-1 to app 100m 256Mi of 400m 512Mi
+			resizes web-1 to app 100m 256Mi of 200m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"With its limits, if it is Guaranteed": {
@@ -307,7 +306,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 100m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
+			Resizing: An unschedulable new pod gets what the template has
 			0/0 changing`,
 		},
 		"Not if that changed its QoS class": {
@@ -357,12 +356,9 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		},
 		"Not if the API server has refused it": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-				for _, limits := range []quantity.Amounts{amounts(400, 512), amounts(200, 256)} {
-					w.situation.RejectedResizes["uid-web-1"] = append(w.situation.RejectedResizes["uid-web-1"], plan.RejectedResize{
-						Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), limits)}}, Reason: "Rejected", Message: "no",
-					})
-				}
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
+					Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(200, 256))}}, Reason: "Rejected", Message: "no",
+				}}}
 			}),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
@@ -404,33 +400,11 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			0/0`,
 		},
 		"Later pods start as in the template for a while": {
-			given(sizesNewPods, decidedBefore(), atSize(), setBackFrom(amounts(200, 0))),
+			given(sizesNewPods, decidedBefore(), atSize(), func(w *world) { w.situation.IsSetBack = true }),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Applied: All pods have the decided size
 			2/2 applied`,
-		},
-		"Unless less is decided": {
-			given(sizesNewPods, decidedBefore(), atSize(), setBackFrom(amounts(201, 257))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"Once it runs, it is resized like any other": {
-			given(sizesNewPods, decidedBefore(), setBackFrom(amounts(200, 256)), pods(pod("web-1", large()), resizedPod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: Pods are being resized in place
-			1/2 changing`,
 		},
 	}.run(t)
-}
-
-// setBackFrom reports whether a pod with these requests was set back a while ago.
-func setBackFrom(requests quantity.Amounts) func(*world) {
-	return func(w *world) {
-		w.situation.SetBackFrom = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: requests}}}
-	}
 }

@@ -21,50 +21,27 @@ import (
 
 // Next decides what to do next.
 func Next(s Situation, policy Policy, now time.Time) Plan {
-	s.RevertedChanges = verification.StillReverted(s, policy, now)
+	if s.Unsized.Exists() && !policy.NeedsSizedNewPods() {
+		policy.SizesNewPods = false
+	}
 	if p, isIdle := idle(s, policy, now); isIdle {
 		return p
 	}
 	p := active(s, policy, now)
-	if policy.InvalidWindow == "" || p.Verdict.State.IsStalled() || isChange(p.Step) {
-		return p
+	if policy.InvalidWindow != "" && !p.Verdict.State.IsStalled() && !isChange(p.Step) {
+		p.Verdict = p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow)
 	}
-	return p.WithVerdict(p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow))
-}
-
-// RefusedNewPods says why the API server would refuse a new pod with the sizes from before; no obstacle if it would not.
-func RefusedNewPods(s Situation, policy Policy, now time.Time) Obstacle {
-	return step.RefusedSizes(s, policy, now)
-}
-
-// idle is the plan while nothing may be decided or changed. isIdle is false otherwise.
-func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
-	p = Plan{
-		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
-		NewPods:  NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod},
-		Progress: Progress{Pods: s.AlivePods()},
+	if s.Unsized.Exists() && policy.SizesOnlyNewPods() {
+		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
-	switch {
-	case s.Deployment.Terminating:
-		p.Verdict = Waiting.Because(v1beta1.ReasonTerminating, "The Deployment is being deleted")
-	case policy.Mode == v1beta1.UpdateModeRecommend:
-		p.Decision = nil
-		p.Verdict = Waiting.Because(v1beta1.ReasonRecommendOnly, "updateMode is Recommend: recommendations are not applied")
-	case policy.Suspended:
-		if s.Decision != nil {
-			p.Progress.PodsAtSize = step.Next(s, policy, now).Progress.PodsAtSize
-		}
-		p.Verdict = Waiting.Because(v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended")
-	default:
-		return p, false
-	}
-	return p, true
+	return hold(p, s, policy, now)
 }
 
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what
 // to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
 	recorded := s.Decision
+	s.RevertedChanges = verification.StillReverted(s, policy, now)
 	s.Decision = step.NoteReverts(s, policy, now)
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges

@@ -21,9 +21,10 @@ import (
 // situations are such that together they make the plan say everything that it can say.
 // If you add a reason, or another place that gives one, add a line. A test fails without it.
 var situations = map[string]func() world{
-	"terminating": func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
-	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Recommend" }) },
-	"suspended":   func() world { return given(func(w *world) { w.policy.Suspended = true }) },
+	"terminating":             func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
+	"off":                     func() world { return given(func(w *world) { w.policy.Mode = "Recommend" }) },
+	"paused by an annotation": func() world { return given(func(w *world) { w.policy.Paused = "The annotation is set" }) },
+	"suspended":               func() world { return given(func(w *world) { w.policy.Suspended = true }) },
 	"nothing managed of what is taken over": func() world {
 		return given(rollout, appTakenOver(), policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} }))
 	},

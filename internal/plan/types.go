@@ -66,13 +66,3 @@ const (
 
 // DefaultTolerance is the policy's default.
 const DefaultTolerance = model.DefaultTolerance
-
-// Unlearned is the plan while the usage history cannot be read.
-func Unlearned(s Situation, reason, message string) Plan {
-	return model.Unlearned(s, reason, message)
-}
-
-// Unreleased is the plan while the original values of a former target cannot be restored.
-func Unreleased(s Situation, reason, message string) Plan {
-	return model.Unreleased(s, reason, message)
-}

@@ -58,7 +58,7 @@ func classOf(p Plan) budget.Class {
 		if step.Boost {
 			return max(budget.Bounds, classOfDecision(p.Decision)) // the pod will have started soon
 		}
-		if len(step.SetsBack) > 0 && !p.Decided {
+		if step.SetsBack && !p.Decided {
 			return budget.Urgent // a rollout waits for it
 		}
 		if p.Decision == nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 func TestWhatEachModeMayChange(t *testing.T) {
@@ -70,7 +71,7 @@ func TestNewPodsAsTheTemplate(t *testing.T) {
 	} {
 		spec := &v1beta1.VerticalScalerSpec{}
 		spec.UpdatePolicy = tc.update
-		if sizes, needs := SizesNewPods(spec), NeedsSizedNewPods(spec); sizes != tc.sizes || needs != tc.needs {
+		if sizes, needs := SizesNewPods(spec), PlanPolicy(&v1beta1.VerticalScaler{Spec: *spec}, workload.Deployment{}).NeedsSizedNewPods(); sizes != tc.sizes || needs != tc.needs {
 			t.Errorf("%+v: sizes new pods %t, needs it %t", tc.update, sizes, needs)
 		}
 	}

@@ -53,6 +53,9 @@ func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) model.Policy {
 
 		VerificationPeriod: seconds(ptr.Deref(update.VerificationSeconds, defaultVerificationSeconds)),
 	}
+	if IsPaused(s) {
+		p.Paused = PauseMessage(s)
+	}
 	p.Windows, p.InvalidWindow = windows(update.Windows)
 	for _, c := range d.Containers {
 		policy := s.Spec.ResourcePolicy.For(c.Name)
@@ -138,11 +141,6 @@ func EvictsPods(spec *v1beta1.VerticalScalerSpec) bool {
 func SizesNewPods(spec *v1beta1.VerticalScalerSpec) bool {
 	return Mode(spec) == v1beta1.UpdateModeInitial || EvictsPods(spec) ||
 		ResizesPods(spec) && slices.Contains([]v1beta1.NewPodPolicy{"", v1beta1.NewPodsSized}, spec.UpdatePolicy.NewPods)
-}
-
-// NeedsSizedNewPods reports whether the scaler cannot do what it is for unless the API server sizes new pods.
-func NeedsSizedNewPods(spec *v1beta1.VerticalScalerSpec) bool {
-	return Mode(spec) == v1beta1.UpdateModeInitial || EvictsPods(spec)
 }
 
 // WritesTemplate reports whether values of the pod template may be taken over.

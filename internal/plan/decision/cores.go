@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -66,19 +65,19 @@ func isGuaranteed(s model.Situation) bool {
 // inWholeCores is the move to the next whole CPU, or to the most that is allowed. A step limit of less
 // than one CPU does not keep a request from being lowered by one. If less than one is allowed, or less
 // than the request has, the move is as it was.
-func (e *evaluation) inWholeCores(p proposal, m move) move {
-	if m.why == "" || !hasWholeCores(e.Situation, e.policy, p.container, p.resource) {
+func (q request) inWholeCores(m move) move {
+	if m.why == "" || !q.isWhole {
 		return m
 	}
 	to := roundUpToCore(m.to)
-	if most := p.allowed.fit(to); most < to {
+	if most := q.allowed.fit(to); most < to {
 		to = most / core * core
 	}
 	if to == 0 || to < m.from && m.from < m.to {
 		return m
 	}
 	if to >= m.from && m.to < m.from {
-		to = min(m.from, max(roundUpToCore(p.target), roundUpToCore(m.from)-core))
+		to = min(m.from, max(roundUpToCore(q.target), roundUpToCore(m.from)-core))
 	}
 	if m.to = to; to == m.from {
 		m.why = ""
@@ -88,20 +87,17 @@ func (e *evaluation) inWholeCores(p proposal, m move) move {
 
 func roundUpToCore(millis int64) int64 { return (millis + core - 1) / core * core }
 
-// keepWholeCores notes why a request stays whole, and reports whether it does.
-func (e *evaluation) keepWholeCores(p proposal) bool {
-	if p.isClose(p.target) || !hasWholeCores(e.Situation, e.policy, p.container, p.resource) {
-		return false
+// whyWhole is why a request stays whole; empty if that is not the reason.
+func (q request) whyWhole() string {
+	if !q.isWhole || q.isClose(q.target) {
+		return ""
 	}
-	current, target := p.resource.Format(p.current), p.resource.Format(p.target)
+	current, target, whole := q.resource.Format(q.current), q.resource.Format(q.target), roundUpToCore(q.target)
 	switch {
-	case p.target > p.current:
-		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays, because the container has whole CPUs, and its bounds do not allow the %s that %s is rounded up to",
-			current, p.resource.Format(roundUpToCore(p.target)), target))
-	case roundUpToCore(p.target) >= p.current:
-		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays, because the container has whole CPUs, and %s is rounded up to them", current, target))
-	default:
-		return false
+	case q.target > q.current:
+		return fmt.Sprintf("%s stays, because the container has whole CPUs, and its bounds do not allow the %s that %s is rounded up to", current, q.resource.Format(whole), target)
+	case whole >= q.current:
+		return fmt.Sprintf("%s stays, because the container has whole CPUs, and %s is rounded up to them", current, target)
 	}
-	return true
+	return ""
 }

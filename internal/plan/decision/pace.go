@@ -129,14 +129,15 @@ func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) t
 // Only pods that run are protected. A rollout starts new pods, and its Deployment keeps the old
 // ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
 // no request is above it.
-func paced(policy model.Policy, p proposal, m move) move {
-	if !policy.InPlace() || m.why == "" || p.current == 0 || m.to <= p.current || policy.CooldownOf(window.ScaleUp) == 0 {
+func (e *evaluation) paced(q request, m move) move {
+	isRaised := q.current > 0 && m.to > q.current
+	if !isRaised || !e.policy.InPlace() || e.policy.CooldownOf(window.ScaleUp) == 0 {
 		return m
 	}
-	usage := max(p.resource.Of(p.rec.Uncapped), p.oomFloor())
-	demanded := max(p.current, p.enforced.fit(p.current), p.enforced.fit(usage))
-	m.isPaced = demanded == p.current
-	m.to = min(m.to, max(demanded, p.granted, p.started, stepUp(p.current, 100, p.resource)))
+	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
+	demanded := max(q.current, q.enforced.fit(q.current), q.enforced.fit(usage))
+	m.isPaced = demanded == q.current
+	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), stepUp(q.current, 100, q.resource)))
 	return m
 }
 
@@ -150,35 +151,27 @@ func startedRequest(s model.Situation, container workload.Container, r model.Res
 	return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
 }
 
-// oomFloor is the floor that an OOM kill has set; 0 for none.
-func (p proposal) oomFloor() int64 {
-	if p.resource.IsMemory() {
-		return p.rec.OOMFloor
-	}
-	return 0
-}
-
 // stepTo is how far a request moves at once: all the way, or as far as the step limit of
 // its direction allows. An urgent move goes at least to the lower bound, or into the
 // allowed range; after an OOM kill it goes all the way. What only a bound demands is paced.
-func stepTo(policy model.Policy, p proposal, m move) int64 {
-	urgent := p.current
+func stepTo(policy model.Policy, q request, m move) int64 {
+	urgent := q.current
 	switch m.why {
 	case model.DecidedBounds:
-		urgent = p.allowed.fit(p.current)
+		urgent = q.allowed.fit(q.current)
 	case model.DecidedLowerBound:
-		urgent = p.lowerBound()
+		urgent = q.lowerBound()
 	case model.DecidedScaleUp, model.DecidedScaleDown:
 	default:
 		return m.to
 	}
 	switch up, down := policy.ScaleUp.MaxStepPercent, policy.ScaleDown.MaxStepPercent; {
-	case p.current == 0:
+	case q.current == 0:
 		return m.to
-	case m.to > p.current && up > 0:
-		return min(m.to, max(urgent, stepUp(p.current, up, p.resource)))
-	case m.to < p.current && down > 0:
-		return max(m.to, min(urgent, stepDown(p.current, down, p.resource)))
+	case m.to > q.current && up > 0:
+		return min(m.to, max(urgent, stepUp(q.current, up, q.resource)))
+	case m.to < q.current && down > 0:
+		return max(m.to, min(urgent, stepDown(q.current, down, q.resource)))
 	}
 	return m.to
 }

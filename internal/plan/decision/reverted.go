@@ -49,7 +49,7 @@ func (m move) stoppedBefore(change model.RevertedChange) move {
 // must not wait for the verification of the others. Only urgent moves are made while the usage
 // history cannot be saved, so that they lower nothing then.
 func deferLowering(s model.Situation, policy model.Policy, moves []move, now time.Time) []move {
-	if !s.IsUnsaved && (!policy.Verifies() || policy.RollsOut()) {
+	if !s.Unsaved.Exists() && (!policy.Verifies() || policy.RollsOut()) {
 		return moves
 	}
 	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return !IsDeferrable(m.why) })

@@ -14,8 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Plan is the next step and the reason for it, or for its absence. Only the rules create
-// plans. A caller that cannot carry out a plan derives another one with the methods below.
+// Plan is the next step and the reason for it, or for its absence. Only the rules create plans.
 type Plan struct {
 	// Decision is the decision once the plan is carried out; nil for none.
 	Decision *Decision
@@ -28,6 +27,10 @@ type Plan struct {
 	// NewPods is what the API server puts into new pods, in the mode Initial and in InPlace, and
 	// what is known of that.
 	NewPods NewPods
+	// IsHeld is true if nothing may be changed or decided: what is recorded stays, also for new pods.
+	IsHeld bool
+	// Postponed is the decision that would be made now if the plan were not held; nil for none.
+	Postponed *Decision
 	// Contest is what the API server must be asked about, for Situation.Writers; nil if
 	// nothing is contested.
 	Contest *Contest
@@ -57,9 +60,9 @@ type (
 		PodLevel workload.Resources
 		// Boost is true if the pod is starting, and gets more CPU meanwhile.
 		Boost bool
-		// SetsBack has the requests that the pod had, if it has found no node with them and now
-		// gets those of the template; empty otherwise. New pods do not get them for a while.
-		SetsBack []Size
+		// SetsBack is true if the pod has found no node, and now gets what the template has. New pods
+		// start as in the template for a while then.
+		SetsBack bool
 		// Withdraws is the resize that the kubelet has not granted, if this one restores what
 		// it has applied; nil for none. It is not to be repeated for a while.
 		Withdraws *RejectedResize
@@ -208,104 +211,6 @@ func (p Plan) WithVerdict(v Verdict) Plan {
 func (p Plan) WithDecision(d *Decision) Plan {
 	p.Decision = d
 	return p
-}
-
-// WithNewPods is the plan with something else known of new pods.
-func (p Plan) WithNewPods(n NewPods) Plan {
-	p.NewPods = n
-	return p
-}
-
-// KeepDecision is the plan without what it has decided: nothing of that is recorded.
-func (p Plan) KeepDecision(s Situation) Plan {
-	p.Decision, p.Decided = s.Decision, false
-	p.RevertedChanges, p.Reverted = s.RevertedChanges, ""
-	return p
-}
-
-// Blocked is the plan if its step is refused: the decision stands, and a user must act.
-func (p Plan) Blocked(reason, message string) Plan {
-	return p.WithoutStep().WithVerdict(p.Verdict.Stalled(reason, message))
-}
-
-// Delayed is the plan if its step must wait for something that ends by itself: the decision
-// stands.
-func (p Plan) Delayed(reason, message string) Plan {
-	v := Waiting.Because(reason, message)
-	return p.WithoutStep().WithVerdict(v.Within(p.Verdict.RequeueAfter))
-}
-
-// Postponed is the plan if its step must wait. Nothing is decided: once the step may be
-// taken, the newest recommendation counts.
-func (p Plan) Postponed(s Situation, reason, message string) Plan {
-	return p.KeepDecision(s).Delayed(reason, message)
-}
-
-// Paused is the plan for a scaler that an annotation pauses.
-func (p Plan) Paused(s Situation, reason, message string) Plan {
-	v := p.Verdict.State.Because(reason, message)
-	return p.KeepDecision(s).WithoutStep().WithVerdict(v.Within(p.Verdict.RequeueAfter))
-}
-
-// Unclaimed is the plan before the scaler's claim of the Deployment is recorded.
-func (p Plan) Unclaimed(s Situation) Plan {
-	v := p.Verdict
-	if v.State == Changing {
-		v = Waiting.Because(v.Reason, v.Message).Within(v.RequeueAfter)
-	}
-	return p.KeepDecision(s).WithoutStep().WithVerdict(v)
-}
-
-// Unsized is the plan if the API server cannot size new pods: a user must act.
-func (p Plan) Unsized(reason, message string) Plan {
-	next := p.withoutEviction().WithNewPods(p.NewPods.notSized())
-	return next.WithVerdict(Stalled.Because(reason, message).Within(p.Verdict.RequeueAfter))
-}
-
-// UnsizedBeside is Unsized if new pods are only the fallback: a verdict that is not about
-// evictions stands.
-func (p Plan) UnsizedBeside(reason, message string) Plan {
-	next := p.Unsized(reason, message)
-	if p.Verdict.Reason == v1beta1.ReasonRecreating {
-		return next
-	}
-	return next.WithVerdict(p.Verdict)
-}
-
-// Relearning is the plan after a change of the API server's configuration: it is unknown
-// when new pods get their sizes, so no pod is evicted.
-func (p Plan) Relearning() Plan {
-	n := p.NewPods
-	n.EffectiveSince = time.Time{}
-	return p.withoutEviction().WithNewPods(n)
-}
-
-func (p Plan) withoutEviction() Plan {
-	if _, evicts := p.Step.(Evict); evicts {
-		return p.WithoutStep()
-	}
-	return p
-}
-
-// notSized is what is known while the API server sizes no new pods.
-func (n NewPods) notSized() NewPods {
-	return NewPods{IneffectiveOnPod: n.IneffectiveOnPod}
-}
-
-// Unreleased is the plan while the original values of a former target cannot be restored.
-func Unreleased(s Situation, reason, message string) Plan {
-	return Plan{
-		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
-		Verdict: Stalled.Because(reason, "The original values of the former target cannot be restored: "+message),
-	}
-}
-
-// Unlearned is the plan while the usage history cannot be read.
-func Unlearned(s Situation, reason, message string) Plan {
-	return Plan{
-		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
-		Verdict: Stalled.Because(reason, message),
-	}
 }
 
 // Sooner is the shorter of two waits. A wait of 0 or less stands for never.

@@ -31,6 +31,8 @@ type Policy struct {
 	// MinReplicas is the smallest number of replicas with which pods are evicted.
 	MinReplicas int32
 	Suspended   bool
+	// Paused is the message of a scaler that an annotation pauses; empty if none does.
+	Paused string
 	// Edited is true if the spec is newer than the last reconcile. Then differences from the
 	// template come from the edit, and contested values are tried again.
 	Edited bool
@@ -109,6 +111,12 @@ func (p Policy) MayRollOut() bool {
 
 // MayEvict reports whether pods may be evicted as a fallback.
 func (p Policy) MayEvict() bool { return p.fallsBackTo(v1beta1.FallbackRecreate) }
+
+// NeedsSizedNewPods reports whether the scaler cannot do what it is for unless the API server sizes new pods.
+func (p Policy) NeedsSizedNewPods() bool { return p.SizesOnlyNewPods() || p.MayEvict() }
+
+// SizesOnlyNewPods reports whether running pods are left alone.
+func (p Policy) SizesOnlyNewPods() bool { return p.Mode == v1beta1.UpdateModeInitial }
 
 // MayReplace reports whether pods may be replaced by new ones.
 func (p Policy) MayReplace() bool { return p.MayRollOut() || p.MayEvict() }

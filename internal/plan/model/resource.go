@@ -124,8 +124,8 @@ func (r Resource) Raises(before, after workload.Resources) bool {
 
 // Lowers reports whether the request or the limit goes down to a value that is set.
 func (r Resource) Lowers(before, after workload.Resources) bool {
-	return isBelow(r.Request(after), r.Request(before)) || isBelow(r.Limit(after), r.Limit(before))
+	return IsBelow(r.Request(after), r.Request(before)) || IsBelow(r.Limit(after), r.Limit(before))
 }
 
-// isBelow reports whether a value that is set is less than another.
-func isBelow(v, than int64) bool { return v > 0 && v < than }
+// IsBelow reports whether a value that is set is less than another.
+func IsBelow(v, than int64) bool { return v > 0 && v < than }

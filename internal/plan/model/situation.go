@@ -35,9 +35,18 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
-	// IsUnsaved is true if the usage history cannot be saved, so that a restart would not know what
-	// a decision is based on. An urgent decision lowers no other request meanwhile.
-	IsUnsaved bool
+	// Unable is why nothing can be planned: the usage history cannot be read, or the original values of a
+	// former target cannot be restored. No obstacle if neither is the case.
+	Unable Obstacle
+	// IsUnclaimed is true until the scaler's claim of the Deployment is recorded.
+	IsUnclaimed bool
+	// Unsaved is why the usage history cannot be saved, so that a restart would not know what a decision is
+	// based on. Only urgent changes are made meanwhile, and they lower no other request.
+	Unsaved Obstacle
+	// Frozen is why all changes are frozen.
+	Frozen Obstacle
+	// Unsized is why the API server does not size new pods, although the policy wants it.
+	Unsized Obstacle
 	// Decision is the current decision; nil before the first.
 	Decision *Decision
 	// RevertedChanges are the changes that were reverted before.
@@ -52,9 +61,8 @@ type Situation struct {
 	Writers *Writers
 	// RejectedResizes holds, by pod, the resizes that are not repeated for now.
 	RejectedResizes map[types.UID][]RejectedResize
-	// SetBackFrom has the requests with which a new pod of the Deployment found no node a while ago, before
-	// it got those of the template: see Resize.SetsBack.
-	SetBackFrom []Size
+	// IsSetBack is true for a while after a new pod of the Deployment has found no node: see Resize.SetsBack.
+	IsSetBack bool
 	// NewPods is what is known of how the API server sizes new pods.
 	NewPods NewPods
 	// RejectedEviction is the last eviction, if it was refused; nil for none.

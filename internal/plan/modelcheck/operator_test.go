@@ -401,10 +401,7 @@ func (r *pass) take(s state) (out []edge) {
 	if !isWrite || s.left == 0 {
 		return out
 	}
-	kept := r.outcome.status
-	if r.outcome.action == rewrite {
-		kept = r.seen.status
-	}
+	kept := r.seen.status // Nothing of a failed step is recorded.
 	s.left, written.left = s.left-1, written.left-1
 	refused := r.end(s, kept)[0]
 	refused.name, refused.fair = r.name+": "+r.label()+", which the API server refuses", false

@@ -26,6 +26,9 @@ import (
 
 // recreate plans the next eviction of a pod that only a replacement can give its size.
 func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settled int) model.Plan {
+	if p.Unsized.Exists() {
+		return p.without(p.Unsized.Verdict())
+	}
 	if _, o := p.newPodSizes(); o.Exists() {
 		return p.withinQuota(o).without(o.Verdict())
 	}
@@ -78,7 +81,7 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 // rejectedEviction is the last eviction if it was refused, and how long that counts.
 func (p planner) rejectedEviction() (o model.Obstacle, left time.Duration) {
 	rejected := p.RejectedEviction
-	if rejected == nil || p.policy.Edited {
+	if rejected == nil {
 		return o, 0
 	}
 	return model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}, rejected.Until.Sub(p.now)

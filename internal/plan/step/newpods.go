@@ -64,7 +64,7 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 		case request <= r.Request(plain):
 		case node > 0 && request > node:
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
-		case slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && hasSizes(pod, sizes) }), p.hadNoNode(sizes):
+		case p.IsSetBack, slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && hasSizes(pod, sizes) }):
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
 		}
 	}
@@ -167,8 +167,11 @@ func (p planner) learnNewPods() model.NewPods {
 	}
 	before := p.Situation.NewPods
 	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
+	if p.Unsized.Exists() {
+		return next
+	}
 	next.Sizes, next.Obstacle = p.newPodSizes()
-	if len(next.Sizes) > 0 && slices.Equal(sortedSizes(next.Sizes), sortedSizes(before.Sizes)) {
+	if len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
@@ -242,7 +245,8 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	})
 }
 
-func sortedSizes(sizes []model.Size) []model.Size {
+// Sorted are the sizes in the order of their containers.
+func Sorted(sizes []model.Size) []model.Size {
 	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
 }
 

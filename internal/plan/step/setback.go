@@ -4,8 +4,6 @@
 package step
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -14,8 +12,8 @@ import (
 )
 
 // A pod that is created with the decided size may find no node, where one of the template's size would. Its
-// rollout would then wait until somebody deletes it. So after a while it is set back: insufficient resources get the
-// requests of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
+// rollout would then wait until somebody deletes it. So after a while it is set back: it gets what the template has of
+// insufficient resources, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
 // pods start as in the template.
 
 // nodeGrace is how long a new pod may wait for a node, so that an autoscaler can add one. Those who wait for a rollout
@@ -33,15 +31,15 @@ func (p planner) setBack() (planner, *model.Resize) {
 		if !lacksNode(*pod) || !isUnchanged(*pod) {
 			continue
 		}
-		sizes, lowered := p.asInTemplate(*pod, made)
-		if len(lowered) == 0 || !p.mayBeSetBack(*pod, sizes) {
+		sizes := p.asInTemplate(*pod, made)
+		if len(sizes) == 0 || !p.mayBeSetBack(*pod, sizes) {
 			continue
 		}
 		if left := pod.NoNodeSince.Add(nodeGrace).Sub(p.now); left > 0 {
 			p = p.within(left)
 			continue
 		}
-		return p, &model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, SetsBack: lowered}
+		return p, &model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, SetsBack: true}
 	}
 	return p, nil
 }
@@ -55,34 +53,26 @@ func lacksNode(pod workload.Pod) bool {
 // known how long the scheduler has looked for a node.
 func isUnchanged(pod workload.Pod) bool { return isAsCreated(pod) && pod.Generation <= 1 }
 
-// asInTemplate is what the pod has, but with the template's requests of what no node has enough of. lowered has
-// those requests as they were. The limits stay, unless that would change the pod's QoS class, or break a LimitRange.
-func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes, lowered []model.Size) {
-	withLimits := make([]model.Size, 0, len(pod.Containers))
+// asInTemplate are the containers that get what the template has of a resource of which no node has enough: only if
+// it requests less, and nothing if it requests none, which a resize may not remove.
+func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes []model.Size) {
 	for _, c := range pod.Containers {
 		inTemplate, ok := made.Container(c.Name)
 		if !ok || !p.isDecided(c) {
 			continue
 		}
-		size, before := model.Size{Container: c.Name, Resources: c.Resources}, model.Size{Container: c.Name}
-		limited := size
+		size := model.Size{Container: c.Name, Resources: c.Resources}
 		for _, r := range model.Resources {
-			has, request := r.Request(c.Resources), r.Request(inTemplate.Resources)
-			if !r.IsInsufficientFor(pod) || p.Decision.Request(c.Name, r) == 0 || request == 0 || request >= has { // a resize may not remove a request
-				continue
+			isDecided := p.Decision.Request(c.Name, r) > 0
+			if isDecided && r.IsInsufficientFor(pod) && model.IsBelow(r.Request(inTemplate.Resources), r.Request(c.Resources)) {
+				r.Copy(&size.Resources, inTemplate.Resources)
 			}
-			r.Set(&before.Requests, has)
-			r.Set(&size.Requests, request)
-			r.Put(&limited.Resources, request, min(r.Limit(c.Resources), cmp.Or(r.Limit(inTemplate.Resources), r.Limit(c.Resources))))
 		}
-		if before.Resources != (workload.Resources{}) {
-			sizes, withLimits, lowered = append(sizes, size), append(withLimits, limited), append(lowered, before)
+		if size.Resources != c.Resources {
+			sizes = append(sizes, size)
 		}
 	}
-	if len(lowered) > 0 && !p.mayBeSetBack(pod, sizes) {
-		sizes = withLimits
-	}
-	return sizes, lowered
+	return sizes
 }
 
 // mayBeSetBack reports whether nothing is known because of which the API server would refuse the sizes of a pod
@@ -90,15 +80,4 @@ func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes,
 func (p planner) mayBeSetBack(pod workload.Pod, sizes []model.Size) bool {
 	return !pod.PodLevelResources && QoSAfter(pod, sizes) == qosOf(pod) &&
 		!p.refusalFor(pod, sizes).Exists() && !decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds).Exists()
-}
-
-// hadNoNode reports whether a pod was set back a while ago, from a request that is at most that of these sizes.
-func (p planner) hadNoNode(sizes []model.Size) bool {
-	return slices.ContainsFunc(p.SetBackFrom, func(before model.Size) bool {
-		return slices.ContainsFunc(sizes, func(size model.Size) bool {
-			return size.Container == before.Container && slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-				return r.Request(before.Resources) > 0 && r.Request(size.Resources) >= r.Request(before.Resources)
-			})
-		})
-	})
 }

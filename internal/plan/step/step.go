@@ -52,7 +52,7 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	p.newPods = p.learnNewPods()
 	next := p.resize()
 	if !p.policy.MayEvict() && next.Decision != nil {
-		next = next.WithNewPods(p.with(next.Decision).newPodsBeside()) // A verification may just have ended.
+		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
 	}
 	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
 		return next

@@ -4,66 +4,49 @@
 package decision
 
 import (
+	"cmp"
+	"math"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// bound is a range of requests; a most of 0 is no upper end.
-type bound struct{ least, most int64 }
+// span is the range of a request that is allowed.
+type span struct{ least, most int64 }
 
-// bounds are applied one after the other: the last one wins.
-type bounds struct {
-	ratio     bound // to a limit that stays
-	own       bound // of the policy
-	capped    bound // by a limit with a maximum
-	namespace bound // of the LimitRanges
-	limit     bound // a limit that stays
-	node      bound // what the largest node has left
-	ceiling   bound // what the ceilings leave
+var anyRequest = span{0, math.MaxInt64}
+
+// within is what is left of the range by another bound, which wins. A most of 0 is no upper end.
+func (s span) within(least, most int64) span {
+	fit := func(v int64) int64 { return min(max(v, least), cmp.Or(most, math.MaxInt64)) }
+	return span{fit(s.least), fit(s.most)}
 }
 
-// fit clamps an amount. 0 is no amount and stays.
-func (b bounds) fit(v int64) int64 {
+// fit is the amount nearest to v in the range. 0 is no amount and stays.
+func (s span) fit(v int64) int64 {
 	if v == 0 {
 		return 0
 	}
-	for _, each := range [...]bound{b.ratio, b.own, b.capped, b.namespace, b.limit, b.node, b.ceiling} {
-		v = max(v, each.least)
-		if each.most > 0 {
-			v = min(v, each.most)
-		}
-	}
-	return v
+	return min(max(v, s.least), s.most)
 }
 
 // AllowedRequest is the request nearest to v that is allowed.
 func AllowedRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, v int64) int64 {
-	return allowedFor(s, policy, container, r).fit(v)
-}
-
-// allowedFor is the range of a request: what the policy allows, within the LimitRange,
-// which the API server enforces, and below the limit, if that stays or is capped. The ratio
-// to a limit that stays comes first, so the other bounds win over it. A request that breaks
-// the ratio is then refused as a whole (OutOfBounds).
-func allowedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
 	p := policy.Containers[container.Name]
-	return boundsFor(s, policy, container, r, bound{r.Of(p.MinAllowed), r.Of(p.MaxAllowed)})
+	return spanOf(s, policy, container, r, r.Of(p.MinAllowed), r.Of(p.MaxAllowed)).fit(v)
 }
 
-// enforcedFor is the range of a request without minAllowed and maxAllowed.
-func enforcedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
-	return boundsFor(s, policy, container, r, bound{})
-}
-
-func boundsFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, own bound) bounds {
+// spanOf is the range that the policy allows, within the LimitRange, which the API server enforces, and below the limit, if
+// that stays or is capped. The ratio to a limit that stays comes first, so the other bounds win over it. A request that breaks
+// the ratio is then refused as a whole (OutOfBounds).
+func spanOf(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, least, most int64) span {
 	limit := fixedLimit(s, policy, container, r)
-	return bounds{
-		ratio:     bound{least: leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio))},
-		own:       own,
-		capped:    bound{most: limitCap(s, policy, container, r)},
-		namespace: bound{r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)},
-		limit:     bound{most: limit},
-	}
+	return anyRequest.
+		within(leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio)), 0).
+		within(least, most).
+		within(0, limitCap(s, policy, container, r)).
+		within(r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)).
+		within(0, limit)
 }
 
 // fixedLimit is the limit that stays, whatever is requested; 0 for none. Limits stay with

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The table is the one in the comment of headroom.
-func TestHeadroomIsGrantedBySizeOfTheDemand(t *testing.T) {
-	for _, tc := range []struct{ has, wants, headroom []int64 }{
+// The table is the one in the comment of room.go.
+func TestRoomIsSharedBySizeOfTheDemand(t *testing.T) {
+	for _, tc := range []struct{ has, wants, left []int64 }{
 		{[]int64{1}, []int64{12}, []int64{10}},
 		{[]int64{12}, []int64{14}, []int64{12}},
 		{[]int64{1, 3}, []int64{6, 3}, []int64{7, 9}},
@@ -23,14 +23,8 @@ func TestHeadroomIsGrantedBySizeOfTheDemand(t *testing.T) {
 		for i := range tc.has {
 			demands = append(demands, demand{container: fmt.Sprint(i), has: tc.has[i], wants: tc.wants[i]})
 		}
-		granted := grant(10, demands)
-		var got []int64
-		for i := range tc.has {
-			left, _ := granted.of(fmt.Sprint(i))
-			got = append(got, left)
-		}
-		if !slices.Equal(got, tc.headroom) {
-			t.Errorf("a node of 10, has %v, wants %v: headroom %v, want %v", tc.has, tc.wants, got, tc.headroom)
+		if got := share(10, demands); !slices.Equal(got, tc.left) {
+			t.Errorf("a node of 10, has %v, wants %v: %v are left, want %v", tc.has, tc.wants, got, tc.left)
 		}
 	}
 }

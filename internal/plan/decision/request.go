@@ -1,0 +1,217 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// request is one request of a container, and all that decides about it.
+type request struct {
+	container workload.Container
+	resource  model.Resource
+	rec       recommend.Container
+	tolerance float64
+	// isManaged is true if it may be decided.
+	isManaged bool
+	current   int64
+	granted   int64 // the most that pods have
+	// isUnsettled is true if no decision tells the request, and pods, or new ones, do not have it.
+	isUnsettled bool
+	lacksUsage  bool // usage of running pods is missing
+	// wanted is what is recommended, or else decided, in the policy's range; 0 for neither. target is as much of that as the
+	// largest node and the ceilings leave.
+	wanted, target int64
+	node, ceiling  int64
+	// isWhole is true if it must be whole CPUs.
+	isWhole bool
+
+	unceiled span // the range of the policy, the LimitRange and limits
+	allowed  span // unceiled, within the largest node and the ceilings
+	enforced span // allowed, but for minAllowed and maxAllowed
+}
+
+// requestsFor are the requests of all containers for one resource. Each has one range, which is what each rule leaves of the
+// range before it: the policy, the LimitRange, limits, the largest node, and the ceilings.
+func requestsFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts, c ceilings) []request {
+	requests := make([]request, len(s.Deployment.Containers))
+	if len(requests) == 0 {
+		return nil
+	}
+	for i, container := range s.Deployment.Containers {
+		requests[i] = requestFor(s, policy, container, r)
+	}
+	boundByNode(s, policy, requests, r.Of(beside))
+	c.bound(requests, r.Of(beside))
+	for i := range requests {
+		q := &requests[i]
+		q.target = min(q.wanted, q.node, q.ceiling)
+		q.allowed = q.unceiled.within(0, q.node).within(0, q.ceiling)
+		q.enforced = q.enforced.within(0, q.node).within(0, q.ceiling)
+	}
+	return requests
+}
+
+// requestFor is the request without the largest node and the ceilings.
+func requestFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) request {
+	q := request{
+		container: container, resource: r, tolerance: policy.Tolerance, lacksUsage: s.MissingUsage != "",
+		granted: largestRequest(s, policy, container, r), node: math.MaxInt64, ceiling: math.MaxInt64,
+		isManaged: !container.Unreadable && s.IsManaged(policy, container.Name, r),
+	}
+	q.current, q.isUnsettled = currentRequest(s, policy, container, r)
+	if !q.isManaged {
+		return q
+	}
+	p := policy.Containers[container.Name]
+	q.rec, _ = s.Recommendation(container.Name)
+	q.isUnsettled = q.isUnsettled && r.Of(q.rec.Target) > 0
+	q.isWhole = hasWholeCores(s, policy, container, r)
+	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), r.Of(p.MaxAllowed))
+	q.enforced = spanOf(s, policy, container, r, 0, 0)
+	q.wanted = q.unceiled.fit(cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r)))
+	return q
+}
+
+// largestOutcome is the most that may be decided, but for the ceilings and the node: a request moves from the current one towards
+// its target, and may stop anywhere between.
+func (q request) largestOutcome() int64 {
+	most := max(q.unceiled.fit(q.current), q.wanted)
+	if q.isWhole {
+		return roundUpToCore(most)
+	}
+	return most
+}
+
+// subject names the request.
+func (q request) subject() string { return q.container.Name + " " + q.resource.String() }
+
+// move says where a request moves if it may move all the way, and why; no reason if it
+// stays.
+func (q request) move() (to int64, why string) {
+	current, target := q.current, q.target
+	bounded := q.allowed.fit(current)
+	switch {
+	case current == target:
+		return current, ""
+	case current < min(q.oomFloor(), target):
+		return target, model.DecidedOOMKill
+	case bounded != current:
+		return q.towardsBound(bounded), model.DecidedBounds
+	case current == 0:
+		return target, model.DecidedScaleUp
+	case current < min(q.lowerBound(), target):
+		return target, model.DecidedLowerBound
+	case q.isClose(target):
+		return current, ""
+	case current < target:
+		return target, model.DecidedScaleUp
+	case current > q.upperBound():
+		return target, model.DecidedScaleDown
+	}
+	return current, ""
+}
+
+// towardsBound is where a request outside its bounds moves: to the target. But if it
+// only has to drop to the largest allowed value, and the upper bound is not below that, it
+// stops there: a bound is no evidence for a lower request. Neither is it while usage is
+// missing, or if it only has to drop below a ceiling.
+func (q request) towardsBound(bounded int64) int64 {
+	isCeiling := q.unceiled.fit(q.current) == q.current
+	if q.target < bounded && (isCeiling || q.lacksUsage || bounded <= q.upperBound()) {
+		return bounded
+	}
+	return q.target
+}
+
+func (q request) lowerBound() int64 { return q.resource.Of(q.rec.LowerBound) }
+
+func (q request) upperBound() int64 { return q.resource.Of(q.rec.UpperBound) }
+
+// oomFloor is the floor that an OOM kill has set; 0 for none.
+func (q request) oomFloor() int64 {
+	if q.resource.IsMemory() {
+		return q.rec.OOMFloor
+	}
+	return 0
+}
+
+// whenLowered says when there is enough evidence to lower the request, if usage stays as it is; empty if that
+// is unknown. It counts the observed time from its beginning, so that it does not change with each
+// reconcile.
+func (q request) whenLowered() string {
+	if q.target != q.resource.Of(q.rec.Target) || q.allowed.most <= q.upperBound() {
+		return "" // something else bounds it
+	}
+	enough := recommend.EvidenceToLower(q.current, q.target, q.upperBound(), q.rec.Observed, q.rec.Phase)
+	if enough == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", after about %s of observed time", duration.HumanDuration(enough))
+}
+
+// isClose reports whether an amount is within the tolerance of the current request.
+func (q request) isClose(to int64) bool { return !differs(q.current, to, q.tolerance) }
+
+// differs reports whether two requests are further apart than the tolerance, as a share of the
+// current one.
+func differs(current, target int64, tolerance float64) bool {
+	return math.Abs(float64(target-current)) > tolerance*float64(current)
+}
+
+// currentRequest is the current request: as decided, or else the largest among the running
+// pods (a lost status must not make a resized pod look small), or else the template's.
+// isUnsettled reports whether no decision tells it, because a status was lost: the pods disagree, or a
+// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to.
+func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
+	if v := s.Decision.Request(container.Name, r); v > 0 {
+		return v, false
+	}
+	least := int64(math.MaxInt64)
+	for _, c := range s.Running(policy, container.Name) {
+		v := r.Request(c.Resources)
+		current, least = max(current, v), min(least, v)
+	}
+	if current == 0 {
+		return r.Request(container.Resources), false
+	}
+	inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)) // as the API server defaults it
+	newPodsLack := s.Decision == nil && policy.SizesNewPods && inTemplate > 0 && current != inTemplate && s.HasResized(policy)
+	return current, least != current || newPodsLack || s.IsResizeOpen(policy, container.Name, r)
+}
+
+// largestRequest is what a container has: the largest request that is granted to a pod, or else what the
+// template gives it. The API server sets a missing request to the limit. A pod that has the smallest amount
+// less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
+func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
+	for _, pod := range s.Pods {
+		if c, ok := pod.Container(container.Name); ok && s.IsActive(policy, pod) && !c.Unreadable {
+			most = max(most, granted(pod, c, r))
+		}
+	}
+	if decided := s.Decision.Request(container.Name, r); most > 0 && decided == most+1 {
+		return decided
+	}
+	return cmp.Or(most, r.Request(container.Resources), r.Limit(container.Resources))
+}
+
+// granted is the request that a container declares, as far as its kubelet reports it as applied. A raise
+// may wait for room on the node, and what is being lowered is not to be raised again.
+func granted(pod workload.Pod, c workload.Container, r model.Resource) int64 {
+	actual, isReported := pod.Actual[c.Name]
+	declared := workload.Resources{Requests: c.Requests}
+	if !isReported || r.IsApplied(workload.Resources{Requests: actual.Requests}, declared) {
+		return r.Request(declared)
+	}
+	return min(r.Request(declared), r.Request(actual))
+}

@@ -1,0 +1,146 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+)
+
+// The largest node and the operator's ceilings bound a pod. What they leave is shared out to its containers by size of the
+// demand, the smallest first, so that one container whose demand cannot be met does not take it from the others. With
+// room for 10:
+//
+//	has     wants   left
+//	1       12      10
+//	12      14      12
+//	1, 3    6, 3    7, 9
+//	1, 1    6, 6    9, 4
+//	1, 1    20, 4   6, 9
+//	1, 1    9, 9    9, 1
+//
+// Both only limit increases: a container that has more than is left keeps it. A node may only be away for a while. A decision
+// that no kubelet has applied is not what a container has: otherwise a template that requested much for a moment would lift
+// the ceiling for ever.
+//
+// The node keeps the operator from asking for resizes that no node can grant. It bounds only what is resized in place,
+// because new pods may bring a new node. Other pods on a node do not count, so a request within it may not fit either.
+
+// demand is what one container requests, and what it should.
+type demand struct {
+	container  string
+	has, wants int64
+}
+
+// share shares out what a pod may request, and returns what is left to each of the containers.
+func share(room int64, demands []demand) (left []int64) {
+	order := make([]int, len(demands))
+	free := room
+	for i, d := range demands {
+		order[i] = i
+		free -= d.has
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := demands[i], demands[j]
+		return cmp.Or(cmp.Compare(a.wants, b.wants), cmp.Compare(a.container, b.container))
+	})
+	left = make([]int64, len(demands))
+	for _, i := range order {
+		d := demands[i]
+		left[i] = d.has + max(0, free)
+		free -= min(d.wants, left[i]) - d.has
+	}
+	return left
+}
+
+// boundByNode notes what the largest node leaves to the requests of one resource. beside is what a pod requests besides the
+// containers.
+func boundByNode(s model.Situation, policy model.Policy, requests []request, beside int64) {
+	r := requests[0].resource
+	node := r.Of(s.LargestNode)
+	if node == 0 || !policy.InPlace() {
+		return
+	}
+	demands := make([]demand, len(requests))
+	for i, q := range requests {
+		demands[i] = demand{q.container.Name, q.current, max(q.current, q.wanted)}
+	}
+	for i, left := range share(node-beside, demands) {
+		requests[i].node = left
+	}
+}
+
+// ceilings are what the operator's configuration lets the containers of a pod request; 0 for any.
+type ceilings struct {
+	container, pod int64
+	// nodePercent is the share of the largest node that the ceiling of the pod is; 0 if it is a setting of its own.
+	nodePercent int64
+}
+
+func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceilings {
+	c := ceilings{container: r.Of(s.Ceilings.Container), pod: r.Of(s.Ceilings.Pod)}
+	if !policy.InPlace() {
+		return c
+	}
+	if part := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false); part > 0 && part < unlimited(c.pod) {
+		c.pod, c.nodePercent = part, s.Ceilings.NodePercent
+	}
+	return c
+}
+
+// unlimited is a bound as an amount to compare with: 0 is none.
+func unlimited(bound int64) int64 { return cmp.Or(bound, math.MaxInt64) }
+
+// MostPerPod is the most that a pod may be raised to, by the ceilings and the largest node; 0
+// for any.
+func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 {
+	most := min(unlimited(ceilingsFor(s, policy, r).pod), unlimited(r.Of(s.LargestNode)))
+	if most == math.MaxInt64 {
+		return 0
+	}
+	return most
+}
+
+// bound notes what the ceilings leave to the requests of one resource.
+func (c ceilings) bound(requests []request, beside int64) {
+	if max(c.pod, c.container) == 0 {
+		return
+	}
+	demands := make([]demand, len(requests))
+	for i, q := range requests {
+		demands[i] = demand{q.container.Name, q.granted, max(q.granted, c.capped(q.granted, q.largestOutcome()))}
+	}
+	for i, left := range share(cmp.Or(c.pod, math.MaxInt64/2)-beside, demands) {
+		requests[i].ceiling = c.capped(requests[i].granted, left)
+	}
+}
+
+// capped is an amount below the ceiling of a container, unless it has more.
+func (c ceilings) capped(has, v int64) int64 { return min(v, max(has, unlimited(c.container))) }
+
+// says is the ceiling that keeps a request from getting more.
+func (c ceilings) says(q request) string {
+	r := q.resource
+	switch {
+	case c.container > 0 && q.ceiling >= c.container:
+		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
+	case c.nodePercent > 0:
+		return fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(c.pod), c.nodePercent)
+	}
+	return fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(c.pod))
+}
+
+// keptBelow is why a request does not get what is wanted, and the message of that.
+func (q request) keptBelow(c ceilings) (reason, message string) {
+	wanted := q.resource.Format(q.wanted)
+	if q.ceiling <= q.target {
+		return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
+	}
+	return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)
+}
