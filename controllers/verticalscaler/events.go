@@ -22,7 +22,7 @@ const (
 	eventDecided  = "Decided"  // new sizes are decided
 	eventReverted = "Reverted" // a change made pods worse, and is reverted
 	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes
-	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with resources of the template
+	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template
 	eventApplied  = "Applied"  // all pods have the decided sizes
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
@@ -49,7 +49,7 @@ func (r *Reconciler) recordEvents(s *scope) {
 		r.recordEvent(s, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", s.evicted))
 	}
 	if s.setBack != "" {
-		r.recordEvent(s, corev1.EventTypeNormal, eventSetBack, fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to those of the template", s.setBack))
+		r.recordEvent(s, corev1.EventTypeNormal, eventSetBack, fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to the template's requests", s.setBack))
 	}
 	if s.plan.Verdict.State.IsApplied() && s.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.recordEvent(s, corev1.EventTypeNormal, eventApplied, formatApplied(s.scaler, s.status.Summary))

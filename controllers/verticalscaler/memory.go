@@ -70,7 +70,7 @@ type remembered struct {
 	// eviction is the last rejected eviction of the Deployment's pods, by that generation of the scaler.
 	eviction   *plan.RejectedEviction
 	evictionOf int64
-	// setBackAt is when a pod of the Deployment that had found no node got what the template has.
+	// setBackAt is when a pod of the Deployment that had found no node got the requests of the template.
 	setBackAt time.Time
 }
 

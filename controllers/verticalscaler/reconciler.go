@@ -143,7 +143,7 @@ type scope struct {
 	changes []change
 	// evicted is the name of the pod that this reconcile has evicted.
 	evicted string
-	// setBack is the name of the pod without a node that this reconcile has given the resources of the template.
+	// setBack is the name of the pod without a node that this reconcile has given the requests of the template.
 	setBack string
 	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
 	requeueAfter time.Duration

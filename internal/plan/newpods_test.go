@@ -228,54 +228,54 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
-		"After three minutes, to what the template has": {
+		"After three minutes, to the requests of the template": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			1/1 changing`,
 		},
 		"If no other pod runs": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/1 changing`,
 		},
 		"Also if something else is decided by now": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(),
 				pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 192Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			puts into new pods app 200m 192Mi of 400m 384Mi
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"What is lower than in the template stays": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(),
 				pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
 			`keeps app 200m 64Mi
-			resizes web-1 to app 100m 64Mi of 200m 128Mi
+			resizes web-1 to app 100m 64Mi of 400m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Containers for which nothing is decided stay": {
 			given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Not before, because an autoscaler may add a node": {
@@ -288,17 +288,17 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"What the nodes have enough of stays": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 200m 512Mi
+			resizes web-1 to app 100m 256Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"What is not decided stays": {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m -
-			resizes web-1 to app 100m 256Mi of 200m 512Mi
+			resizes web-1 to app 100m 256Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"With its limits, if it is Guaranteed": {
@@ -306,7 +306,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 100m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets what the template has
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Not if that changed its QoS class": {
@@ -357,7 +357,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"Not if the API server has refused it": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
 				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
-					Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(200, 256))}}, Reason: "Rejected", Message: "no",
+					Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(400, 512))}}, Reason: "Rejected", Message: "no",
 				}}}
 			}),
 			`keeps app 200m 256Mi

@@ -60,7 +60,7 @@ type (
 		PodLevel workload.Resources
 		// Boost is true if the pod is starting, and gets more CPU meanwhile.
 		Boost bool
-		// SetsBack is true if the pod has found no node, and now gets what the template has. New pods
+		// SetsBack is true if the pod has found no node, and now gets the requests of the template. New pods
 		// start as in the template for a while then.
 		SetsBack bool
 		// Withdraws is the resize that the kubelet has not granted, if this one restores what

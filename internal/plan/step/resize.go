@@ -147,7 +147,7 @@ func (p planner) choose(t tally) model.Plan {
 	case t.withdrawal != nil:
 		return p.plan(p.withPodLevel(*t.withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
 	case setBack != nil && (next == nil || next != t.freeing && !p.Decision.IsUrgentRestart()):
-		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "An unschedulable new pod gets what the template has"))
+		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "An unschedulable new pod gets the requests of the template"))
 	case next != nil && underWay < concurrency(t.pods):
 		return p.plan(p.withPodLevel(*next), model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
 	case t.inFlight > 0, t.isBoosting:

@@ -6,14 +6,16 @@ package step
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A pod that is created with the decided size may find no node, where one of the template's size would. Its
-// rollout would then wait until somebody deletes it. So after a while it is set back: it gets what the template has of
-// insufficient resources, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
+// rollout would then wait until somebody deletes it. So after a while it is set back: insufficient resources get the
+// requests of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
 // pods start as in the template.
 
 // nodeGrace is how long a new pod may wait for a node, so that an autoscaler can add one. Those who wait for a rollout
@@ -53,8 +55,9 @@ func lacksNode(pod workload.Pod) bool {
 // known how long the scheduler has looked for a node.
 func isUnchanged(pod workload.Pod) bool { return isAsCreated(pod) && pod.Generation <= 1 }
 
-// asInTemplate are the containers that get what the template has of a resource of which no node has enough: only if
-// it requests less, and nothing if it requests none, which a resize may not remove.
+// asInTemplate are the containers that get the template's request for a resource of which no node has enough: only if
+// it is less, and nothing if the template requests none, which a resize may not remove. Limits stay, since memory that
+// was raised after an OOM kill may be needed, unless the pod is Guaranteed.
 func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes []model.Size) {
 	for _, c := range pod.Containers {
 		inTemplate, ok := made.Container(c.Name)
@@ -63,9 +66,13 @@ func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes 
 		}
 		size := model.Size{Container: c.Name, Resources: c.Resources}
 		for _, r := range model.Resources {
-			isDecided := p.Decision.Request(c.Name, r) > 0
-			if isDecided && r.IsInsufficientFor(pod) && model.IsBelow(r.Request(inTemplate.Resources), r.Request(c.Resources)) {
+			request := r.Request(inTemplate.Resources)
+			switch {
+			case p.Decision.Request(c.Name, r) == 0 || !r.IsInsufficientFor(pod) || !model.IsBelow(request, r.Request(c.Resources)):
+			case qosOf(pod) == corev1.PodQOSGuaranteed:
 				r.Copy(&size.Resources, inTemplate.Resources)
+			default:
+				r.Set(&size.Requests, request)
 			}
 		}
 		if size.Resources != c.Resources {
