@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -128,6 +129,18 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	vs.Generation = 1
 	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
 	of(vs).Add(vs)
+	replicaSet := func(name string) *metav1.PartialObjectMetadata {
+		set := &metav1.PartialObjectMetadata{ObjectMeta: meta(name)}
+		set.UID, set.OwnerReferences = types.UID(name), []metav1.OwnerReference{{Kind: "Deployment", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
+		return set
+	}
+	podOf := func(hash string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: meta("web-" + hash + "-1")}
+		pod.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-" + hash, UID: types.UID("web-" + hash), Controller: ptr.To(true)}}
+		return pod
+	}
+	of(&appsv1.ReplicaSet{}).Add(replicaSet("web-1"))
 
 	told := make(chan int, 100)
 	collected := make(chan event.GenericEvent)
@@ -153,13 +166,10 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	of(vs).Modify(edited)
 	next("an edit of the spec", queue.Edit, 1)
 
-	pod := &corev1.Pod{ObjectMeta: meta("web-5d4f8c-1")}
-	pod.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "5d4f8c"}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8c", UID: "set-1", Controller: ptr.To(true)}}
+	pod, set := podOf("2"), replicaSet("web-2")
 	of(pod).Add(pod) // its ReplicaSet is not known yet
-	set := &metav1.PartialObjectMetadata{ObjectMeta: meta("web-5d4f8c")}
-	set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web", UID: "web-1", Controller: ptr.To(true)}}
-	set.UID = "set-1"
+	of(pod).Add(podOf("1"))
+	next("a pod that is new", queue.Workload, 1) // so the one before it is in the cache
 	of(&appsv1.ReplicaSet{}).Add(set)
 	next("a ReplicaSet that comes after its pod", queue.Workload, 1)
 	set = set.DeepCopy()
