@@ -186,14 +186,12 @@ func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon)} // a new process
-			p := &scope{scaler: vs, now: noon}
-			p.observation.situation = toEvict()
-			tc.sees(&p.observation.situation)
-			if _, err := r.recallPods(vs, &p.observation.situation); err != nil {
+			situation := toEvict()
+			tc.sees(&situation)
+			if _, err := r.recallPods(vs, &situation); err != nil {
 				t.Fatal(err)
 			}
-			p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
-			step, evicts := plan.Next(p.observation.situation, p.policy, p.now).Step.(plan.Evict)
+			step, evicts := plan.Next(situation, scaler.PlanPolicy(vs, situation.Deployment), noon).Step.(plan.Evict)
 			switch {
 			case tc.evicts == "" && evicts:
 				t.Errorf("pod %s is evicted, too", step.Pod)

@@ -87,8 +87,13 @@ func TestTheOrderIsByClassAndBenefitAndAge(t *testing.T) {
 		name string
 		want Want
 	}{
-		{"4th", Want{ScaleUp, 5}}, {"7th", Want{ScaleDown, 1000}}, {"2nd", Want{Urgent, 1}}, {"5th", Want{ScaleUp, 4}},
-		{"1st", Want{Urgent, 2}}, {"3rd", Want{Bounds, 0}}, {"6th", Want{ScaleUp, 4}},
+		{"4th", Want{ScaleUp, 5}},
+		{"7th", Want{ScaleDown, 1000}},
+		{"2nd", Want{Urgent, 1}},
+		{"5th", Want{ScaleUp, 4}},
+		{"1st", Want{Urgent, 2}},
+		{"3rd", Want{Bounds, 0}},
+		{"6th", Want{ScaleUp, 4}},
 	} {
 		wants[named("n", w.name)] = w.want
 		asks(t, b, at(i), named("n", w.name), Want{}, false)

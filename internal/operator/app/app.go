@@ -245,6 +245,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	}
 	if _, ok := scope.readable(); !ok {
 		options.LeaderElection = false // there is no namespace to lead in
+		options.NewCache = nil         // ours watches from its start
 	}
 	return options
 }
