@@ -195,7 +195,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		HealthProbeBindAddress:  c.Health.BindAddress,
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: c.LeaderElection.Namespace,
+		LeaderElectionNamespace: leaseNamespace(c),
 		// The leader has stopped all its work by then, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,9 +92,9 @@ func leaseLabels(version string) map[string]string {
 
 // leaseClient reads the leases in the operator's namespace.
 func leaseClient(restConfig *rest.Config, c config.Operator) (coordinationclient.LeaseInterface, error) {
-	namespace, err := leaseNamespace(c)
-	if err != nil {
-		return nil, err
+	namespace := leaseNamespace(c)
+	if namespace == "" {
+		return nil, errors.New("the operator's namespace is unknown: set leaderElection.namespace")
 	}
 	restConfig = rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election")
 	restConfig.Timeout = retryPeriod
@@ -106,22 +105,9 @@ func leaseClient(restConfig *rest.Config, c config.Operator) (coordinationclient
 	return api.Leases(namespace), nil
 }
 
-// serviceAccountNamespace is the file with the namespace of the pod.
-const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// leaseNamespace is the namespace of the lease, found as controller-runtime finds it.
-func leaseNamespace(c config.Operator) (string, error) {
-	if namespace := cmp.Or(c.LeaderElection.Namespace, os.Getenv(NamespaceEnv)); namespace != "" {
-		return namespace, nil
-	}
-	content, err := os.ReadFile(serviceAccountNamespace)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", errors.New("the operator's namespace is unknown: set leaderElection.namespace")
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the operator's namespace: %w", err)
-	}
-	return strings.TrimSpace(string(content)), nil
+// leaseNamespace is the namespace of the lease: as configured, or that of the operator's pod; empty if neither is known.
+func leaseNamespace(c config.Operator) string {
+	return cmp.Or(c.LeaderElection.Namespace, os.Getenv(NamespaceEnv))
 }
 
 // sharing knows the leases of processes of version 0.1 that had a share of the work each. They end by themselves within
