@@ -5,12 +5,11 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"os"
 
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
@@ -29,24 +28,18 @@ func newBudget(c config.Operator) *budget.Budget {
 	})
 }
 
-// freezeName returns the ConfigMap that freezes changes; ok is false if there is none.
-func freezeName(c config.Operator, own string) (name types.NamespacedName, ok bool) {
-	name = types.NamespacedName{Namespace: cmp.Or(c.Freeze.Namespace, own), Name: c.Freeze.ConfigMap}
-	return name, name.Namespace != "" && name.Name != ""
-}
-
-// freezeSwitch returns the switch that freezes changes and the client that watches it; nil
-// if there is none.
-func freezeSwitch(mgr ctrl.Manager, c config.Operator) (*freeze.Switch, corev1client.ConfigMapsGetter, error) {
-	name, ok := freezeName(c, os.Getenv(NamespaceEnv))
-	if !ok {
-		mgr.GetLogger().Info("Freeze switch is disabled because the operator's namespace is unknown or the configuration names no ConfigMap",
+// addFreezeSwitch adds the switch that freezes changes, and the client that watches its ConfigMap, if both have a name.
+func (a *assembly) addFreezeSwitch(context.Context) error {
+	name := types.NamespacedName{Namespace: cmp.Or(a.config.Freeze.Namespace, a.namespace), Name: a.config.Freeze.ConfigMap}
+	if name.Namespace == "" || name.Name == "" {
+		a.mgr.GetLogger().Info("Freeze switch is disabled because the operator's namespace is unknown or the configuration names no ConfigMap",
 			"unset", NamespaceEnv)
-		return nil, nil, nil
+		return nil
 	}
-	api, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	api, err := corev1client.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client for the freeze switch: %w", err)
+		return fmt.Errorf("creating a client for the freeze switch: %w", err)
 	}
-	return freeze.New(name), api, nil
+	a.freeze, a.freezeAPI = freeze.New(name), api
+	return nil
 }
