@@ -115,6 +115,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	}
 	if _, ok := scope.readable(); !ok {
 		options.LeaderElection = false // there is no namespace to lead in
+		options.NewCache = nil         // its watches would fail, and a manager that waits for them cannot stop
 	}
 	return options
 }
