@@ -15,12 +15,12 @@ COPY go.mod go.sum ./
 COPY api/go.mod api/go.sum api/
 RUN go mod download
 
-COPY main.go ./
+COPY cmd/operator/ cmd/operator/
 COPY api/ api/
 COPY controllers/ controllers/
 COPY internal/ internal/
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager .
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager ./cmd/operator
 
 # The operator finds the API server's certificate in the volume of its service account, creates the certificate of its metrics in
 # memory, and writes no files. So the image needs nothing else.

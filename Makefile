@@ -98,7 +98,7 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 
 .PHONY: build
 build: ## Build the manager for this machine: bin/manager.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o bin/manager .
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o bin/manager ./cmd/operator
 
 # A folder of the PATH makes "kubectl vscaler" work, and its completion: make plugin PLUGIN_DIR=~/.local/bin
 PLUGIN_DIR ?= bin
@@ -111,11 +111,11 @@ plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
 .PHONY: run
 run: ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
 	kubectl apply --server-side -k config/crd
-	go run . --config=config/manager/local.yaml
+	go run ./cmd/operator --config=config/manager/local.yaml
 
 .PHONY: demo
 demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks.
-	CGO_ENABLED=0 go build -trimpath -o bin/demo/ . ./cmd/kubectl-vscaler ./hack/demo
+	CGO_ENABLED=0 go build -trimpath -o bin/demo/ ./cmd/operator ./cmd/kubectl-vscaler ./hack/demo
 	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once,$(DEMO))) $(ARGS)
 
 ##@ Tests
@@ -235,9 +235,9 @@ SCALERS ?= 1000
 bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA after it, on real API servers: start, idle, OOM kills, a wave. SCALERS=5000
 	@hack/cluster/build.sh >/dev/null
 	@mkdir -p bin/bench
-	CGO_ENABLED=0 go build -trimpath -o bin/bench/ .
+	CGO_ENABLED=0 go build -trimpath -o bin/bench/ ./cmd/operator
 	CGO_ENABLED=0 go -C bench build -trimpath -o ../bin/bench/bench .
-	@bin/bench/bench -scalers $(SCALERS) -operator bin/bench/verticalscaler-operator \
+	@bin/bench/bench -scalers $(SCALERS) -operator bin/bench/operator \
 		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"

@@ -214,7 +214,7 @@ func TestPodsCountOnce(t *testing.T) {
 	all := server.objects[ours+"/verticalscalers"].(v1beta1.VerticalScalerList)
 	second := *all.Items[1].DeepCopy()
 	second.Name = "second"
-	second.Status.Conditions = append(second.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonConflict})
+	second.CreationTimestamp.Time = second.CreationTimestamp.Add(time.Minute)
 	all.Items = append(all.Items, second)
 	server.set(ours+"/verticalscalers", all)
 	pods := server.objects["/api/v1/pods"].(corev1.PodList)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 // Direct prepares a reconciler for callers that call Reconcile themselves, as tests do, instead of SetupWithManager.
@@ -16,11 +17,11 @@ import (
 func (r *Reconciler) Direct() {
 	r.written = &ownwrites.Memory{}
 	r.lookup = &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}
-	r.contenders = newContenders(maxContenders)
+	r.order = precedence.New(precedence.MaxTold)
 }
 
 // Saw tells the reconciler that a scaler exists, as its watch does.
-func (r *Reconciler) Saw(vs *v1beta1.VerticalScaler) { r.contenders.note(vs) }
+func (r *Reconciler) Saw(vs *v1beta1.VerticalScaler) { r.order.Note(vs) }
 
 // Lost tells the reconciler that a scaler was deleted, as its watch does.
-func (r *Reconciler) Lost(vs client.ObjectKey) { r.contenders.forget(vs) }
+func (r *Reconciler) Lost(vs client.ObjectKey) { r.order.Forget(vs) }

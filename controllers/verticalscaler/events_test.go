@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 func TestEvents(t *testing.T) {
@@ -44,7 +45,7 @@ func TestEvents(t *testing.T) {
 		"a user must act":       {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
 		"a user must still act": {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {
-			checkout(), &scope{now: noon, standing: standing{winner: "elder"}},
+			checkout(), &scope{now: noon, standing: precedence.Standing{Winner: "elder"}},
 			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
 		},
 		"what was decided stands where the step failed": {

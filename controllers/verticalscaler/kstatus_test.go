@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/gitops"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -63,7 +64,7 @@ func TestKStatus(t *testing.T) {
 		"recreating":         {is(plan.Changing, "Recreating"), inProgress, current},
 		"stalled":            {is(plan.Stalled, "QoSChange"), failed, failed},
 		"partly applied":     {is(plan.PartlyApplied, "HPAConflict"), failed, failed},
-		"conflict":           {func(p *scope) { noDeployment(p); p.standing = standing{winner: "elder"} }, failed, failed},
+		"conflict":           {func(p *scope) { noDeployment(p); p.standing = precedence.Standing{Winner: "elder"} }, failed, failed},
 		"without metrics": {
 			func(p *scope) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }, failed, failed,
 		},

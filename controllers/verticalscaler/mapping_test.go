@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 )
 
@@ -177,7 +178,7 @@ func TestTheNextScalerTakesOverInAnyOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.users, tc.crash)
-			w.contenders = newContenders(2)
+			w.told, w.order = 2, precedence.New(2)
 			for _, given := range tc.given {
 				given.do(w)
 				w.rest()
@@ -266,9 +267,10 @@ type world struct {
 
 	scalerWatch predicate.Predicate
 
-	indexer    toolscache.Indexer // of the cache; nil if each look-up makes its own, so that states share none
-	contenders *contenders
-	late       bool // the order of the scalers may be late, and the queue has no order
+	indexer toolscache.Indexer // of the cache; nil if each look-up makes its own, so that states share none
+	order   *precedence.Order
+	told    int  // how many scalers are told who is first
+	late    bool // the order of the scalers may be late, and the queue has no order
 }
 
 // theNoon is the time in the world, which stands still.
@@ -279,7 +281,7 @@ type watchEvent struct{ before, after client.Object }
 func newWorld(t testing.TB, users [][]step, crash bool) *world {
 	t.Helper()
 	return &world{
-		written: &ownwrites.Memory{}, contenders: newContenders(maxContenders),
+		written: &ownwrites.Memory{}, told: precedence.MaxTold, order: precedence.New(precedence.MaxTold),
 		t: t, users: users, crash: crash, scalerWatch: scalerPredicate(),
 		stored: map[string]client.Object{}, caches: map[string]client.Object{}, watches: map[string][]watchEvent{},
 	}
@@ -390,7 +392,7 @@ func (w *world) handle(e watchEvent) {
 }
 
 // rank brings an event to the real handler that keeps the order of the scalers.
-func (w *world) rank(e watchEvent) { w.bring(e, w.contenders.handler()) }
+func (w *world) rank(e watchEvent) { w.bring(e, keepOrder(w.order)) }
 
 // bring brings an event to a handler.
 func (w *world) bring(e watchEvent, h handler.EventHandler) {
@@ -448,7 +450,7 @@ func (w *world) reconcile(i int) {
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
 		lookup:       w.lookup(),
-		contenders:   w.contenders,
+		order:        w.order,
 		written:      w.written,
 	}
 	result, err := r.Reconcile(log.IntoContext(context.Background(), logr.Discard()), reconcile.Request{NamespacedName: key})
@@ -464,7 +466,7 @@ func (w *world) reconcile(i int) {
 // lists everything.
 func (w *world) restart() {
 	w.crash = false
-	w.queue, w.written, w.contenders = nil, &ownwrites.Memory{}, newContenders(w.contenders.most)
+	w.queue, w.written, w.order = nil, &ownwrites.Memory{}, precedence.New(w.told)
 	w.watches = map[string][]watchEvent{}
 	w.caches = maps.Clone(w.stored)
 	for _, key := range slices.Sorted(maps.Keys(w.caches)) {
@@ -551,7 +553,7 @@ func (w *world) mustSay(before []string) string {
 	switch {
 	case len(before) == 0:
 		return ""
-	case len(before) >= w.contenders.most:
+	case len(before) >= w.told:
 		return "too many"
 	}
 	return before[0]
@@ -571,11 +573,6 @@ func saysItStandsBack(vs *v1beta1.VerticalScaler) string {
 	return "too many"
 }
 
-// clone shares the tree of the order until one of the two changes it.
-func (c *contenders) clone() *contenders {
-	return &contenders{most: c.most, known: maps.Clone(c.known), ordered: c.ordered.Clone()}
-}
-
 func (w *world) clone() *world {
 	c := *w
 	c.users = slices.Clone(w.users)
@@ -585,7 +582,7 @@ func (w *world) clone() *world {
 		c.watches[kind] = slices.Clone(events)
 	}
 	c.written = w.written.Clone()
-	c.contenders = w.contenders.clone()
+	c.order = w.order.Clone()
 	c.queue, c.trace = slices.Clone(w.queue), slices.Clone(w.trace)
 	return &c
 }
@@ -621,10 +618,7 @@ func (w *world) key() string {
 			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(vs, theNoon))
 		}
 	}
-	w.contenders.ordered.Ascend(func(c contender) bool {
-		fmt.Fprintf(&b, "|%s of %s", c.name, c.deployment.Name)
-		return true
-	})
+	b.WriteString(w.order.String())
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {
 		b.WriteString("|" + kind)
 		for _, e := range w.watches[kind] {

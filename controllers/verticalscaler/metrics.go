@@ -100,7 +100,7 @@ func measuredState(s *scope) metrics.State {
 
 // measuredSizes are the sizes of the pods; nil if the reconcile failed before it had a plan.
 func measuredSizes(s *scope) *metrics.Sizes {
-	if s.observation.deployment == nil && s.err == nil || !s.standing.isFirst() {
+	if s.observation.deployment == nil && s.err == nil || !s.standing.IsFirst() {
 		return &metrics.Sizes{}
 	}
 	if !s.isPlanned() {

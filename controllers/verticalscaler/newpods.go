@@ -79,7 +79,7 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 // what the status will say.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
 	why := r.newPodsRefusal(s.scaler.Namespace)
-	if why.Reason == "" || !s.standing.isFirst() {
+	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
 	var agrees bool
@@ -161,7 +161,7 @@ func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
 // those of another Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
-	case !s.standing.isFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
+	case !s.standing.IsFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
 		return nil
 	case s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods

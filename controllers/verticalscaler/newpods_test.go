@@ -33,6 +33,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -211,7 +212,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		}, "False QuotaExceeded", "size that no longer applies"},
 		"of the scaler before it": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
 			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
-			s.standing = standing{winner: "first"}
+			s.standing = precedence.Standing{Winner: "first"}
 		}, " ", ""},
 	} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.written))
@@ -375,7 +376,7 @@ func TestRecordedNewPods(t *testing.T) {
 			s.err, s.plan, s.scaler.Spec.DeploymentName = errors.New("down"), plan.Plan{}, "another"
 		}, ""},
 		"suspended behind another scaler": {func(s *scope) {
-			s.standing.winner = "older"
+			s.standing.Winner = "older"
 			s.hold()
 		}, ""},
 	} {

@@ -95,7 +95,7 @@ func newSettled(tb testing.TB, hpas int) *plant {
 	objects := append(settledObjects(hpas), vs)
 	p.start(objects)
 	p.Budget, p.Metrics, p.Usage = budget.New(budget.Limits{Changes: 300, PerNamespace: 60, Window: time.Minute}), &metrics.Scalers{Detail: metrics.Full}, allUsage{}
-	p.contenders.note(vs)
+	p.order.Note(vs)
 	tb.Cleanup(p.checkShared)
 	p.learnSettled(vs)
 	p.Ceilings = config.Default().Ceilings.Plan()

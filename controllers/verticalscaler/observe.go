@@ -40,7 +40,7 @@ type observation struct {
 // is done if there is no Deployment for this scaler to size.
 func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err error) {
 	key, o := client.ObjectKeyFromObject(s.scaler), &s.observation
-	if s.standing.isFirst() {
+	if s.standing.IsFirst() {
 		o.deployment, err = r.deploymentOf(ctx, s.scaler)
 	} else {
 		r.Histories.Forget(key) // No usage is collected for this scaler meanwhile.

@@ -128,7 +128,7 @@ func (r *Reconciler) countPods(s *scope) {
 	}
 	pods := 0
 	switch spec := &s.scaler.Spec; {
-	case !s.standing.isFirst():
+	case !s.standing.IsFirst():
 	case scaler.ResizesPods(spec):
 		pods = s.plan.Progress.Pods
 	case scaler.WritesTemplate(spec):

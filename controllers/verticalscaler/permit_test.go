@@ -99,7 +99,7 @@ func TestTheBudgetCountsPods(t *testing.T) {
 		return s
 	}
 	behind := in(v1beta1.UpdateModeInPlace, "")
-	behind.standing.winner = "a"
+	behind.standing.Winner = "a"
 	missing := in(v1beta1.UpdateModeInPlace, "")
 	missing.plan = plan.Plan{}
 	unknown := in(v1beta1.UpdateModeInPlace, "")

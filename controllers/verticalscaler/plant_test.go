@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -230,7 +231,7 @@ func (p *plant) restart() {
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
 		Pods: cached.LivePods{Reader: p.server}, Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
-		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}, contenders: newContenders(maxContenders),
+		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}, order: precedence.New(precedence.MaxTold),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
@@ -63,11 +64,11 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 		{
 			none,
 			found(func(p *scope) {
-				p.standing, p.observation, p.plan = standing{winner: "elder"}, observation{}, plan.Plan{}
+				p.standing, p.observation, p.plan = precedence.Standing{Winner: "elder"}, observation{}, plan.Plan{}
 			}),
 			found(func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} }),
 			found(func(p *scope) {
-				p.standing, p.observation, p.plan = standing{refused: true}, observation{}, plan.Plan{}
+				p.standing, p.observation, p.plan = precedence.Standing{Refused: true}, observation{}, plan.Plan{}
 			}),
 			found(func(p *scope) { p.observation = observation{deployment: &appsv1.Deployment{}} }),
 		},

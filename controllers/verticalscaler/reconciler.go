@@ -31,6 +31,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -95,14 +96,14 @@ type Reconciler struct {
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
 	Policies client.Reader
 
-	lookup     *lookup
-	contenders *contenders
-	pods       podMemory
-	admission  admissionCheck
-	admitted   admissionMemory
-	quotas     quotaMemory
-	written    *ownwrites.Memory
-	conflicts  queue.Conflicts
+	lookup    *lookup
+	order     *precedence.Order
+	pods      podMemory
+	admission admissionCheck
+	admitted  admissionMemory
+	quotas    quotaMemory
+	written   *ownwrites.Memory
+	conflicts queue.Conflicts
 }
 
 // UsageProblems reports what keeps a scaler's usage from being complete.
@@ -120,7 +121,7 @@ type scope struct {
 	access scaler.ClusterAccess
 
 	// standing says which scaler sizes the Deployment.
-	standing standing
+	standing precedence.Standing
 	// status is the status to write.
 	status v1beta1.VerticalScalerStatus
 	// unreleased says why the original values of a Deployment could not be restored; nil if
@@ -178,7 +179,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.result(s)
 	}
 	r.quotas.forget(request.NamespacedName)
-	s.standing = r.contenders.standingOf(&vs)
+	s.standing = r.order.StandingOf(&vs)
 	s.classify(r.run(ctx, s))
 	r.countPods(s)
 	switch s.outcome {
@@ -227,7 +228,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
 		s.requeueAfter = staleCacheRetry // The finalizer is removed after the status is written.
 	}
-	if s.standing.isFirst() || s.status.OriginalResources != nil {
+	if s.standing.IsFirst() || s.status.OriginalResources != nil {
 		scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
 	} else {
 		scaler.DropClaim(&s.status)

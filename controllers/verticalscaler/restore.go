@@ -70,7 +70,7 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 func (r *Reconciler) restoreUnmanaged(ctx context.Context, s *scope) error {
 	original := s.status.OriginalResources
 	keeps := original != nil && original.DeploymentName == s.scaler.Spec.DeploymentName &&
-		scaler.WritesTemplate(&s.scaler.Spec) && s.standing.isFirst()
+		scaler.WritesTemplate(&s.scaler.Spec) && s.standing.IsFirst()
 	if keeps || scaler.IsPaused(s.scaler) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 // Name is the name of the controller, and the field manager of everything that it writes.
@@ -38,7 +39,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	r.contenders = newContenders(maxContenders)
+	r.order = precedence.New(precedence.MaxTold)
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers))
 	r.addTriggers(building, mgr.GetCache(), collected)
 	if r.Freeze != nil {

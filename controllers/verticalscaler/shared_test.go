@@ -21,7 +21,7 @@ func TestAReconcileDoesNotModifyTheCache(t *testing.T) {
 	for name, disturb := range map[string]func(*plant, *v1beta1.VerticalScaler){
 		"another decision":      func(p *plant, vs *v1beta1.VerticalScaler) { p.learn(vs, 900) },
 		"a failed reconcile":    func(p *plant, _ *v1beta1.VerticalScaler) { p.restart(); p.unreadable = errors.New("etcd is down") },
-		"another scaler's turn": func(p *plant, vs *v1beta1.VerticalScaler) { p.contenders.note(olderThan(vs)) },
+		"another scaler's turn": func(p *plant, vs *v1beta1.VerticalScaler) { p.order.Note(olderThan(vs)) },
 		"a forged annotation": func(p *plant, vs *v1beta1.VerticalScaler) {
 			vs.Status.Annotations = map[string]string{"other": "value", v1beta1.ClaimAnnotation: "shop/other"}
 			if err := p.server.Status().Update(p.t.Context(), vs); err != nil {

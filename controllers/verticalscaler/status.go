@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 // maxHistory is the number of entries in the status history.
@@ -46,7 +47,7 @@ func completeStatus(s *scope) {
 	status.ObservedGeneration = s.scaler.Generation
 	o := s.observation
 	switch {
-	case !s.standing.isFirst():
+	case !s.standing.IsFirst():
 		status.Target, status.Summary, status.Recommendation = nil, nil, nil
 		status.Decision, status.RevertedChanges = nil, nil
 	case s.err != nil && o.deployment == nil:
@@ -104,12 +105,12 @@ func conditionsOf(s *scope) []metav1.Condition {
 func targetFound(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
 	switch o := s.observation; {
-	case s.standing.refused:
+	case s.standing.Refused:
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", maxContenders, scaler.Target(s.scaler))
-	case !s.standing.isFirst():
+		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", precedence.MaxTold, scaler.Target(s.scaler))
+	case !s.standing.IsFirst():
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.winner, scaler.Target(s.scaler))
+		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.Winner, scaler.Target(s.scaler))
 	case o.deployment == nil && s.err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment has not been read yet"
 	case o.deployment == nil:
@@ -170,7 +171,7 @@ const checkMetrics = ". Check metrics-server and the kubelets of their nodes"
 func applied(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}
 	switch {
-	case !s.standing.isFirst():
+	case !s.standing.IsFirst():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
 	case s.observation.deployment == nil && s.err == nil:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"

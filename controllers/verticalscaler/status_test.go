@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -208,14 +209,14 @@ func TestConditions(t *testing.T) {
 				"Stalled=True QoSChange: pod a: …",
 		},
 		"another scaler is first": {
-			checkout(), &scope{now: noon, standing: standing{winner: "elder"}},
+			checkout(), &scope{now: noon, standing: precedence.Standing{Winner: "elder"}},
 			"Ready=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" +
 				"TargetFound=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" + undecided +
 				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +
 				"Stalled=True Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 		},
 		"too many others are first": {
-			checkout(), &scope{now: noon, standing: standing{refused: true}},
+			checkout(), &scope{now: noon, standing: precedence.Standing{Refused: true}},
 			"Ready=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others\n" +
 				"TargetFound=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others\n" + undecided +
 				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +

@@ -4,10 +4,14 @@
 package verticalscaler
 
 import (
+	"context"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -15,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -38,7 +44,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 	// A user has changed a scaler, or which of the scalers of a Deployment is the first. For has the class Edit.
 	building.For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
-		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, r.contenders.handler()))
+		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, keepOrder(r.order)))
 
 	// Something has changed around a scaler.
 	building.
@@ -129,5 +135,29 @@ func updates[T client.Object](matters func(before, after T) bool) predicate.Pred
 			after, ok2 := e.ObjectNew.(T)
 			return ok && ok2 && matters(before, after)
 		},
+	}
+}
+
+// keepOrder keeps the order of the scalers, and triggers those whose standing an event changes. So a reconcile may
+// see an order that is newer than the cache, and is repeated if that made a difference.
+func keepOrder(order *precedence.Order) handler.EventHandler {
+	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	note := func(obj client.Object, q requests) {
+		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+			trigger(q, order.Note(vs))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) { note(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) { note(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
+			trigger(q, order.Forget(client.ObjectKeyFromObject(e.Object)))
+		},
+	}
+}
+
+func trigger(q workqueue.TypedRateLimitingInterface[reconcile.Request], keys []types.NamespacedName) {
+	for _, key := range keys {
+		q.Add(reconcile.Request{NamespacedName: key})
 	}
 }

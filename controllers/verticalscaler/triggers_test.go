@@ -38,6 +38,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -160,7 +161,7 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 			}
 		}
 	}
-	next("a scaler that exists at the start", queue.Routine, 2) // by the scaler, and by the contenders
+	next("a scaler that exists at the start", queue.Routine, 2) // by the scaler, and by the order of the scalers
 	edited := vs.DeepCopy()
 	edited.Generation = 2
 	of(vs).Modify(edited)
@@ -233,7 +234,7 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cached := mgr.GetCache().(*inventory.Cache)
-	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders), Pods: cached.Pods}
+	r := &Reconciler{Budget: changes, order: precedence.New(precedence.MaxTold), Pods: cached.Pods}
 	if r.lookup, err = newLookup(ctx, cached); err != nil {
 		t.Fatal(err)
 	}

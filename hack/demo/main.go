@@ -125,7 +125,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)); err != nil {
 		return err
 	}
-	cmd := exec.Command("bin/demo/verticalscaler-operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
+	cmd := exec.Command("bin/demo/operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
 	// Nothing else of our environment, which could name another cluster or a proxy.
 	cmd.Env = []string{"KUBECONFIG=" + filepath.Join(d.dir, "operator.kubeconfig")}
 	if d.operator, err = process.Start("the operator", filepath.Join(d.dir, "operator.log"), cmd); err != nil {

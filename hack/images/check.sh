@@ -22,8 +22,8 @@ export REVISION='' PLATFORMS=''
 name=localhost/verticalscaler-operator:check
 IMAGE_ARCHIVE=$scratch/first.tar hack/images/image.sh operator $name
 mkdir "$scratch/tree"
-cp -r LICENSE Dockerfile go.mod go.sum main.go api controllers internal "$scratch/tree"
-cp -r --parents hack/images hack/tools/go.mod hack/tools/go.sum hack/tools/images "$scratch/tree"
+cp -r LICENSE Dockerfile go.mod go.sum api controllers internal "$scratch/tree"
+cp -r --parents cmd/operator hack/images hack/tools/go.mod hack/tools/go.sum hack/tools/images "$scratch/tree"
 chmod -R go= "$scratch/tree"
 (umask 077 && IMAGE_ARCHIVE=$scratch/second.tar TZ=Pacific/Chatham GOCACHE=$scratch/cache "$scratch/tree/hack/images/image.sh" operator $name)
 cmp "$scratch/first.tar" "$scratch/second.tar" || fail "two builds of the operator's image differ"

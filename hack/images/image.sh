@@ -72,7 +72,7 @@ write() {
 operator() {
 	for arch in "${platforms[@]}"; do
 		install -D -m 0644 LICENSE "$work/$arch/licenses/LICENSE"
-		compile . . "$arch" "$work/$arch/manager" -ldflags "-s -w -X main.version=$VERSION"
+		compile . ./cmd/operator "$arch" "$work/$arch/manager" -ldflags "-s -w -X main.version=$VERSION"
 	done
 	write Dockerfile -user 65532:65532 -entrypoint /manager
 }

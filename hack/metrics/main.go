@@ -10,8 +10,8 @@ import (
 	"os"
 	"strings"
 
+	_ "github.com/verticalscaler/verticalscaler-operator/cmd/operator/app" // links all packages with metrics
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
-	_ "github.com/verticalscaler/verticalscaler-operator/internal/operator/app" // links all packages with metrics
 )
 
 func main() { write(os.Stdout) }

@@ -37,12 +37,6 @@ func IsOwnClaim(s *v1beta1.VerticalScaler, claim string) bool {
 	return found && namespace == s.Namespace && name != "" && !strings.ContainsRune(name, types.Separator)
 }
 
-// StandsBack reports whether another scaler sizes the Deployment, as far as the status says. A scaler that
-// has not been reconciled, or whose status cannot be written, does not stand back.
-func StandsBack(s *v1beta1.VerticalScaler) bool {
-	return s.Status.ObservedGeneration > 0 && RecordedClaim(s) == ""
-}
-
 // DropClaim removes the claim from the status and keeps the other annotations.
 func DropClaim(status *v1beta1.VerticalScalerStatus) {
 	annotations := maps.Clone(status.Annotations)

@@ -59,28 +59,3 @@ func TestPaused(t *testing.T) {
 		t.Error("paused without the annotation")
 	}
 }
-
-// The API server sets observedGeneration to -1 before the first status is written.
-func TestAScalerStandsBackOnlyIfItsStatusSaysSo(t *testing.T) {
-	claims := func(s *v1beta1.VerticalScaler) { RecordClaim(&s.Status, Claim(s)) }
-	for name, c := range map[string]struct {
-		observed int64
-		change   func(*v1beta1.VerticalScaler)
-		want     bool
-	}{
-		"created":                          {-1, func(*v1beta1.VerticalScaler) {}, false},
-		"created, in memory":               {0, func(*v1beta1.VerticalScaler) {}, false},
-		"reconciled, with a claim":         {1, claims, false},
-		"reconciled, behind another one":   {1, func(*v1beta1.VerticalScaler) {}, true},
-		"edited, with the claim of before": {1, func(s *v1beta1.VerticalScaler) { claims(s); s.Spec.DeploymentName = "api" }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &v1beta1.VerticalScaler{Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}}
-			s.Namespace, s.Status.ObservedGeneration = "shop", c.observed
-			c.change(s)
-			if got := StandsBack(s); got != c.want {
-				t.Errorf("StandsBack() = %v, want %v", got, c.want)
-			}
-		})
-	}
-}

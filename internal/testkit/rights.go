@@ -12,7 +12,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 )
 
 // findPolicyRights completes the scope of an operator that acts as a service account with what the operator itself finds out

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	manager = filepath.Join(folder, "manager")
-	build := exec.Command("go", "build", "-o", manager, ".")
+	build := exec.Command("go", "build", "-o", manager, "./cmd/operator")
 	build.Dir, build.Env = testkit.Root(), append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	code := 1

@@ -161,7 +161,7 @@ func managerPath() string { return filepath.Join(work, "manager") }
 
 // buildManager builds the operator from the source tree, as its image does.
 func buildManager() error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", managerPath(), ".")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", managerPath(), "./cmd/operator")
 	cmd.Dir = testkit.Root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

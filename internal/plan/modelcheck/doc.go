@@ -56,7 +56,7 @@
 //     operator may be taken for a revert by somebody else. This counts one revert, and is not reported
 //     as a violation: before a contest stops anything, the managed fields are read.
 //   - A process that was deposed sends no new write, because it can no longer renew its lease
-//     (internal/operator/app). But one reconcile may be under way: its step and its status arrive
+//     (cmd/operator/app). But one reconcile may be under way: its step and its status arrive
 //     late, and are planned by what was known then.
 //   - The API server learns the sizes of new pods some time after the status is written, but within
 //     the hour.

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -155,9 +156,10 @@ func (c *Collector) Collect(ctx context.Context) {
 	}
 	namespaces := map[string][]*v1beta1.VerticalScaler{}
 	seen := map[types.NamespacedName]bool{}
+	order := precedence.Of(scalers.Items)
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
-		if scaler.StandsBack(s) {
+		if !order.StandingOf(s).IsFirst() {
 			continue
 		}
 		namespaces[s.Namespace] = append(namespaces[s.Namespace], s)

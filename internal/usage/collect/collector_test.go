@@ -426,11 +426,10 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 			}
 			// Scalers that stand back cost nothing else: another scaler sizes the Deployment.
 			for j := range 3 {
-				name := fmt.Sprintf("behind-%d", j)
+				name := fmt.Sprintf("later-%d", j)
 				want["*v1beta1.VerticalScaler ns-0/"+name] = 1
 				w.create(&v1beta1.VerticalScaler{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "d-0"},
-					Status: v1beta1.VerticalScalerStatus{ObservedGeneration: 1},
 				})
 			}
 			w.reads, w.read = 0, map[string]int{}

@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -25,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -113,10 +113,11 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	var out live.Fleet
 	targets := map[types.NamespacedName]*explain.Evidence{}
 	evidence, namespaces := make([]explain.Evidence, len(scalers.Items)), map[string]bool{}
+	order := precedence.Of(scalers.Items)
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
 		evidence[i].Scaler, namespaces[s.Namespace] = s, true
-		if !inConflict(s) {
+		if order.StandingOf(s).IsFirst() {
 			targets[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}] = &evidence[i]
 		}
 	}
@@ -139,12 +140,6 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		out.Rows = append(out.Rows, live.RowOf(live.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
 	}
 	return out, ctx.Err()
-}
-
-// inConflict reports whether another scaler sizes the Deployment, as the scaler says itself.
-func inConflict(s *v1beta1.VerticalScaler) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionTargetFound)
-	return c != nil && c.Reason == v1beta1.ReasonConflict
 }
 
 func (r *LiveReader) readDeployments(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {

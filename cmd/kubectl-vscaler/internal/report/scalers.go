@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 // leastObserved is the usage that a recommendation must be based on: with less, some hours of the day are not known. A
@@ -92,15 +92,12 @@ func (r *Reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1bet
 	case len(all) == 0:
 		return nil, fmt.Errorf("no VerticalScaler %s: create some with updateMode Recommend (%s adopt), or set --prometheus to report by past usage, without scalers", r.Selection.where(), cli.Name)
 	}
-	slices.SortFunc(all, func(a, b v1beta1.VerticalScaler) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	byDeployment := map[types.NamespacedName]*v1beta1.VerticalScaler{}
+	byDeployment, order := map[types.NamespacedName]*v1beta1.VerticalScaler{}, precedence.Of(all)
 	for i := range all {
-		// A scaler without this claim is new or was retargeted, or another one sizes the Deployment.
-		of := scaler.Target(&all[i])
-		if scaler.RecordedClaim(&all[i]) == scaler.Claim(&all[i]) && byDeployment[of] == nil {
-			byDeployment[of] = &all[i]
+		s := &all[i]
+		// The status of a scaler without this claim is about no Deployment yet, or about another one.
+		if order.StandingOf(s).IsFirst() && scaler.RecordedClaim(s) == scaler.Claim(s) {
+			byDeployment[scaler.Target(s)] = s
 		}
 	}
 	return byDeployment, nil

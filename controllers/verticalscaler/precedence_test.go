@@ -4,19 +4,17 @@
 package verticalscaler
 
 import (
-	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
 // crowded has a Deployment web that n scalers name, and has come to rest.
@@ -85,14 +83,14 @@ func BenchmarkADeploymentEvent(b *testing.B) {
 func TestAScalerThatStandsBackKeepsItsClaimUntilItHasRestored(t *testing.T) {
 	original := &v1beta1.OriginalResources{DeploymentName: "web"}
 	for name, tc := range map[string]struct {
-		standing standing
+		standing precedence.Standing
 		original *v1beta1.OriginalResources
 		want     string
 	}{
 		"first":                           {want: "ns/web"},
-		"behind, nothing to restore":      {standing: standing{winner: "elder"}},
-		"behind, with values to restore":  {standing{winner: "elder"}, original, "ns/web"},
-		"refused, with values to restore": {standing{refused: true}, original, "ns/web"},
+		"behind, nothing to restore":      {standing: precedence.Standing{Winner: "elder"}},
+		"behind, with values to restore":  {precedence.Standing{Winner: "elder"}, original, "ns/web"},
+		"refused, with values to restore": {precedence.Standing{Refused: true}, original, "ns/web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vs := &v1beta1.VerticalScaler{
@@ -108,74 +106,5 @@ func TestAScalerThatStandsBackKeepsItsClaimUntilItHasRestored(t *testing.T) {
 				t.Errorf("claims %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-// The tree must give the same answers as a plain list that is sorted for each question, and must name
-// exactly the scalers whose answer has changed.
-func TestContendersAgreeWithASortedList(t *testing.T) {
-	const most = 3
-	random := rand.New(rand.NewPCG(1, 2))
-	c := newContenders(most)
-	stored := map[types.NamespacedName]*v1beta1.VerticalScaler{}
-	standings := func() map[types.NamespacedName]standing {
-		out := map[types.NamespacedName]standing{}
-		for key, vs := range stored {
-			var before []*v1beta1.VerticalScaler
-			for _, other := range stored {
-				older := other.CreationTimestamp.Before(&vs.CreationTimestamp)
-				sameAge := other.CreationTimestamp.Equal(&vs.CreationTimestamp)
-				if other.Namespace == vs.Namespace && other.Spec.DeploymentName == vs.Spec.DeploymentName && (older || sameAge && other.Name < vs.Name) {
-					before = append(before, other)
-				}
-			}
-			slices.SortFunc(before, func(a, b *v1beta1.VerticalScaler) int {
-				return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-			})
-			switch {
-			case len(before) >= most:
-				out[key] = standing{refused: true}
-			case len(before) > 0:
-				out[key] = standing{winner: before[0].Name}
-			default:
-				out[key] = standing{}
-			}
-		}
-		return out
-	}
-	was := standings()
-	for i := range 3000 {
-		vs := &v1beta1.VerticalScaler{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: fmt.Sprintf("ns-%d", random.IntN(2)), Name: fmt.Sprintf("s-%d", random.IntN(10)),
-				CreationTimestamp: metav1.Unix(int64(random.IntN(4)), 0),
-			},
-			Spec: v1beta1.VerticalScalerSpec{DeploymentName: fmt.Sprintf("d-%d", random.IntN(2))},
-		}
-		key := types.NamespacedName{Namespace: vs.Namespace, Name: vs.Name}
-		var affected []types.NamespacedName
-		if random.IntN(3) == 0 {
-			delete(stored, key)
-			affected = c.forget(key)
-		} else {
-			stored[key] = vs
-			affected = c.note(vs)
-		}
-		now := standings()
-		for other, stands := range now {
-			if got := c.standingOf(stored[other]); got != stands {
-				t.Fatalf("change %d: %s stands %+v, want %+v", i, other, got, stands)
-			}
-			if changed := was[other] != stands; other != key && changed != slices.Contains(affected, other) {
-				t.Fatalf("change %d of %s: %s stood %+v and stands %+v; affected: %v", i, key, other, was[other], stands, affected)
-			}
-		}
-		was = now
-	}
-	for key := range stored {
-		c.forget(key)
-	}
-	if len(c.known)+c.ordered.Len() > 0 {
-		t.Errorf("%d and %d are left of what was forgotten", len(c.known), c.ordered.Len())
 	}
 }

@@ -93,7 +93,7 @@ func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
 // right that the operator does not check blocks the caches.
 func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 	for file, want := range map[string][]right{
-		"rbac/manager.yaml":                         cachedRights(),
+		"rbac/manager.yaml":                         cachedRights,
 		"rbac/manager_cluster.yaml":                 append(slices.Clone(nodeRights), clusterPolicyRights...),
 		"rbac/metrics_auth.yaml":                    metricsRights,
 		"components/policies/manager_policies.yaml": append(slices.Clone(namespaceRights), policyRights...),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
@@ -31,26 +30,26 @@ func (u usageProblems) ProblemsOf(scaler types.NamespacedName) collect.Problems 
 
 // addBackfill adds the backfill of histories if Prometheus is configured. It returns the
 // source of a scaler's usage problems.
-func addBackfill(mgr ctrl.Manager, c config.Operator, collector *collect.Collector) (verticalscaler.UsageProblems, error) {
-	if c.Prometheus.Address == "" {
-		return collector, nil
+func (a *assembly) addBackfill() (verticalscaler.UsageProblems, error) {
+	if a.config.Prometheus.Address == "" {
+		return a.collector, nil
 	}
-	source, err := prometheus.New(prometheusOptions(c.Prometheus))
+	source, err := prometheus.New(prometheusOptions(a.config.Prometheus))
 	if err != nil {
 		return nil, fmt.Errorf("creating the source of past usage: %w", err)
 	}
 	filler := &backfill.Filler{
-		Cached:    mgr.GetCache(),
+		Cached:    a.mgr.GetCache(),
 		Source:    source,
-		Histories: collector.Histories,
-		Lookback:  c.Prometheus.Lookback.Duration,
-		Clock:     collector.Clock,
-		Wake:      collector.Wake,
+		Histories: a.histories,
+		Lookback:  a.config.Prometheus.Lookback.Duration,
+		Clock:     a.clock,
+		Wake:      a.triggers,
 	}
-	if err := mgr.Add(filler); err != nil {
+	if err := a.mgr.Add(filler); err != nil {
 		return nil, fmt.Errorf("adding the backfill of histories: %w", err)
 	}
-	return usageProblems{collector, filler}, nil
+	return usageProblems{a.collector, filler}, nil
 }
 
 // prometheusOptions converts the configuration to options of the Prometheus source.

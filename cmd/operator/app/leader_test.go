@@ -38,14 +38,14 @@ func TestTheLeaseHasTheVersion(t *testing.T) {
 			}))
 			defer api.Close()
 			config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-			lock, err := newLock(config, noEvents{}, manager.Options{LeaderElectionID: leaseName, LeaderElectionNamespace: "ops"}, version)
+			lock, err := newLock(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15}); err != nil {
 				t.Fatal(err)
 			}
-			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != leaseName || got != want {
+			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != v1beta1.LeaseName || got != want {
 				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
 			}
 		})

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,7 +27,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/fence"
 )
 
 // The times of the leader election. Another process leads at the earliest leaseDuration after the
@@ -40,33 +38,6 @@ const (
 	renewDeadline = 20 * time.Second
 	retryPeriod   = 5 * time.Second
 )
-
-// NewManager creates a manager. If it takes part in a leader election, it sends writes only while
-// it knows that it leads, and it leads only while no process of an older version has a share of the work.
-func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.Manager, error) {
-	options := ManagerOptions(c, scope)
-	if !options.LeaderElection {
-		return ctrl.NewManager(restConfig, options)
-	}
-	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &lateLock{}
-	var others *sharing
-	options.LeaderElectionResourceLockInterface = leading.Lock(lease, func(ctx context.Context) error { return others.Check(ctx) })
-	fenced := rest.CopyConfig(restConfig)
-	fenced.Wrap(leading.Wrap)
-	mgr, err := ctrl.NewManager(fenced, options)
-	if err != nil {
-		return nil, err
-	}
-	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
-		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
-	}
-	leases, err := leaseClient(restConfig, c)
-	if err != nil {
-		return nil, err
-	}
-	others = &sharing{leases: leases, clock: clock.RealClock{}, seen: map[string]renewal{}}
-	return mgr, nil
-}
 
 // lateLock is a lock that is created after the manager, whose events it records.
 type lateLock struct{ resourcelock.Interface }

@@ -19,6 +19,9 @@ import (
 // inImage is the environment variable that tells a child that it has no files of the system.
 const inImage = "TEST_WITHOUT_SYSTEM_ROOTS"
 
+// root is the root of the repository.
+var root = filepath.Join("..", "..")
+
 // The image has no certificates of a system. The program brings its own.
 func TestPublicCertificatesAreVerifiedInTheImage(t *testing.T) {
 	if os.Getenv(inImage) != "" {
@@ -67,11 +70,11 @@ func TestTheRootsAreAsNewAsTheRelease(t *testing.T) {
 		}
 		return string(found[1])
 	}
-	roots, err := time.Parse("20060102150405", find(`x509roots/fallback v0\.0\.0-(\d{14})-`, "go.mod"))
+	roots, err := time.Parse("20060102150405", find(`x509roots/fallback v0\.0\.0-(\d{14})-`, filepath.Join(root, "go.mod")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, err := time.Parse(time.RFC3339, find(`createdAt: "?([^"\n]+)"?\n`, filepath.Join("config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml")))
+	release, err := time.Parse(time.RFC3339, find(`createdAt: "?([^"\n]+)"?\n`, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,30 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
+
+// Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
+// without duplicates; none means all. An invalid name is an error.
+func Namespaces(watch string) ([]string, error) {
+	var out []string
+	for _, name := range strings.Split(watch, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+			return nil, fmt.Errorf("%s: %q is not a valid namespace name: %s", WatchNamespaceEnv, name, strings.Join(wrong, "; "))
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
 
 // Scope is how much of the cluster the operator sees.
 type Scope struct {
@@ -88,28 +108,24 @@ func (r right) String() string {
 	return r.verb + " " + r.resource + "." + r.group
 }
 
-// cachedRights are the rights that the caches need in each namespace. They are part of the
-// role "manager" in config/rbac.
-func cachedRights() (rights []right) {
-	for _, r := range []right{
-		{"", "autoscaling.verticalscaler.io", "verticalscalers"},
-		{"", "autoscaling.verticalscaler.io", "scaleddeployments"},
-		{"", "autoscaling.verticalscaler.io", "scalingpolicies"},
-		{"", "autoscaling.verticalscaler.io", "newpodsizes"},
-		{"", "apps", "deployments"},
-		{"", "apps", "replicasets"},
-		{"", "", "pods"},
-		{"", "", "limitranges"},
-		{"", "", "resourcequotas"},
-		{"", "autoscaling", "horizontalpodautoscalers"},
-	} {
-		rights = append(rights, right{"list", r.group, r.resource}, right{"watch", r.group, r.resource})
+// watching are the rights that a cache of each resource needs.
+func watching(group string, resources ...string) (rights []right) {
+	for _, resource := range resources {
+		rights = append(rights, right{"list", group, resource}, right{"watch", group, resource})
 	}
 	return rights
 }
 
 var (
-	nodeRights    = []right{{"list", "", "nodes"}, {"watch", "", "nodes"}}
+	// cachedRights are the rights that the caches need in each namespace. They are part of the
+	// role "manager" in config/rbac.
+	cachedRights = slices.Concat(
+		watching(v1beta1.GroupVersion.Group, "verticalscalers", "scaleddeployments", "scalingpolicies", "newpodsizes"),
+		watching("apps", "deployments", "replicasets"),
+		watching("", "pods", "limitranges", "resourcequotas"),
+		watching("autoscaling", "horizontalpodautoscalers"),
+	)
+	nodeRights    = watching("", "nodes")
 	metricsRights = []right{
 		{"create", "authentication.k8s.io", "tokenreviews"},
 		{"create", "authorization.k8s.io", "subjectaccessreviews"},
@@ -187,7 +203,7 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 		s.ClusterPoliciesForbidden = missing != ""
 	}
 	for _, namespace := range watched {
-		missing, err := check.missing(ctx, namespace, cachedRights())
+		missing, err := check.missing(ctx, namespace, cachedRights)
 		if err != nil {
 			return s, err
 		}
@@ -210,28 +226,28 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 	return s, nil
 }
 
-// lacks reports whether more rights would widen the scope.
-func (s Scope) lacks() bool {
-	return len(s.Unreadable) > 0 || s.NodesForbidden || s.ClusterPoliciesForbidden || s.MetricsForbidden != ""
-}
-
-// improved reports whether the operator has got a right that it lacked when the scope was
-// found. For each set of rights, it stops at the first missing one.
-func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
-	wanted := map[string][][]right{}
+// lacking lists the sets of rights that would widen the scope, by namespace.
+func (s Scope) lacking() map[string][][]right {
+	out := map[string][][]right{}
 	for namespace := range s.Unreadable {
-		wanted[namespace] = append(wanted[namespace], cachedRights())
+		out[namespace] = append(out[namespace], cachedRights)
 	}
 	if s.NodesForbidden {
-		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], nodeRights)
+		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], nodeRights)
 	}
 	if s.ClusterPoliciesForbidden {
-		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], clusterPolicyRights)
+		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], clusterPolicyRights)
 	}
 	if s.MetricsForbidden != "" {
-		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], metricsRights)
+		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], metricsRights)
 	}
-	for namespace, sets := range wanted {
+	return out
+}
+
+// improved reports whether the operator has got a set of rights that it lacked when the scope was
+// found. For each set, it stops at the first missing right.
+func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
+	for namespace, sets := range s.lacking() {
 		for _, rights := range sets {
 			all, err := check.all(ctx, namespace, rights)
 			if all || err != nil {
@@ -275,6 +291,17 @@ func (s Scope) log(to logr.Logger) {
 
 // accessCheckInterval is the time between two checks for missing rights.
 const accessCheckInterval = 15 * time.Second
+
+// addAccessChecker adds the check for more rights, if there are rights that would widen the scope.
+func (a *assembly) addAccessChecker(context.Context) error {
+	if a.check == nil || len(a.scope.lacking()) == 0 {
+		return nil
+	}
+	if err := a.mgr.Add(&accessChecker{check: a.check, scope: a.scope, clock: a.clock, improved: a.restart}); err != nil {
+		return fmt.Errorf("adding the access checker: %w", err)
+	}
+	return nil
+}
 
 // accessChecker periodically checks whether the operator has been granted more rights.
 type accessChecker struct {

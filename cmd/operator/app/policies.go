@@ -6,34 +6,27 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 var (
 	// clusterPolicyRights are part of the role "manager-cluster" in config/rbac.
-	clusterPolicyRights = []right{
-		{"list", "autoscaling.verticalscaler.io", "clusterscalingpolicies"},
-		{"watch", "autoscaling.verticalscaler.io", "clusterscalingpolicies"},
-	}
+	clusterPolicyRights = watching(v1beta1.GroupVersion.Group, "clusterscalingpolicies")
 	// policyRights and namespaceRights are those of the component "policies" in config/components.
 	policyRights = []right{
-		{"create", "autoscaling.verticalscaler.io", "verticalscalers"},
-		{"update", "autoscaling.verticalscaler.io", "verticalscalers"},
-		{"delete", "autoscaling.verticalscaler.io", "verticalscalers"},
+		{"create", v1beta1.GroupVersion.Group, "verticalscalers"},
+		{"update", v1beta1.GroupVersion.Group, "verticalscalers"},
+		{"delete", v1beta1.GroupVersion.Group, "verticalscalers"},
 	}
-	namespaceRights = []right{{"list", "", "namespaces"}, {"watch", "", "namespaces"}}
+	namespaceRights = watching("", "namespaces")
 )
 
 // servesClusterPolicies reports whether ClusterScalingPolicies are read. They are cluster-scoped, so an operator that
@@ -46,7 +39,7 @@ func (s Scope) servesClusterPolicies() bool {
 // them all.
 func (check accessCheck) missingForPolicies(ctx context.Context, s Scope) (string, error) {
 	if len(s.Namespaces) == 0 {
-		return check.missing(ctx, metav1.NamespaceAll, append(namespaceRights, policyRights...))
+		return check.missing(ctx, metav1.NamespaceAll, slices.Concat(namespaceRights, policyRights))
 	}
 	namespaces, _ := s.readable()
 	var parts []string
@@ -86,32 +79,29 @@ func (a policyAccess) Recheck(ctx context.Context) error {
 }
 
 // addPolicies adds the controllers of policies.
-func addPolicies(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, deployments *inventory.Fleet, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch,
-) error {
-	scope := rights.scope
-	namespaces, _ := scope.readable()
+func (a *assembly) addPolicies(ctx context.Context) error {
+	namespaces, _ := a.scope.readable()
 	policies := &scalingpolicy.Reconciler{
-		Client:        mgr.GetClient(),
-		Cached:        mgr.GetCache(),
-		Live:          mgr.GetAPIReader(),
-		Fleet:         deployments,
-		Freeze:        frozen,
-		Recorder:      mgr.GetEventRecorder(scalingpolicy.Name),
+		Client:        a.mgr.GetClient(),
+		Cached:        a.mgr.GetCache(),
+		Live:          a.mgr.GetAPIReader(),
+		Fleet:         a.cached.Fleet,
+		Freeze:        a.freeze,
+		Recorder:      a.mgr.GetEventRecorder(scalingpolicy.Name),
 		Metrics:       &metrics.Policies{},
-		Clock:         now,
-		ResyncPeriod:  c.ResyncPeriod.Duration,
-		Workers:       c.Workers.VerticalScalers,
-		OwnNamespace:  os.Getenv(NamespaceEnv),
-		Release:       releaseOf(c),
+		Clock:         a.clock,
+		ResyncPeriod:  a.config.ResyncPeriod.Duration,
+		Workers:       a.config.Workers.VerticalScalers,
+		OwnNamespace:  a.namespace,
+		Release:       a.release(),
 		Namespaces:    namespaces,
-		ServesCluster: scope.servesClusterPolicies(),
-		Rights:        rights,
+		ServesCluster: a.scope.servesClusterPolicies(),
+		Rights:        policyAccess{a.check, a.scope, a.restart},
 	}
-	if err := policies.SetupWithManager(ctx, mgr); err != nil {
+	if err := policies.SetupWithManager(ctx, a.mgr); err != nil {
 		return fmt.Errorf("setting up the controllers of policies: %w", err)
 	}
-	if err := mgr.Add(policies.Metrics); err != nil {
+	if err := a.mgr.Add(policies.Metrics); err != nil {
 		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	return nil

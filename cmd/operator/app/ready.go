@@ -17,6 +17,20 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
+// addChecks adds the health and readiness checks.
+func (a *assembly) addChecks(context.Context) error {
+	if err := a.mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := a.mgr.AddReadyzCheck("caches", cachesSynced(a.mgr.GetCache())); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := a.mgr.AddReadyzCheck("namespaces", anyNamespaceReadable(a.scope)); err != nil {
+		return fmt.Errorf("adding the readiness check of namespaces: %w", err)
+	}
+	return nil
+}
+
 // cachesSynced reports ready once the caches are synced. A slow API server can delay the
 // sync without any error.
 func cachesSynced(c cache.Cache) healthz.Checker {

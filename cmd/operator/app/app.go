@@ -1,0 +1,270 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app assembles the operator: options become configuration, configuration becomes
+// manager options, and manager options become a running manager. It is the only package
+// that imports all the others.
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// userAgent identifies the operator in the API server's audit log.
+const userAgent = "verticalscaler-operator"
+
+// WatchNamespaceEnv is the environment variable that OLM sets to the namespaces to watch,
+// separated by commas. Empty or unset means all.
+const WatchNamespaceEnv = "WATCH_NAMESPACE"
+
+// NamespaceEnv is the environment variable with the operator's namespace.
+const NamespaceEnv = "POD_NAMESPACE"
+
+// Run runs the operator until the context ends, in the namespaces that WATCH_NAMESPACE
+// lists.
+func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error {
+	namespaces, err := Namespaces(os.Getenv(WatchNamespaceEnv))
+	if err != nil {
+		return err
+	}
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.UserAgent = userAgent
+	source, err := metricsapi.New(restConfig)
+	if err != nil {
+		return fmt.Errorf("creating the usage source: %w", err)
+	}
+	return RunInNamespaces(ctx, restConfig, c, Options{Source: source}, namespaces...)
+}
+
+// Options are what an operator is given beside its configuration.
+type Options struct {
+	// Source has the usage of pods.
+	Source collect.Source
+	// Clock is the time of decisions, statuses and rounds of usage; the real time if nil. Leases, time-outs and the delays of
+	// queues always follow the real time.
+	Clock clock.WithTicker
+}
+
+// RunInNamespaces runs the operator in the given namespaces, or in all if there are none,
+// until the context ends.
+//
+// The operator skips a namespace that it cannot read, because the namespace does not exist
+// or because rights are missing, and checks its rights again every 15 s. A cache cannot be
+// extended to another namespace, so the operator then restarts the manager in the same
+// process.
+func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces ...string) error {
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Wrap(withDeadline)
+	reviews, err := authorizationclient.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client for access reviews: %w", err)
+	}
+	p := newProcess(c, o)
+	p.check = checkWithReview(reviews.SelfSubjectAccessReviews())
+	for ctx.Err() == nil {
+		if err := p.runManager(ctx, restConfig, namespaces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// process is what outlives a manager.
+type process struct {
+	config    config.Operator
+	source    collect.Source
+	clock     clock.WithTicker
+	namespace string      // the operator's own; empty if unknown
+	check     accessCheck // nil if the manager was set up by Setup
+	changes   *budget.Budget
+	histories *checkpoint.Store
+}
+
+func newProcess(c config.Operator, o Options) *process {
+	p := &process{
+		config:    c,
+		source:    o.Source,
+		clock:     o.Clock,
+		namespace: os.Getenv(NamespaceEnv),
+		changes:   newBudget(c),
+		histories: &checkpoint.Store{Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead},
+	}
+	if p.clock == nil {
+		p.clock = clock.RealClock{}
+	}
+	return p
+}
+
+// runManager runs one manager until the context ends, or until the operator has rights that it lacked.
+func (p *process) runManager(ctx context.Context, restConfig *rest.Config, namespaces []string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	scope, err := p.check.findScope(ctx, namespaces, p.config.Metrics.Secure && p.config.Metrics.BindAddress != "0")
+	if err != nil {
+		return err
+	}
+	scope.log(log.FromContext(ctx))
+	mgr, err := NewManager(restConfig, p.config, scope)
+	if err != nil {
+		return fmt.Errorf("creating the manager: %w", err)
+	}
+	a := &assembly{process: p, mgr: mgr, scope: scope, restart: stop}
+	if err := a.addAll(ctx); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// Setup adds the controllers and the collector to the manager, and returns the collector.
+func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, scope Scope) (*collect.Collector, error) {
+	a := &assembly{process: newProcess(c, o), mgr: mgr, scope: scope}
+	err := a.addAll(ctx)
+	return a.collector, err
+}
+
+// assembly adds the parts of the operator to one manager.
+type assembly struct {
+	*process
+
+	mgr     ctrl.Manager
+	scope   Scope
+	restart func() // ends the manager, so that the next one has the rights that the operator lacks now
+
+	cached    *inventory.Cache
+	triggers  chan event.GenericEvent // reconciles the scalers that the collector names
+	collector *collect.Collector
+	freeze    *freeze.Switch // nil if there is none
+	freezeAPI corev1client.ConfigMapsGetter
+}
+
+// addAll adds the parts in an order in which each finds what it uses.
+func (a *assembly) addAll(ctx context.Context) error {
+	parts := []func(context.Context) error{
+		a.fillCache,
+		a.addCollector,
+		a.addFreezeSwitch,
+		a.addScalers,
+		a.addScaledDeployments,
+		a.addPolicies,
+		a.addInstallation,
+		a.addChecks,
+		a.addAccessChecker,
+	}
+	if _, ok := a.scope.readable(); !ok {
+		parts = []func(context.Context) error{a.addChecks, a.addAccessChecker}
+	}
+	for _, add := range parts {
+		if err := add(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. A
+// controller starts only when the whole cache is filled, so a new leader would wait for a kind that it asks for only then,
+// and forever if an uninstallation has deleted the kind already.
+func (a *assembly) fillCache(ctx context.Context) error {
+	// Index the Deployments before a controller looks them up.
+	if err := inventory.Index(ctx, a.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	kinds := []client.Object{
+		&corev1.LimitRange{}, &corev1.ResourceQuota{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1beta1.NewPodSizes{}, &v1beta1.ScalingPolicy{},
+	}
+	if a.scope.servesClusterPolicies() {
+		kinds = append(kinds, &v1beta1.ClusterScalingPolicy{})
+	}
+	for _, kind := range kinds {
+		if _, err := a.mgr.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// addCollector adds the collector of usage. It triggers a reconcile of every scaler without waiting for the controller.
+func (a *assembly) addCollector(context.Context) error {
+	var ok bool
+	if a.cached, ok = a.mgr.GetCache().(*inventory.Cache); !ok {
+		return fmt.Errorf("the manager's cache is a %T", a.mgr.GetCache())
+	}
+	a.triggers = make(chan event.GenericEvent, 1024)
+	a.histories.Client, a.histories.Live = a.mgr.GetClient(), a.mgr.GetAPIReader()
+	a.collector = &collect.Collector{
+		Cached:    a.mgr.GetCache(),
+		Pods:      a.cached.Pods,
+		Source:    a.source,
+		Histories: a.histories,
+		Interval:  a.config.Collection.Interval.Duration,
+		Clock:     a.clock,
+		Params:    a.config.Params(),
+		Wake:      a.triggers,
+	}
+	if len(a.scope.Namespaces) == 0 {
+		a.collector.CountPods = countPods(a.mgr.GetAPIReader())
+	}
+	if err := a.mgr.Add(a.collector); err != nil {
+		return fmt.Errorf("adding the collector: %w", err)
+	}
+	return nil
+}
+
+// addScaledDeployments adds the ScaledDeployment controller.
+func (a *assembly) addScaledDeployments(ctx context.Context) error {
+	owners := &scaleddeployment.Reconciler{
+		Client:       a.mgr.GetClient(),
+		Live:         a.mgr.GetAPIReader(),
+		Recorder:     a.mgr.GetEventRecorder(scaleddeployment.Name),
+		Clock:        a.clock,
+		ResyncPeriod: a.config.ResyncPeriod.Duration,
+		Workers:      a.config.Workers.ScaledDeployments,
+	}
+	if err := owners.SetupWithManager(ctx, a.mgr); err != nil {
+		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
+	}
+	return nil
+}
+
+// addInstallation adds the parts that concern the operator's own installation: the OLM
+// upgrade gate, and the check of the admission policies.
+func (a *assembly) addInstallation(context.Context) error {
+	if err := upgradeable.Setup(a.mgr, a.namespace); err != nil {
+		return fmt.Errorf("adding the upgrade gate: %w", err)
+	}
+	if err := policies.Setup(a.mgr, a.namespace, a.release()); err != nil {
+		return fmt.Errorf("adding the check of the admission policies: %w", err)
+	}
+	return nil
+}
+
+// release is the release that the operator belongs to.
+func (p *process) release() release.Release {
+	return release.Release{Version: p.config.Version, Namespace: p.namespace}
+}

@@ -1,0 +1,132 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/fence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// NewManager creates a manager. If it takes part in a leader election, it sends writes only while
+// it knows that it leads, and it leads only while no process of an older version has a share of the work.
+func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.Manager, error) {
+	options := ManagerOptions(c, scope)
+	if !options.LeaderElection {
+		return ctrl.NewManager(restConfig, options)
+	}
+	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &lateLock{}
+	var others *sharing
+	options.LeaderElectionResourceLockInterface = leading.Lock(lease, func(ctx context.Context) error { return others.Check(ctx) })
+	fenced := rest.CopyConfig(restConfig)
+	fenced.Wrap(leading.Wrap)
+	mgr, err := ctrl.NewManager(fenced, options)
+	if err != nil {
+		return nil, err
+	}
+	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
+		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
+	}
+	leases, err := leaseClient(restConfig, c)
+	if err != nil {
+		return nil, err
+	}
+	others = &sharing{leases: leases, clock: clock.RealClock{}, seen: map[string]renewal{}}
+	return mgr, nil
+}
+
+// ManagerOptions converts the configuration and the scope to options of the manager.
+func ManagerOptions(c config.Operator, scope Scope) manager.Options {
+	options := manager.Options{
+		Scheme:                  Scheme(),
+		Metrics:                 metricsserver.Options{BindAddress: c.Metrics.BindAddress},
+		HealthProbeBindAddress:  c.Health.BindAddress,
+		LeaderElection:          c.LeaderElection.Enabled,
+		LeaderElectionID:        v1beta1.LeaseName,
+		LeaderElectionNamespace: leaseNamespace(c),
+		// The leader has stopped all its work by then, so the next leader need not wait.
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
+		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
+		// A restarted manager has controllers of the same names.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		NewCache:   inventory.NewCache,
+		Cache: cache.Options{
+			DefaultTransform: inventory.Trim,
+			// Reading a kind without a cache configuration is an error, not a silent
+			// cluster-wide watch.
+			ReaderFailOnMissingInformer: true,
+			ByObject: map[client.Object]cache.ByObject{
+				&v1beta1.VerticalScaler{}:                {},
+				&v1beta1.ScaledDeployment{}:              {},
+				&corev1.LimitRange{}:                     {},
+				&corev1.ResourceQuota{}:                  {},
+				&autoscalingv2.HorizontalPodAutoscaler{}: {},
+			},
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor: []client.Object{&v1beta1.VerticalScalerCheckpoint{}},
+		}},
+	}
+	if c.Metrics.Secure {
+		options.Metrics.SecureServing = true
+		options.Metrics.TLSOpts = []func(*tls.Config){metricsTLS(c.Metrics.CertDir)}
+		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		if scope.MetricsForbidden != "" {
+			options.Metrics.FilterProvider = rejectAll(scope.MetricsForbidden)
+		}
+	}
+	if scope.readsNodes() {
+		options.Cache.ByObject[&corev1.Node{}] = cache.ByObject{}
+	}
+	if len(scope.Namespaces) > 0 {
+		namespaces, ok := scope.readable()
+		if !ok {
+			namespaces = scope.Namespaces // a missing or empty map would mean all
+		}
+		options.Cache.DefaultNamespaces = map[string]cache.Config{}
+		for _, name := range namespaces {
+			options.Cache.DefaultNamespaces[name] = cache.Config{}
+		}
+	}
+	if _, ok := scope.readable(); !ok {
+		options.LeaderElection = false // there is no namespace to lead in
+		options.NewCache = nil         // its watches would fail, and a manager that waits for them cannot stop
+	}
+	return options
+}
+
+// Scheme has all kinds that the operator reads or writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // registering a kind twice is a programming error
+		}
+	}
+	return scheme
+}

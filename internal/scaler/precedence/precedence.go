@@ -1,0 +1,212 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package precedence decides which of the scalers that name a Deployment sizes it. All others stand back.
+package precedence
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/third_party/forked/golang/btree"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+// MaxTold is how many scalers of one Deployment are told which of them sizes it. Each change of that
+// one changes the standing of the others. Further scalers are refused with a message that is the same
+// whichever scaler that is, so that no change concerns them.
+const MaxTold = 8
+
+// treeDegree is the number of children of a node of the tree, as the library's users choose it.
+const treeDegree = 32
+
+// Order knows which scalers name the same Deployment, and in which order they take precedence:
+// the oldest first, then the first by name.
+//
+// A change costs O(log n) for n scalers, a question O(log n + told). Nothing is copied. An Order that
+// follows the events of an informer may be newer than the informer's store. All methods may be
+// called concurrently.
+type Order struct {
+	// told is how many contenders are told who takes precedence.
+	told int
+
+	mu      sync.RWMutex
+	known   map[types.NamespacedName]contender // by the scaler's key
+	ordered *btree.BTree[contender]            // by Deployment, then by precedence
+}
+
+// contender is a scaler among those of one Deployment.
+type contender struct {
+	deployment types.NamespacedName
+	created    time.Time
+	name       string
+}
+
+// Standing is how a scaler stands among those of its Deployment. The zero value is that of the scaler
+// that sizes it.
+type Standing struct {
+	// Winner names the scaler that takes precedence; empty if that is this one, or if the scaler
+	// is refused.
+	Winner string
+	// Refused is true if too many scalers take precedence.
+	Refused bool
+}
+
+// IsFirst reports whether no other scaler takes precedence.
+func (s Standing) IsFirst() bool { return s == Standing{} }
+
+// New returns an order without scalers, which tells so many scalers of a Deployment which of them sizes it.
+func New(told int) *Order {
+	return &Order{told: told, known: map[types.NamespacedName]contender{}, ordered: btree.New(treeDegree, contender.isBefore)}
+}
+
+// Of returns the order of all scalers of one or more namespaces.
+func Of(scalers []v1beta1.VerticalScaler) *Order {
+	o := New(MaxTold)
+	for i := range scalers {
+		o.Note(&scalers[i])
+	}
+	return o
+}
+
+func contenderOf(vs *v1beta1.VerticalScaler) contender {
+	return contender{scaler.Target(vs), vs.CreationTimestamp.Time, vs.Name}
+}
+
+// isBefore orders the contenders of all Deployments.
+func (c contender) isBefore(other contender) bool {
+	return cmp.Or(
+		cmp.Compare(c.deployment.Namespace, other.deployment.Namespace),
+		cmp.Compare(c.deployment.Name, other.deployment.Name),
+		c.created.Compare(other.created),
+		cmp.Compare(c.name, other.name),
+	) < 0
+}
+
+func (c contender) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.deployment.Namespace, Name: c.name}
+}
+
+// StandingOf returns how the scaler stands among the others. The order need not know it yet.
+func (o *Order) StandingOf(vs *v1beta1.VerticalScaler) Standing {
+	self := contenderOf(vs)
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	var before []contender
+	for _, other := range o.first(self.deployment) {
+		if other.name != self.name && other.isBefore(self) {
+			before = append(before, other)
+		}
+	}
+	return o.behind(before)
+}
+
+// behind is the standing of a scaler behind these.
+func (o *Order) behind(before []contender) Standing {
+	switch n := len(before); {
+	case n == 0:
+		return Standing{}
+	case n >= o.told:
+		return Standing{Refused: true}
+	}
+	return Standing{Winner: before[0].name}
+}
+
+// first lists the first contenders of a Deployment by precedence, one more than are told who that
+// is.
+func (o *Order) first(deployment types.NamespacedName) (list []contender) {
+	o.ordered.AscendGreaterOrEqual(contender{deployment: deployment}, func(other contender) bool {
+		if other.deployment != deployment || len(list) > o.told {
+			return false
+		}
+		list = append(list, other)
+		return true
+	})
+	return list
+}
+
+// Note records the scaler as it is now, and returns the scalers whose standing that changes: also
+// this one, because nothing has triggered it for what happened before it was known here.
+func (o *Order) Note(vs *v1beta1.VerticalScaler) (affected []types.NamespacedName) {
+	now := contenderOf(vs)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if was, ok := o.known[now.key()]; ok && !was.isBefore(now) && !now.isBefore(was) {
+		return nil
+	}
+	return o.replace(now.key(), &now)
+}
+
+// Forget removes a scaler that was deleted, and returns the other scalers whose standing that
+// changes.
+func (o *Order) Forget(key types.NamespacedName) (affected []types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.replace(key, nil)
+}
+
+func (o *Order) replace(key types.NamespacedName, now *contender) (affected []types.NamespacedName) {
+	was, existed := o.known[key]
+	var deployments []types.NamespacedName
+	if existed {
+		deployments = append(deployments, was.deployment)
+	}
+	if now != nil && (!existed || now.deployment != was.deployment) {
+		deployments = append(deployments, now.deployment)
+	}
+	before := map[types.NamespacedName]Standing{}
+	for _, deployment := range deployments {
+		for i, list := 0, o.first(deployment); i < len(list); i++ {
+			before[list[i].key()] = o.behind(list[:i])
+		}
+	}
+	if existed {
+		o.ordered.Delete(was)
+		delete(o.known, key)
+	}
+	if now != nil {
+		o.ordered.ReplaceOrInsert(*now)
+		o.known[key] = *now
+	}
+	for _, deployment := range deployments {
+		for i, list := 0, o.first(deployment); i < len(list); i++ {
+			other, stood := list[i].key(), Standing{Refused: true}
+			if known, ok := before[other]; ok {
+				stood = known
+			}
+			if other != key && stood != o.behind(list[:i]) {
+				affected = append(affected, other)
+			}
+		}
+	}
+	if now != nil {
+		affected = append(affected, key)
+	}
+	return affected
+}
+
+// Clone returns an independent copy, which shares the tree until one of the two changes it.
+func (o *Order) Clone() *Order {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return &Order{told: o.told, known: maps.Clone(o.known), ordered: o.ordered.Clone()}
+}
+
+// String lists the scalers of all Deployments by precedence.
+func (o *Order) String() string {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	var b strings.Builder
+	o.ordered.Ascend(func(c contender) bool {
+		fmt.Fprintf(&b, "|%s of %s", c.name, c.deployment.Name)
+		return true
+	})
+	return b.String()
+}
