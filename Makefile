@@ -178,7 +178,6 @@ test-web: ## Run the tests of the dashboard in a headless browser. Needs Debian'
 		echo "A browser is missing: apt-get install --no-install-recommends chromium, or set CHROMIUM." >&2; exit 1; }
 	go test -tags web -v -count=1 -timeout $(TEST_TIMEOUT) $(or $(ARGS),-run TestWeb) $(call packages,./cmd/kubectl-vscaler)
 
-# ARGS='-only krr' runs the rows whose issue matches.
 # All tests run at once: they wait more than they work.
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
