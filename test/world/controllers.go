@@ -464,7 +464,7 @@ func disruptionsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (policyv1
 		}
 	}
 	s := *b.Status.DeepCopy()
-	s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.ObservedGeneration = int32(expected), int32(healthy), int32(need), b.Generation
+	s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.ObservedGeneration = int32(expected), int32(healthy), int32(max(0, need)), b.Generation
 	s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
 	s.DisruptedPods = nil
 	return s, nil
