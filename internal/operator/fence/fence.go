@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,11 +129,30 @@ func isWrite(request *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	return !slices.ContainsFunc(harmless, func(path string) bool { return strings.Contains(request.URL.Path+"/", path) })
+	switch group, resource := target(request.URL.Path); group {
+	case "authentication.k8s.io", "authorization.k8s.io":
+		return false
+	case "", "events.k8s.io":
+		return resource != "events"
+	}
+	return true
 }
 
-// harmless are parts of the paths of requests that change nothing that matters.
-var harmless = []string{"/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/", "/events/"}
+// target is the group and the resource in the path of a request: /api/VERSION/… or /apis/GROUP/VERSION/…, and then
+// RESOURCE/… or namespaces/NAMESPACE/RESOURCE/….
+func target(path string) (group, resource string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		group, parts = parts[1], parts[3:]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	return group, parts[0]
+}
 
 // Lock returns a lock of the leader election that tells the fence what becomes of the lease. mayStart is asked
 // after the lease was taken and before the process counts as its holder; nil for always. While it returns

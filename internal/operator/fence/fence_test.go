@@ -227,3 +227,26 @@ func TestAProcessThatMayNotStartYetDoesNotLead(t *testing.T) {
 		t.Errorf("it was asked %d times, want twice: not after it leads", asked)
 	}
 }
+
+// Only reviews and events are no writes, whatever else is called like them.
+func TestWhatIsFenced(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/shop/pods/web-1/resize":                                                    true,
+		"/api/v1/namespaces/events/pods/web-1/resize":                                                  true,
+		"/apis/apps/v1/namespaces/events/deployments/web":                                              true,
+		"/apis/apps/v1/namespaces/shop/deployments/events":                                             true,
+		"/apis/autoscaling.verticalscaler.io/v1beta1/namespaces/shop/verticalscalers/events/status":    true,
+		"/apis/autoscaling.verticalscaler.io/v1beta1/namespaces/shop/verticalscalercheckpoints/events": true,
+		"/apis/autoscaling.verticalscaler.io/v1beta1/namespaces/events/newpodsizes/verticalscaler":     true,
+		"/api/v1/namespaces/events":                                                                    true,
+		"/api/v1/namespaces/events/events/web.1":                                                       false,
+		"/apis/events.k8s.io/v1/namespaces/shop/events":                                                false,
+		"/apis/events.k8s.io/v1/namespaces/shop/events/web.1":                                          false,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":                                       false,
+		"/apis/authentication.k8s.io/v1/tokenreviews":                                                  false,
+	} {
+		if got := isWrite(httptest.NewRequest(http.MethodPatch, path, nil)); got != want {
+			t.Errorf("PATCH %s is a write: %t, want %t", path, got, want)
+		}
+	}
+}
