@@ -207,14 +207,17 @@ func (r *fleetReader) warn(warnings []string) {
 	}
 }
 
-// containerOf reads the labels of a series. It is not ok for the pods of others than Deployments.
+// containerOf reads the labels of a series. It is not ok for the pods of others than Deployments, nor for what no object can be
+// called: users name files by it.
 func containerOf(labels model.Metric) (of FleetContainer, ok bool) {
 	pod := podOfDeployment.FindStringSubmatch(string(labels["pod"]))
 	if pod == nil {
 		return of, false
 	}
 	of = FleetContainer{string(labels["namespace"]), pod[1], string(labels["container"])}
-	return of, of.Namespace != "" && of.Container != ""
+	isName := len(validation.IsDNS1123Label(of.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(of.Deployment)) == 0 &&
+		len(validation.IsDNS1123Label(of.Container)) == 0
+	return of, isName
 }
 
 // refusal says why a point is not used; empty if it is.

@@ -170,10 +170,13 @@ func TestInventory(t *testing.T) {
 		}
 		switch {
 		case strings.Contains(query, "kube_deployment_spec_replicas"):
-			vector(w, sample("3", "namespace", "shop", "deployment", "web"), sample("NaN", "namespace", "shop", "deployment", "odd"), "null")
+			vector(w, sample("3", "namespace", "shop", "deployment", "web"), sample("NaN", "namespace", "shop", "deployment", "odd"),
+				sample("1", "namespace", "shop", "deployment", "x/../../home/web"), sample("1", "namespace", "../shop", "deployment", "web"), "null")
 		case strings.Contains(query, "kube_pod_container_info"):
 			vector(w, sample("1", of(a, "app")...), sample("1", of(b, "app")...), sample("1", of(a, "proxy")...),
-				sample("1", of("agent-bcdfg", "app")...), sample("1", of("odd-5d4f8b9c4-bcdfg", "app")...))
+				sample("1", of("agent-bcdfg", "app")...), sample("1", of("odd-5d4f8b9c4-bcdfg", "app")...),
+				sample("1", of("x/../../home/"+a, "app")...), sample("1", of(a, "../app")...),
+				sample("1", "namespace", "../shop", "pod", a, "container", "app")) // names of no objects, but of files
 		case strings.Contains(query, "kube_pod_container_resource_requests"):
 			vector(w, sample("0.25", of(a, "app", "resource", "cpu")...), sample("0.5", of(b, "app", "resource", "cpu")...),
 				sample("1048576", of(a, "app", "resource", "memory")...), sample("7", of(a, "unknown", "resource", "cpu")...), sample("1e300", of(a, "proxy", "resource", "cpu")...))
