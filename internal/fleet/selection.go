@@ -41,7 +41,7 @@ type Deployment struct {
 	Excluded bool
 	// IsOwned is true if a ScaledDeployment controls the Deployment.
 	IsOwned bool
-	// Replicas is the number of pods that it should have.
+	// Replicas is the number of pods that it has, without those that a rollout adds for a while.
 	Replicas int32
 	// Requests are those of its pod template, by container.
 	Requests map[string]quantity.Amounts

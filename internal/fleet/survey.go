@@ -236,13 +236,22 @@ func savedBy(d *Deployment, s *v1beta1.VerticalScaler) (saved quantity.Amounts, 
 			add(c.ContainerName, c.Target)
 		}
 	}
-	saved.CPUMillis *= int64(d.Replicas)
-	saved.MemoryBytes *= int64(d.Replicas)
-	return saved, ok
+	pods := float64(d.Replicas)
+	return quantity.Amounts{CPUMillis: saturated(float64(saved.CPUMillis) * pods), MemoryBytes: saturated(float64(saved.MemoryBytes) * pods)}, ok
 }
 
 func sum(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
+	return quantity.Amounts{
+		CPUMillis:   saturated(float64(a.CPUMillis) + float64(b.CPUMillis)),
+		MemoryBytes: saturated(float64(a.MemoryBytes) + float64(b.MemoryBytes)),
+	}
+}
+
+// saturated converts an amount, or the nearest one that does not overflow. Savings are shown with two digits, so that the
+// precision of float64 is enough.
+func saturated(v float64) int64 {
+	const most = 1 << 62
+	return int64(min(max(v, -most), most))
 }
 
 func savings(a quantity.Amounts) v1beta1.Savings {

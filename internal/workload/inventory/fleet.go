@@ -96,6 +96,7 @@ func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}
+	out.Replicas = min(out.Replicas, d.Status.Replicas)
 	for _, c := range workload.ReadDeployment(d).Containers {
 		out.Requests[c.Name] = c.Requests
 	}

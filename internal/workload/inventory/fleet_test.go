@@ -39,7 +39,7 @@ func TestWhatAFleetKnowsOfADeployment(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	bare := ReadForFleet(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}})
-	if diff := cmp.Diff(&fleet.Deployment{Namespace: "shop", Name: "bare", Replicas: 1, Requests: map[string]quantity.Amounts{}}, bare); diff != "" {
+	if diff := cmp.Diff(&fleet.Deployment{Namespace: "shop", Name: "bare", Requests: map[string]quantity.Amounts{}}, bare); diff != "" {
 		t.Errorf("a bare Deployment (-want +got):\n%s", diff)
 	}
 	stopped := richDeployment(1)
@@ -55,7 +55,7 @@ func TestChangesThatAFleetTells(t *testing.T) {
 		want   bool
 	}{
 		"nothing":                   {func(*appsv1.Deployment) {}, false},
-		"the status":                {func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }, false},
+		"the status":                {func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{Replicas: d.Status.Replicas} }, false},
 		"the resource version":      {func(d *appsv1.Deployment) { d.ResourceVersion, d.Generation = "9", 8 }, false},
 		"the image":                 {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" }, false},
 		"another annotation":        {func(d *appsv1.Deployment) { d.Annotations["x"] = "y" }, false},
@@ -69,6 +69,7 @@ func TestChangesThatAFleetTells(t *testing.T) {
 		"no labels":            {func(d *appsv1.Deployment) { d.Labels = nil }, true},
 		"an exclusion":         {func(d *appsv1.Deployment) { d.Annotations[v1beta1.ExcludeAnnotation] = "" }, true},
 		"the replicas":         {func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, true},
+		"the pods that exist":  {func(d *appsv1.Deployment) { d.Status.Replicas = 2 }, true},
 		"a request": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[1].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("777m")
 		}, true},
