@@ -128,6 +128,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 	if err := r.Cached.Get(ctx, key, s.object); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(key)
+			r.writtenAt.Delete(key)
 			r.conflict.Forget(key)
 			r.Metrics.Forget(measured(key))
 			return nil, nil

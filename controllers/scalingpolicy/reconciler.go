@@ -79,7 +79,7 @@ type Reconciler struct {
 	conflict queue.Conflicts
 	// gone has the UIDs of policies that do not exist anymore.
 	gone sync.Map
-	// writtenAt is when the status of a policy, by UID, was last written.
+	// writtenAt is when the status of a policy, by name, was last written.
 	writtenAt sync.Map
 	// changedMembers and changedPolicies are the queues of both controllers.
 	changedMembers, changedPolicies outlet

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -30,7 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	if wait := r.slowWait(s.object.GetUID(), before, status, s.now); wait > 0 {
+	if wait := r.slowWait(client.ObjectKeyFromObject(s.object), before, status, s.now); wait > 0 {
 		s.lookAgainIn(wait)
 		return nil
 	}
@@ -39,18 +38,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.written.Remember(s.object, s.now)
-	r.writtenAt.Store(s.object.GetUID(), s.now)
+	r.writtenAt.Store(client.ObjectKeyFromObject(s.object), s.now)
 	r.recordEvents(s, before.Conditions, status.Conditions)
 	return nil
 }
 
 // slowWait is how long a status waits of which only states and savings have changed; zero for not at all.
-func (r *Reconciler) slowWait(uid types.UID, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
+func (r *Reconciler) slowWait(policy client.ObjectKey, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
 	after.States, after.Savings = before.States, before.Savings
 	if !equality.Semantic.DeepEqual(before, after) {
 		return 0
 	}
-	last, ok := r.writtenAt.Load(uid)
+	last, ok := r.writtenAt.Load(policy)
 	at, isTime := last.(time.Time)
 	if !ok || !isTime {
 		return 0
