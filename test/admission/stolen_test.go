@@ -236,6 +236,52 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 	t.Logf("%d changes", fields)
 }
 
+// All that the ScaledDeployment asks for is there, in its order.
+func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_owned.yaml")
+	template := objects.Deployment("shop", "web").Spec.Template
+	template.Labels = map[string]string{"access": "internal"}
+	template.Spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "migrate:1"}, {Name: "check", Image: "check:1"}}
+	app := template.Spec.Containers[0]
+	app.Env = []corev1.EnvVar{{Name: "REQUIRE_AUTH", Value: "true"}, {Name: "URL", Value: "http://$(HOST)"}, {Name: "HOST", Value: "db"}}
+	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "rules", MountPath: "/etc/rules", ReadOnly: true}}
+	app.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/alive"}}}}
+	app.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/drain"}}}}
+	template.Spec.Containers = []corev1.Container{app, {Name: "auth-proxy", Image: "proxy:1"}}
+	template.Spec.Volumes = []corev1.Volume{{Name: "rules"}, {Name: "cache"}}
+	owner := asking("web", template)
+	for name, change := range map[string]func(s *corev1.PodSpec, app *corev1.Container){
+		"a container":                  func(s *corev1.PodSpec, _ *corev1.Container) { s.Containers = s.Containers[:1] },
+		"an init container":            func(s *corev1.PodSpec, _ *corev1.Container) { s.InitContainers = s.InitContainers[1:] },
+		"the order of init containers": func(s *corev1.PodSpec, _ *corev1.Container) { slices.Reverse(s.InitContainers) },
+		"the end of an init container": func(s *corev1.PodSpec, _ *corev1.Container) {
+			s.Containers, s.InitContainers = append(s.Containers, s.InitContainers[0]), s.InitContainers[1:]
+		},
+		"a volume":                     func(s *corev1.PodSpec, _ *corev1.Container) { s.Volumes = s.Volumes[:1] },
+		"a variable":                   func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = app.Env[1:] },
+		"all variables":                func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = nil },
+		"the order of variables":       func(_ *corev1.PodSpec, app *corev1.Container) { slices.Reverse(app.Env) },
+		"the variables of a ConfigMap": func(_ *corev1.PodSpec, app *corev1.Container) { app.EnvFrom = nil },
+		"a mount":                      func(_ *corev1.PodSpec, app *corev1.Container) { app.VolumeMounts = nil },
+		"a probe":                      func(_ *corev1.PodSpec, app *corev1.Container) { app.LivenessProbe = nil },
+		"what a probe runs":            func(_ *corev1.PodSpec, app *corev1.Container) { app.LivenessProbe.Exec = nil },
+		"a hook":                       func(_ *corev1.PodSpec, app *corev1.Container) { app.Lifecycle = nil },
+	} {
+		for operation, before := range map[string]runtime.Object{"create": nil, "update": mapsOf(t, answering(owner))} {
+			made := answering(owner)
+			change(&made.Spec.Template.Spec, &made.Spec.Template.Spec.Containers[0])
+			if _, refuses := p.asks(t, request{resource: "deployments", params: mapsOf(t, owner), before: before, after: mapsOf(t, made)}); len(refuses) == 0 {
+				t.Errorf("%s without %s passes", operation, name)
+			}
+		}
+	}
+	made := answering(owner)
+	delete(made.Spec.Template.Labels, "access")
+	judgeBothForms(t, p, request{resource: "deployments", params: mapsOf(t, owner), after: made}, "labels, annotations or finalizers")
+}
+
 // A policy that runs out of its budget refuses what users ask for.
 func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 	t.Parallel()
@@ -437,11 +483,15 @@ func TestStolenRightsOfUsersForgeNoCheckpoint(t *testing.T) {
 			if looks, _, says := p.answers(t, r); looks != c.refused || (len(says) > 0) != c.refused {
 				t.Errorf("looked at: %t, refused by %q", looks, says)
 			}
+			r.user = tenantAccount
+			if looks, _, says := p.answers(t, r); looks != c.refused || (len(says) > 0) != c.refused {
+				t.Errorf("an account with the operator's name: looked at: %t, refused by %q", looks, says)
+			}
 			r.may = may{"delete validatingadmissionpolicies/verticalscaler-checkpoints"}
 			if _, _, says := p.answers(t, r); len(says) > 0 {
 				t.Errorf("an administrator is refused by %q", says)
 			}
-			r.user, r.may = operator, nil
+			r.user, r.may = operator, may{"update verticalscalers/status"}
 			if looks, _ := p.asks(t, r); looks {
 				t.Error("the operator is looked at")
 			}
@@ -467,14 +517,18 @@ func TestAStolenRightOfAUserForgesNoSizes(t *testing.T) {
 		"labeled":   {sizes("\nweb app,1,,,\n"), labeled, false},
 		"unchanged": {sizes("\nweb app,1,,,\n"), sizes("\nweb app,1,,,\n"), false},
 	} {
-		_, refuses, says := p.answers(t, request{user: "dev", resource: "newpodsizes", before: tc.before, after: tc.after})
-		if (len(refuses) > 0) != tc.refused {
-			t.Errorf("%s by a user: refused by %v", name, refuses)
+		r := request{resource: "newpodsizes", before: tc.before, after: tc.after}
+		for _, r.user = range []string{"dev", tenantAccount} {
+			_, refuses, says := p.answers(t, r)
+			if (len(refuses) > 0) != tc.refused {
+				t.Errorf("%s by %s: refused by %v", name, r.user, refuses)
+			}
+			if tc.refused && !strings.Contains(strings.Join(says, " "), "sizes of new pods") {
+				t.Errorf("%s: it says %q", name, says)
+			}
 		}
-		if tc.refused && !strings.Contains(strings.Join(says, " "), "sizes of new pods") {
-			t.Errorf("%s: it says %q", name, says)
-		}
-		if looks, _ := p.asks(t, request{resource: "newpodsizes", before: tc.before, after: tc.after}); looks {
+		r.user, r.may = operator, may{"update verticalscalers/status"}
+		if looks, _ := p.asks(t, r); looks {
 			t.Errorf("%s by the operator is questioned", name)
 		}
 	}
