@@ -484,6 +484,10 @@ func pastServer(t *testing.T, sizes string) string {
 	}
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
+		if r.FormValue("start") == "" { // whether it has a metric
+			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"1"]}]}}`, now.Unix())
+			return
+		}
 		var streams []string
 		add := func(labels string, amount func(days float64) float64) {
 			var points []string
