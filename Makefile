@@ -156,7 +156,7 @@ test-integration: ## Run the tests against an API server: watches, schema, polic
 	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags $(TAGS) -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/stepped ./test/integration)
 
 .PHONY: test-cluster
-test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestRollout' PKG=./test/install
+test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestARollout' PKG=./test/install
 	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster)
 
 .PHONY: test-faults
@@ -169,7 +169,7 @@ test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package
 	@for program in prometheus promtool; do command -v $$program >/dev/null || { \
 		echo "A real Prometheus is missing: apt-get install --no-install-recommends prometheus" >&2; exit 1; }; done
 	@hack/cluster/build.sh >/dev/null
-	go test -tags prometheus -v -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus ./test/prometheus/rules ./test/prometheus/report
+	go test -tags prometheus -v -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus ./test/prometheus/rules
 
 # CHROMIUM names another program. VERTICALSCALER_TEST_SCREENSHOTS names a folder for pictures of the pages.
 .PHONY: test-web

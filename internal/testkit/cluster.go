@@ -66,7 +66,7 @@ func StartCluster() (*Env, error) {
 		e := &Env{stop: func() error { return nil }}
 		return e, e.open(path, true)
 	}
-	return StartClusterWith(ClusterOptions{VPAs: true})
+	return StartClusterWith(ClusterOptions{})
 }
 
 // ClusterOptions change what StartClusterWith starts.
@@ -79,8 +79,6 @@ type ClusterOptions struct {
 	// OpenShift does: it checks whether the author of an owner reference may block the
 	// owner's deletion. The plugin learns of new kinds with a delay of half a minute.
 	GuardOwners bool
-	// VPAs installs the CRD of VerticalPodAutoscaler, without its controllers.
-	VPAs bool
 	// NoCRDs leaves the installation of our CRDs to the test.
 	NoCRDs bool
 	// Nodes is how many nodes kwok simulates; 0 for ten.
@@ -140,11 +138,6 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	if err := e.open(adminKubeconfig(home), !o.NoCRDs); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
-	if o.VPAs {
-		if err := e.installVPAs(); err != nil {
-			return nil, errors.Join(err, e.stop())
-		}
-	}
 	return e, nil
 }
 
@@ -156,10 +149,7 @@ func shareCluster(folder string) (*Env, error) {
 	}
 	e := &Env{kwok: true, audit: auditLog(folder), kubectl: kubectlBeside(binary)}
 	e.stop = func() error { return e.clean(context.Background()) }
-	if err := e.open(adminKubeconfig(folder), true); err != nil {
-		return nil, err
-	}
-	return e, e.installVPAs()
+	return e, e.open(adminKubeconfig(folder), true)
 }
 
 // clean removes all namespaces of tests. Scalers with a finalizer are released: their
@@ -198,13 +188,6 @@ func adminKubeconfig(folder string) string { return filepath.Join(folder, "admin
 func auditLog(folder string) string        { return filepath.Join(folder, "audit.log") }
 
 func kubectlBeside(binary string) string { return filepath.Join(filepath.Dir(binary), "kubectl") }
-
-func (e *Env) installVPAs() error {
-	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
-		return fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err)
-	}
-	return nil
-}
 
 // VPACRD is the path of a CRD of VerticalPodAutoscalers.
 func VPACRD() string {

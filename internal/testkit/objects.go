@@ -28,7 +28,7 @@ const NodeName = "node-1"
 // Namespace creates a namespace for the test.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: e.labelsOf(t.Name())}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: e.namespaceLabels()}}
 	if err := e.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("creating a namespace: %v", err)
 	}

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,16 +30,6 @@ const sidecarLabel = "testkit.verticalscaler.io/sidecar"
 //
 //go:embed testdata/sidecar.yaml
 var sidecarPolicy string
-
-// withoutSidecar are the tests whose namespaces have no sidecars, by name.
-var withoutSidecar sync.Map
-
-// WithoutSidecar keeps the sidecar out of the namespaces that the test creates from now on, and logs why.
-func WithoutSidecar(t testing.TB, why string) {
-	t.Helper()
-	t.Logf("No sidecars: %s", why)
-	withoutSidecar.Store(t.Name(), true)
-}
 
 // InjectSidecars makes all pods get a sidecar that are created in namespaces of tests from now on. In a user's own cluster,
 // whose nodes could not run it, it does nothing.
@@ -64,9 +52,9 @@ func (e *Env) InjectSidecars(ctx context.Context) error {
 	}
 }
 
-// labelsOf are the labels of a namespace of a test.
-func (e *Env) labelsOf(test string) map[string]string {
-	if _, without := withoutSidecar.Load(test); without || !e.sidecars {
+// namespaceLabels are the labels of a namespace of a test.
+func (e *Env) namespaceLabels() map[string]string {
+	if !e.sidecars {
 		return nil
 	}
 	return map[string]string{sidecarLabel: "true"}

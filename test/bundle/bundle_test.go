@@ -174,6 +174,17 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 	}
 }
 
+// A scaler is limited to its own namespace, so it has no field for another one.
+func TestAScalerNamesNoNamespace(t *testing.T) {
+	data, err := os.ReadFile(inTree("config", "crd", "bases", "autoscaling.verticalscaler.io_verticalscalers.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(strings.ToLower(string(data)), " namespace:\n") {
+		t.Error("a field of the CRD is a namespace")
+	}
+}
+
 func readCRD(t *testing.T, path string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -88,12 +88,6 @@ func (w *fixture) start() {
 	w.operator = env.StartOperator(w.T, w.config, w.usage, w.namespace)
 }
 
-func (w *fixture) restart() {
-	w.Helper()
-	w.operator.Stop(w.T)
-	w.start()
-}
-
 func (w *fixture) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }
@@ -552,11 +546,6 @@ func (c *podUsage) List(ctx context.Context, namespace string, now time.Time) ([
 		}
 	}
 	return c.Usage.List(ctx, namespace, now)
-}
-
-// twoContainers adds a container "agent".
-func twoContainers(d *appsv1.Deployment) {
-	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("agent"))
 }
 
 // withProxy gives the template a native sidecar between two init containers that end.

@@ -16,7 +16,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -74,18 +73,6 @@ func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
 		w.Fatal(err)
 	}
 	return &o
-}
-
-// edit changes the ScaledDeployment, as its user does, and retries on conflicts with status
-// writes.
-func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
-	w.Helper()
-	o := w.owner(name)
-	before := o.DeepCopy()
-	f(o)
-	if err := env.Client.Patch(w.Context(), o, client.MergeFrom(before)); err != nil {
-		w.Fatal(err)
-	}
 }
 
 // settled waits until the owner is Ready at its latest generation, and its status matches
@@ -221,60 +208,6 @@ func TestARecreatedDeploymentAdoptsOrphanedPods(t *testing.T) {
 	if now := podUIDs(w.pods("web")); !slices.Equal(now, pods) {
 		t.Errorf("the pods were %v and are %v", pods, now)
 	}
-}
-
-// The stages of a rollout follow kstatus.
-func TestTheConditionsFollowARollout(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	t.Run("that is stuck, exceeds its deadline, and is corrected", func(t *testing.T) {
-		t.Parallel()
-		w := w.in(t)
-		owner := w.own("slow")
-		nowhere := func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Template.Spec.NodeSelector = map[string]string{"is": "nowhere"}
-		}
-		w.edit("slow", nowhere)
-		w.ownerSays("slow", "Reconciling", "True", "Progressing", "Deployment slow")
-		w.ownerSays("slow", "Ready", "False", "Progressing")
-		// The owner does not manage this field, so it stays.
-		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":1}}`)
-		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
-		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
-		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
-		w.noted(owner.UID, "Refused", "ProgressDeadlineExceeded")
-		w.edit("slow", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.NodeSelector = nil })
-		w.settled("slow")
-		w.ownerSays("slow", "Stalled", "False", "OperatingNormally")
-		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
-	})
-	t.Run("whose pods exceed a quota", func(t *testing.T) {
-		t.Parallel()
-		w := newFixture(t)
-		team := &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}},
-		}
-		w.create(team)
-		w.eventually(func() string {
-			if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
-				return fmt.Sprintf("the quota is not enforced yet: %v", err)
-			}
-			return ""
-		})
-		w.create(w.newOwner("web"))
-		w.ownerSays("web", "Ready", "False", "Progressing", "exceeded quota: team")
-		w.ownerSays("web", "Reconciling", "True", "Progressing", "exceeded quota: team")
-		w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-		w.eventually(func() string {
-			if n := w.owner("web").Status.AvailableReplicas; n != 2 {
-				return fmt.Sprintf("%d pods are counted", n)
-			}
-			return ""
-		})
-		w.patch(team, `{"spec":{"hard":{"pods":"10"}}}`)
-		w.settled("web")
-	})
 }
 
 // hpaOn scales a ScaledDeployment by the utilization of cpu.

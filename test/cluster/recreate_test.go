@@ -6,20 +6,16 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -66,10 +62,6 @@ func (w *fixture) mostAway(name string, done func() string) (most int32) {
 		return done()
 	})
 	return most
-}
-
-func restartsForMemory(d *appsv1.Deployment) {
-	d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
 }
 
 func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
@@ -132,84 +124,4 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait","newPods":"AsTemplate"}}}`)
 	w.hasSizesOf()
-}
-
-// Another webhook gives new pods a limit and other memory, so that the policy does not
-// apply.
-func TestAtMostOnePodIsEvictedWithoutEffect(t *testing.T) {
-	t.Parallel()
-	w := evicting(t)
-	before := w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Resources.Limits = nil })
-	w.spoil("web")
-	w.uses("web", "app", 300, 240)
-	w.scale("web", orRecreate)
-	w.says("web", "Applied", "False", "AdmissionIneffective", "was created without the decided size")
-	w.says("web", "Stalled", "True", "AdmissionIneffective")
-	w.rounds(30)
-	w.restart()
-	w.rounds(30)
-	w.says("web", "Applied", "False", "AdmissionIneffective")
-	if n := w.evictions(); n > 1 {
-		t.Errorf("%d evictions without effect", n)
-	}
-	if d := w.deployment("web"); d.Generation != before.Generation {
-		t.Error("the template was written")
-	}
-}
-
-// spoil makes the API server set a limit and too little memory on new pods, and waits until
-// it does. Policies run in any order. If ours runs first, its memory is replaced. If ours
-// runs later or is run again, it does not change a pod with that limit.
-func (w *fixture) spoil(app string) {
-	w.Helper()
-	name := "a-spoil-" + w.namespace
-	policy := &admissionv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.MutatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				}}},
-			},
-			Mutations: []admissionv1.Mutation{{
-				PatchType: admissionv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name,` +
-					` resources: Object.spec.containers.resources{requests: {"memory": "128Mi"}, limits: {"memory": "1Gi"}}})}}`},
-			}},
-			FailurePolicy:      ptr.To(admissionv1.Ignore),
-			ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
-		},
-	}
-	binding := &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: name,
-			MatchResources: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
-			},
-		},
-	}
-	for _, obj := range []client.Object{policy, binding} {
-		w.create(obj)
-		w.Cleanup(func() {
-			if err := env.Client.Delete(context.Background(), obj); err != nil {
-				w.Logf("deleting %s: %v", name, err)
-			}
-		})
-	}
-	w.eventually(func() string {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "spoiled-", Labels: map[string]string{"app": app}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.example/app:1"}}},
-		}
-		if err := env.Client.Create(w.Context(), pod, client.DryRunAll); err != nil {
-			return err.Error()
-		}
-		if pod.Spec.Containers[0].Resources.Limits.Memory().IsZero() {
-			return "new pods get no limit yet"
-		}
-		return ""
-	})
 }

@@ -72,22 +72,3 @@ func recorded(t *testing.T, measure string) float64 {
 }
 
 func percent(text string) string { return strings.Replace(text, "%", " %", 1) }
-
-// The pages by symptom use the words of the API, which others can look up.
-func TestThePagesBySymptomNameWhatExists(t *testing.T) {
-	known := read(t, filepath.Join(root, "docs", "reasons.md")) + read(t, filepath.Join(root, "docs", "api.md")) +
-		"`OperatorSilent`" + // of the plugin
-		"`FailedScheduling` `FailedCreate` `Pending` `OOMKilled`" // of Kubernetes
-	word := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
-	for _, page := range []string{"pod-pending.md", "oom-after-a-change.md", "deploy-went-back.md", "nothing-happens.md"} {
-		found := word.FindAllStringSubmatch(read(t, filepath.Join(root, "docs", page)), -1)
-		if len(found) < 5 {
-			t.Errorf("%s names only %d reasons and modes", page, len(found))
-		}
-		for _, match := range found {
-			if !strings.Contains(known, match[0]) {
-				t.Errorf("%s: %s is neither a reason nor a value of the API", page, match[0])
-			}
-		}
-	}
-}

@@ -7,10 +7,7 @@ package install
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,44 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
-
-// largestAnnotation is the maximum size of an object's annotations in bytes. "kubectl
-// apply" without --server-side stores the whole object in one annotation.
-const largestAnnotation = 256 << 10
-
-// TestEveryObjectFitsIntoAnAnnotation reserves half of the room for later versions.
-func TestEveryObjectFitsIntoAnAnnotation(t *testing.T) {
-	stream, err := os.Open(filepath.Join(testkit.Root(), "dist", "install.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close() //nolint:errcheck // it was only read
-	decoder := yaml.NewYAMLOrJSONDecoder(stream, 4096)
-	count := 0
-	for ; ; count++ {
-		var object map[string]any
-		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		encoded, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(encoded) > largestAnnotation/2 {
-			t.Errorf("%v %v takes %d bytes, more than half of %d", object["kind"], object["metadata"], len(encoded), largestAnnotation)
-		}
-	}
-	if count < 10 {
-		t.Errorf("dist/install.yaml holds only %d objects", count)
-	}
-}
 
 // TestInstallUseUninstall follows docs/install.md on a cluster without the operator, from the
 // installation to the removal of all its objects.
@@ -229,16 +192,6 @@ func lastResort(t *testing.T) string {
 	}
 	t.Fatal("docs/install.md does not say how to release a scaler")
 	return ""
-}
-
-// TestClientSideApply installs with client-side apply, which many pipelines still use.
-func TestClientSideApply(t *testing.T) {
-	bare(t)
-	must(t, "kubectl apply -f dist/install.yaml")
-	running(t)
-	if out := must(t, "kubectl apply -f dist/install.yaml"); strings.Contains(out, "configured") {
-		t.Errorf("applying again has changed something:\n%s", out)
-	}
 }
 
 // TestRolesForUsers binds the three roles for users in one namespace. The installation does

@@ -36,12 +36,6 @@ func TestAStormInOneNamespaceDelaysNoOOMKillInAnother(t *testing.T) {
 	killInAStorm(t, env.Namespace(t), env.Namespace(t))
 }
 
-// An OOM kill goes first, also among the scalers of its own namespace.
-func TestAStormDelaysNoOOMKillOfItsNamespace(t *testing.T) {
-	namespace := env.Namespace(t)
-	killInAStorm(t, namespace, namespace)
-}
-
 func killInAStorm(t *testing.T, bank, storm string) {
 	t.Helper()
 	const storming = 600

@@ -11,9 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,13 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // These tests check what the API server accepts, and how it rejects the rest. Objects are
@@ -51,49 +45,6 @@ const (
 type refusal struct {
 	field string
 	why   string // a part of the message
-}
-
-// The API server starts before the tests, so Go does not know that they depend on these
-// files. This test reads them, so that a cached result does not survive a change of the
-// schema.
-func TestTheAPIServerHasTheCurrentCRDs(t *testing.T) {
-	dir := filepath.Join(testkit.Root(), "config", "crd", "bases")
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) != 6 {
-		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, sizes of new pods, ScaledDeployments and both kinds of policies", len(files))
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := yaml.YAMLToJSON(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var local, live unstructured.Unstructured
-		if err := local.UnmarshalJSON(want); err != nil {
-			t.Fatal(err)
-		}
-		live.SetGroupVersionKind(local.GroupVersionKind())
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&local), &live); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(schemaOf(local), schemaOf(live)); diff != "" {
-			t.Errorf("schema of %s (-file +server):\n%s", local.GetName(), diff)
-		}
-	}
-}
-
-func schemaOf(crd unstructured.Unstructured) any {
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if len(versions) != 1 {
-		return fmt.Sprintf("%d versions", len(versions))
-	}
-	return versions[0].(map[string]any)["schema"]
 }
 
 func TestScalerSpec(t *testing.T) {
@@ -344,10 +295,6 @@ func TestDefaults(t *testing.T) {
 			spec: `{deploymentName: web}`,
 			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
 		},
-		"a part of an update policy is completed": {
-			spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
-		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
 			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
@@ -356,10 +303,6 @@ func TestDefaults(t *testing.T) {
 			spec: `{deploymentName: web, updatePolicy: {windows: [{schedule: "0 2 * * *", durationMinutes: 60}]}}`,
 			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120,
 				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [ScaleUp, ScaleDown]}]}}`,
-		},
-		"a margin is filled in": {
-			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
@@ -538,65 +481,23 @@ func TestStartupBoost(t *testing.T) {
 	}
 }
 
-func TestScalerName(t *testing.T) {
-	cases := map[string]struct {
-		name string
-		want refusal
-	}{
-		"a usual name is accepted":           {name: "checkout-v2"},
-		"a name with dots is accepted":       {name: "checkout.v2"},
-		"a name of 63 characters":            {name: strings.Repeat("a", 63)},
-		"a name of 64 characters is refused": {name: strings.Repeat("a", 64), want: refusal{"<nil>", "metadata.name must have at most 63 characters: it is used as a label value"}},
-		"an upper case name is refused":      {name: "Checkout", want: refusal{"metadata.name", "a lowercase RFC 1123 subdomain must consist of"}},
-	}
+// The names of objects of all these kinds are the values of labels.
+func TestNamesAreLabelValues(t *testing.T) {
 	namespace := env.Namespace(t)
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			scaler := scalerWith(t, namespace, `{deploymentName: web}`)
-			scaler.SetName(tc.name)
-			verdictOn(t, scaler, tc.want)
-		})
+	for kind, spec := range map[string]string{"VerticalScaler": `{deploymentName: web}`, "ScaledDeployment": `{template: ` + aTemplate + `}`} {
+		for name, want := range map[string]refusal{
+			"checkout.v2":           {},
+			strings.Repeat("a", 63): {},
+			strings.Repeat("a", 64): {"<nil>", "metadata.name must have at most 63 characters: it is used as a label value"},
+			"Checkout":              {"metadata.name", "a lowercase RFC 1123 subdomain must consist of"},
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				object := objectWith(t, kind, namespace, spec)
+				object.SetName(name)
+				judge(t, object, want)
+			})
+		}
 	}
-}
-
-func TestUnknownFields(t *testing.T) {
-	const unknown = `{deploymentName: web, updateMode: InPlace, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {disk: 1Gi}}]}}`
-	namespace := env.Namespace(t)
-
-	t.Run("strict validation, as by kubectl, refuses and names them", func(t *testing.T) {
-		err := env.Client.Create(t.Context(), scalerWith(t, namespace, unknown), client.DryRunAll, client.FieldValidation("Strict"))
-		if !apierrors.IsBadRequest(err) {
-			t.Fatalf("Create() = %v, want a bad request", err)
-		}
-		for _, field := range []string{`unknown field "spec.updateMode"`, `unknown field "spec.resourcePolicy.containerPolicies[0].minAllowed.disk"`} {
-			if !strings.Contains(err.Error(), field) {
-				t.Errorf("Create() = %v, want it to tell of %s", err, field)
-			}
-		}
-	})
-	t.Run("strict validation refuses a duplicate key", func(t *testing.T) {
-		body := `{"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScaler", "metadata": {"name": "web"},
-			"spec": {"deploymentName": "web", "deploymentName": "api"}}`
-		if err := post(t, namespace, body); err == nil || !strings.Contains(err.Error(), `duplicate field "spec.deploymentName"`) {
-			t.Errorf("a duplicate key led to %v", err)
-		}
-	})
-	t.Run("strict validation accepts known fields", func(t *testing.T) {
-		if err := env.Client.Create(t.Context(), scalerWith(t, namespace, fullSpec(2)), client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("other validation drops them", func(t *testing.T) {
-		scaler := scalerWith(t, namespace, unknown)
-		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
-			t.Fatal(err)
-		}
-		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
-			resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {}}]}}`)
-		if diff := cmp.Diff(want.Object["spec"], scaler.Object["spec"]); diff != "" {
-			t.Errorf("spec (-want +got):\n%s", diff)
-		}
-	})
 }
 
 // The API server estimates the cost of a rule when the CRD is created, and counts it when
@@ -633,22 +534,6 @@ func fullSpec(n int) string {
 	}
 	b.WriteString(`]}}`)
 	return b.String()
-}
-
-func TestDeploymentNameMayChange(t *testing.T) {
-	scaler := scalerWith(t, env.Namespace(t), `{deploymentName: web}`)
-	if err := env.Client.Create(t.Context(), scaler); err != nil {
-		t.Fatal(err)
-	}
-	setField(t, scaler, "api", "spec", "deploymentName")
-	if err := env.Client.Update(t.Context(), scaler); err != nil {
-		t.Fatalf("retargeting: %v", err)
-	}
-	if got := scaler.GetGeneration(); got != 2 {
-		t.Errorf("the generation is %d, want 2: the change must trigger a reconcile", got)
-	}
-	setField(t, scaler, "Api", "spec", "deploymentName")
-	refusedWith(t, env.Client.Update(t.Context(), scaler), refusal{"spec.deploymentName", mustBeDeployment})
 }
 
 func TestStatusIsForTheOperatorAlone(t *testing.T) {
@@ -844,40 +729,6 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 	})
 }
 
-// kubectl explain shows these descriptions. Each begins with the name of its field.
-func TestEveryFieldExplainsItself(t *testing.T) {
-	for _, kind := range []string{"VerticalScaler", "VerticalScalerCheckpoint"} {
-		t.Run(kind, func(t *testing.T) {
-			seen := map[string]bool{}
-			explain(openAPI(t, kind), "", func(path, name, description string) {
-				seen[path] = true
-				if path != "status.conditions[].type" && path != "status.conditions[].status" && !strings.HasSuffix(description, ".") {
-					t.Errorf("%s does not end with a period: %q", path, description)
-				}
-				if !strings.HasPrefix(description, name+" ") {
-					t.Errorf("%s does not begin with its name: %q", path, description)
-				}
-				// A scaler is limited to its own namespace, so it must not have a field for another one.
-				if strings.EqualFold(name, "namespace") {
-					t.Errorf("%s names a namespace", path)
-				}
-			})
-			want := map[string][]string{
-				"VerticalScaler": {
-					"spec", "spec.deploymentName", "spec.suspend", "spec.updatePolicy.updateMode", "spec.recommendationPolicy.safetyMarginPercent",
-					"spec.resourcePolicy.containerPolicies[].minAllowed.cpu", "status", "status.recommendation.containerRecommendations[].reasons[].code",
-				},
-				"VerticalScalerCheckpoint": {"spec", "spec.deploymentName", "spec.saveTime", "spec.containers[].data"},
-			}[kind]
-			for _, path := range want {
-				if !seen[path] {
-					t.Errorf("%s is not there; there is %v", path, slices.Sorted(maps.Keys(seen)))
-				}
-			}
-		})
-	}
-}
-
 func TestCheckpoint(t *testing.T) {
 	data := func(n int) string { return base64.StdEncoding.EncodeToString(make([]byte, n)) }
 	container := func(name string) string { return fmt.Sprintf(`{containerName: %s, version: 1, data: AQ==}`, name) }
@@ -1034,64 +885,5 @@ func setField(t *testing.T, obj *unstructured.Unstructured, value any, path ...s
 	t.Helper()
 	if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// post sends a scaler byte by byte as written, with strict validation.
-func post(t *testing.T, namespace, body string) error {
-	t.Helper()
-	return restClient(t).Post().
-		AbsPath("/apis/autoscaling.verticalscaler.io/v1beta1").Namespace(namespace).Resource("verticalscalers").
-		Param("dryRun", "All").Param("fieldValidation", "Strict").
-		SetHeader("Content-Type", "application/json").Body([]byte(body)).
-		Do(t.Context()).Error()
-}
-
-// openAPI is the schema of a kind as the API server publishes it.
-func openAPI(t *testing.T, kind string) map[string]any {
-	t.Helper()
-	data, err := restClient(t).Get().AbsPath("/openapi/v3/apis/autoscaling.verticalscaler.io/v1beta1").Do(t.Context()).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var document struct {
-		Components struct {
-			Schemas map[string]map[string]any
-		}
-	}
-	if err := json.Unmarshal(data, &document); err != nil {
-		t.Fatal(err)
-	}
-	schema := document.Components.Schemas["io.verticalscaler.autoscaling.v1beta1."+kind]
-	if schema == nil {
-		t.Fatalf("no schema of %s among %v", kind, slices.Sorted(maps.Keys(document.Components.Schemas)))
-	}
-	return schema
-}
-
-func restClient(t *testing.T) rest.Interface {
-	t.Helper()
-	c, err := discovery.NewDiscoveryClientForConfig(env.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.RESTClient()
-}
-
-// explain visits spec, status and all fields below them.
-func explain(schema map[string]any, path string, visit func(path, name, description string)) {
-	if items, ok := schema["items"].(map[string]any); ok {
-		explain(items, path+"[]", visit)
-	}
-	properties, _ := schema["properties"].(map[string]any)
-	for name, property := range properties {
-		property := property.(map[string]any)
-		if path == "" && name != "spec" && name != "status" {
-			continue // fields of all objects
-		}
-		at := strings.TrimPrefix(path+"."+name, ".")
-		description, _ := property["description"].(string)
-		visit(at, name, description)
-		explain(property, at, visit)
 	}
 }

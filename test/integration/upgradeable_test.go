@@ -6,7 +6,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -15,13 +14,11 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -91,51 +88,6 @@ func upgradeableIs(t *testing.T, namespace string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s %s", c.Status, c.Reason)
-}
-
-// The gate works with the rights that OLM grants, beside an administrator who writes to the
-// same object.
-func TestUpgradesWaitWithTheRightsOfOLM(t *testing.T) {
-	namespace := env.Namespace(t)
-	granted := underOLM(t, namespace)
-	createScaler(t, namespace, "web", "web")
-	changing(t, namespace, "web", metav1.ConditionTrue)
-	key := types.NamespacedName{Namespace: namespace, Name: csv}
-	testkit.Eventually(t, soon, func() string { // the authorizer learns of the role
-		if err := granted.Get(t.Context(), key, &operatorsv2.OperatorCondition{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	gate := &upgradeable.Gate{Scalers: client.NewNamespacedClient(env.Client, namespace), Client: granted, Key: key, Clock: clock.RealClock{}}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- gate.Start(ctx) }()
-	for i := range 20 {
-		override(t, namespace, fmt.Sprint("override ", i))
-	}
-	becomes(t, namespace, "False StepInProgress")
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	becomes(t, namespace, "True OperatorStopped")
-}
-
-// override writes to the same object as an administrator does.
-func override(t *testing.T, namespace, message string) {
-	t.Helper()
-	var object operatorsv2.OperatorCondition
-	if err := admin(t).Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: csv}, &object); err != nil {
-		t.Error(err)
-		return
-	}
-	object.Spec.Overrides = []metav1.Condition{{
-		Type: "Upgradeable", Status: metav1.ConditionTrue, Reason: "Mine", Message: message, LastTransitionTime: metav1.Now(),
-	}}
-	if err := admin(t).Update(t.Context(), &object); err != nil && !apierrors.IsConflict(err) {
-		t.Error(err)
-	}
 }
 
 func TestUpgradesWaitForAStep(t *testing.T) {

@@ -190,31 +190,6 @@ func TestALimitBelowTheUsageIsReverted(t *testing.T) {
 	asked(t, pod, 3)
 }
 
-// TestOneOOMKillRaisesTheMemory: no sample ever shows the memory that it uses.
-func TestOneOOMKillRaisesTheMemory(t *testing.T) {
-	t.Parallel()
-	policy := pin("20m", "64Mi")
-	policy.MaxAllowed.Memory = ptr.To(resource.MustParse("1Gi"))
-	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(policy)})
-	s.uses(5, 20)
-	before := s.pod(t)
-	node.Overload(t, before, 5, 170)
-
-	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
-	after := s.has(t, "20m", "200m", "256Mi", "512Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
-	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
-		t.Errorf("the reason of the decision is %s", got)
-	}
-	restarts(t, after, 1) // by the kernel
-	if after.UID != before.UID {
-		t.Error("the pod was replaced")
-	}
-	asked(t, after, 1)
-	node.Load(t, after, 5, 170)
-	restarts(t, s.pod(t), 1)
-}
-
 // TestAPodThatStartsHasMoreCPU covers a first start, a restart of the container, and a new
 // pod.
 func TestAPodThatStartsHasMoreCPU(t *testing.T) {

@@ -8,7 +8,6 @@ package stepped
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -384,11 +383,6 @@ func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var long []string
-	for i := range 32 {
-		long = append(long, fmt.Sprintf(`{containerName: a-container-with-a-long-name-%d, minAllowed: {cpu: 400}, maxAllowed: {cpu: 4000}, limits: {maxAllowed: {cpu: 4000}}}`, i))
-	}
-	template := `template: {metadata: {labels: {app: new}}, spec: {containers: [{name: app, image: "example.com/app:1"}]}}`
 	for _, tc := range []struct {
 		what, kind, spec string
 		says             []string
@@ -400,14 +394,6 @@ func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 		{
 			"cores for millicores", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 400}}]}}`,
 			[]string{"minAllowed.cpu 400 of container app. CPU is in cores"},
-		},
-		{
-			"cores in a ScaledDeployment", "ScaledDeployment", `{` + template + `, scaling: {resourcePolicy: {containerPolicies: [{containerName: app, maxAllowed: {cpu: 1000}}]}}}`,
-			[]string{"maxAllowed.cpu 1000 of container app"},
-		},
-		{
-			"more than a message can say", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [` + strings.Join(long, ", ") + `]}}`,
-			[]string{"Implausible bounds of CPU, which is in cores: 500m is half a core", "a-container-with-a-long-name-31"},
 		},
 		{"nothing", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 100m}}]}}`, nil},
 		{"no Deployment", "VerticalScaler", `{deploymentName: none, resourcePolicy: {containerPolicies: [{containerName: job}]}}`, nil},
@@ -496,127 +482,6 @@ func (w *fixture) stalled(name string) string {
 	}
 	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionStalled), metav1.Condition{})
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
-}
-
-// wholeTemplate is a template with the fields that users set, some of them in ways that the
-// API server stores differently.
-const wholeTemplate = `
-metadata:
-  labels: {app: all, team: shop}
-  annotations: {prometheus.io/scrape: "true"}
-spec:
-  serviceAccountName: default
-  automountServiceAccountToken: false
-  enableServiceLinks: false
-  hostNetwork: false
-  terminationGracePeriodSeconds: 5
-  priorityClassName: ""
-  dnsPolicy: Default
-  dnsConfig: {options: [{name: ndots, value: "2"}]}
-  hostAliases: [{ip: 10.0.0.1, hostnames: [db]}]
-  imagePullSecrets: [{name: registry}]
-  securityContext: {runAsNonRoot: true, runAsUser: 1000, fsGroup: 1000, supplementalGroups: [], seccompProfile: {type: RuntimeDefault}}
-  tolerations: [{key: spot, operator: Exists, effect: "", value: ""}]
-  nodeSelector: {}
-  affinity:
-    podAntiAffinity:
-      preferredDuringSchedulingIgnoredDuringExecution:
-      - {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: all}}}}
-  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: all}}}]
-  volumes:
-  - {name: none}
-  - {name: scratch, emptyDir: {sizeLimit: 1024Mi}}
-  - {name: config, configMap: {name: config, optional: true, items: [{key: a, path: a}]}}
-  - {name: secret, secret: {secretName: secret, optional: true}}
-  - {name: info, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
-  - name: token
-    projected:
-      sources:
-      - {serviceAccountToken: {path: token, audience: vault}}
-      - {configMap: {name: config, optional: true}}
-      - {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}
-  - {name: claim, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}
-  - {name: data, persistentVolumeClaim: {claimName: data, readOnly: false}}
-  - {name: share, nfs: {server: nfs.example.com, path: /, readOnly: true}}
-  - {name: inline, csi: {driver: csi.example.com, volumeAttributes: {a: b}}}
-  initContainers:
-  - {name: init, image: "example.com/init:1", command: [sh, -c, "true"], resources: {requests: {cpu: "0.1", memory: 64Mi}}}
-  - {name: proxy, image: "example.com/proxy:1", restartPolicy: Always, args: []}
-  containers:
-  - name: app
-    image: example.com/app:1
-    command: [serve]
-    args: [--verbose]
-    workingDir: /app
-    stdin: false
-    ports: [{containerPort: 8080}, {name: metrics, containerPort: 9090, protocol: TCP, hostPort: 0}]
-    env:
-    - {name: PLAIN, value: b}
-    - {name: EMPTY, value: ""}
-    - {name: UNSET}
-    - {name: SECRET, valueFrom: {secretKeyRef: {name: secret, key: a, optional: true}}}
-    - {name: CONFIG, valueFrom: {configMapKeyRef: {name: config, key: a, optional: true}}}
-    - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-    - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
-    envFrom:
-    - {configMapRef: {name: config, optional: true}}
-    - {prefix: "", secretRef: {name: secret, optional: true}}
-    volumeMounts:
-    - {name: scratch, mountPath: /tmp, readOnly: false, subPath: ""}
-    - {name: config, mountPath: /etc/config, readOnly: true}
-    - {name: token, mountPath: /var/run/token}
-    livenessProbe: {httpGet: {path: /healthz, port: 8080}}
-    readinessProbe: {exec: {command: [check]}, periodSeconds: 5}
-    startupProbe: {tcpSocket: {port: metrics}}
-    lifecycle: {preStop: {exec: {command: [stop]}}}
-    securityContext: {allowPrivilegeEscalation: false, privileged: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
-    resources: {requests: {cpu: "0.5", memory: 134217728, ephemeral-storage: 1Gi}, limits: {memory: 256Mi, example.com/device: 1}}
-    resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
-`
-
-// The policies must accept what the operator writes for a template, created and changed, and beside other writers.
-func TestStolenTokenPoliciesAcceptEveryTemplate(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	var template map[string]any
-	if err := yaml.Unmarshal([]byte(wholeTemplate), &template); err != nil {
-		t.Fatal(err)
-	}
-	// Not by way of Go's types, which would omit what is empty.
-	owner := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(0), "template": template}}}
-	owner.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("ScaledDeployment"))
-	owner.SetNamespace(w.Namespace)
-	owner.SetName("all")
-	w.Create(owner)
-	w.Settle()
-
-	w.Change("all", "another", func(d *appsv1.Deployment) {
-		p := &d.Spec.Template
-		p.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-01T00:00:00Z"
-		p.Spec.Containers = append(p.Spec.Containers, testkit.Container("more"))
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "more"})
-		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "MORE"})
-	})
-	var stored v1beta1.ScaledDeployment
-	if err := env.Client.Get(t.Context(), w.Key("all"), &stored); err != nil {
-		t.Fatal(err)
-	}
-	stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
-	if err := env.Client.Update(t.Context(), &stored); err != nil {
-		t.Fatal(err)
-	}
-	w.Settle()
-	if c := w.Deployment("all").Spec.Template.Spec.Containers; c[0].Image != "example.com/app:2" || len(c) != 2 {
-		t.Errorf("the containers are %+v", c)
-	}
-	if now := w.stalled("all"); !strings.HasPrefix(now, "False OperatingNormally") {
-		t.Errorf("Stalled is %s", now)
-	}
-	for _, write := range w.Writes() {
-		if write.Code == http.StatusForbidden {
-			t.Errorf("refused: %s", write)
-		}
-	}
 }
 
 // A ScaledDeployment reports what a policy refuses, and who can allow it.

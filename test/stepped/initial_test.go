@@ -15,11 +15,8 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -125,28 +122,6 @@ func TestInitialSizesOnlyNewPods(t *testing.T) {
 	}
 }
 
-func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Initial"))
-	w.eventually(func() string {
-		if s := w.Scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
-			return fmt.Sprintf("new pods are sized by %+v", s.Status.NewPods)
-		}
-		return ""
-	})
-	before := w.Scaler("web").Status.NewPods
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":true}}`)
-	w.Says("web", "Applied", "False", "Suspended")
-	if after := w.Scaler("web").Status.NewPods; !equality.Semantic.DeepEqual(before, after) {
-		t.Errorf("new pods get %+v, and got %+v", after, before)
-	}
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":false}}`)
-	w.Says("web", "Applied", "False", "NewPodsOnly")
-}
-
 func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
 
 // If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
@@ -172,70 +147,6 @@ func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 	})
 	w.Says("web", "Ready", "True", "OperatingNormally")
 	w.hasSizesOf()
-}
-
-// New pods keep a size that cannot be removed. A scaler that sizes none anymore says so.
-func TestARefusedRemovalOfSizesIsInTheStatus(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", sizingNewPods)
-	w.hasSizesOf("web")
-	w.keepsSizes()
-
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":%q}}}`, v1beta1.NewPodsAsTemplate)
-	w.eventually(func() string {
-		c := w.Condition("web", "NewPodsSized")
-		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "New pods still get a size that no longer applies") || !strings.Contains(c.Message, "sizes are kept") {
-			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
-		}
-		return ""
-	})
-	w.hasSizesOf("web")
-	w.Says("web", "Ready", "True", "OperatingNormally")
-}
-
-// keepsSizes makes the API server refuse each change of the NewPodSizes in the namespace, and waits until it does.
-func (w *fixture) keepsSizes() {
-	w.Helper()
-	name := "keep-" + w.Namespace
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{v1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"newpodsizes"},
-					},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "sizes are kept"}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
-	for _, object := range []client.Object{policy, binding} {
-		w.create(object)
-		w.Cleanup(func() {
-			if err := env.Client.Delete(context.Background(), object); err != nil {
-				w.Error(err)
-			}
-		})
-	}
-	testkit.Eventually(w.t, 2*time.Minute, func() string { // The API server learns of the policy.
-		object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName}}
-		if err := env.Client.Delete(w.Context(), object, client.DryRunAll); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return fmt.Sprintf("a deletion is not refused: %v", err)
-		}
-		return ""
-	})
 }
 
 func TestSizesGoWithTheirScalers(t *testing.T) {

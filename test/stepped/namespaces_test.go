@@ -103,12 +103,6 @@ func twoNamespaces(t *testing.T) *install {
 	return installed(t, dir, system, bank, shop)
 }
 
-// allNamespaces is config/default unchanged.
-func allNamespaces(t *testing.T) *install {
-	t.Helper()
-	return installed(t, filepath.Join(testkit.Root(), "config", "default"), system)
-}
-
 // installed renders a folder for namespaces of the test, which it creates. It applies
 // nothing yet.
 func installed(t *testing.T, folder string, namespaces ...string) *install {
@@ -528,94 +522,6 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	i.minutes(func() string { return i.isSized(theBank, "web", 300) })
 	i.minutes(func() string { return i.isSized(theShop, "web", 600) })
 	i.nothingForbidden(account)
-}
-
-// If no namespace is readable, the operator reports it and waits.
-func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
-	i := twoNamespaces(t)
-	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
-	health := testkit.FreeAddress(t)
-	account, _ := i.run("0", health)
-	i.minutes(func() string {
-		body, code := get(t, "http://"+health+"/readyz")
-		if code != http.StatusInternalServerError || !strings.Contains(body, "[-]namespaces failed") {
-			return fmt.Sprintf("/readyz answers %d: %s", code, body)
-		}
-		return ""
-	})
-	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d: the kubelet would restart the pod again and again", code)
-	}
-	if n := i.log.count("are not watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
-		t.Errorf("the log names the two namespaces %d times", n)
-	}
-	i.nothingForbidden(account)
-}
-
-// An operator that watches all namespaces does not let a pod outgrow its share of the largest node. An operator without the
-// right to read nodes reports that. Such operators act on the scalers of all tests, so this test runs alone.
-func TestTheLargestNodeBoundsAPod(t *testing.T) {
-	i := allNamespaces(t)
-	i.apply(func(object *unstructured.Unstructured) bool {
-		return !strings.HasSuffix(object.GetName(), "manager-cluster")
-	})
-	i.deploy(i.system, "web", v1beta1.UpdateModeInPlace, 300)
-	account, operator := i.run()
-	i.minutes(func() string { return i.isSized(i.system, "web", 300) })
-	i.minutes(func() string {
-		return i.lacks(i.system, "web", v1beta1.ConditionClusterAccess, "False", v1beta1.ReasonNodesForbidden, "may not list and watch nodes")
-	})
-	if n := i.log.count("Nodes are not read"); n != 1 {
-		t.Errorf("the log says %d times that nodes are not read", n)
-	}
-	operator.Stop(t)
-
-	i.apply(everything)
-	learned(t, func() string {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + i.system + ":" + testkit.ServiceAccount,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes"},
-		}}
-		if err := env.Client.Create(t.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Sprintf("the operator may not watch nodes: %v", err)
-		}
-		return ""
-	})
-	node := largestNode(t)
-	i.uses(i.system, "web", 2*node)
-	second, _ := i.run()
-	i.minutes(func() string {
-		return i.lacks(i.system, "web", v1beta1.ConditionApplied, "True", v1beta1.ReasonOperatorCeiling, "for a pod, which is 75 % of the largest node (ceilings.nodePercent)")
-	})
-	if c := meta.FindStatusCondition(i.scaler(i.system, "web").Status.Conditions, v1beta1.ConditionClusterAccess); c != nil {
-		t.Errorf("ClusterAccess is %+v", c)
-	}
-	got, pod := int64(0), i.pod(i.system, "web")
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		got += c.Resources.Requests.Cpu().MilliValue()
-	}
-	if share := node * 75 / 100; got != share {
-		t.Errorf("pod %s requests %dm; 75 %% of the largest node are %dm", pod.Name, got, share)
-	}
-	for _, request := range append(account.Forbidden(), second.Forbidden()...) {
-		// Other tests' scalers and ScaledDeployments are refused things on purpose.
-		if !strings.Contains(request, "/namespaces/") || strings.Contains(request, "/namespaces/"+i.system+"/") {
-			t.Errorf("forbidden: %s", request)
-		}
-	}
-}
-
-// largestNode is the CPU of the largest node in millicores.
-func largestNode(t *testing.T) (millis int64) {
-	t.Helper()
-	var nodes corev1.NodeList
-	if err := env.Client.List(t.Context(), &nodes); err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes.Items {
-		millis = max(millis, node.Status.Allocatable.Cpu().MilliValue())
-	}
-	return millis
 }
 
 // get returns the body and the code of the answer, or the error.

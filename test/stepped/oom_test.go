@@ -86,19 +86,3 @@ func savedFirst(t *testing.T, writes []world.Write) {
 	}
 	t.Error("no checkpoint was written")
 }
-
-func TestAnOOMKillRaisesTheFloorOfOneContainerOnly(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web", twoContainers)
-	w.scale("web")
-	w.Says("web", "Applied", "False", "NoRecommendation")
-	w.kill(&w.Pods("web")[0], "agent")
-	w.Sized("web")
-	for _, pod := range w.Pods("web") {
-		app, agent := world.Actual(&pod, "app").Requests, world.Actual(&pod, "agent").Requests
-		if app.Memory().String() != "128Mi" || agent.Memory().String() != "512Mi" {
-			t.Errorf("pod %s has %s and %s of memory", pod.Name, app.Memory(), agent.Memory())
-		}
-	}
-}

@@ -15,10 +15,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -84,13 +82,9 @@ func applies(writer string, flags ...string) syncer {
 
 // syncers simulate deployment tools by the requests that they send.
 var syncers = map[string]syncer{
-	"kubectl apply":                       applies("kubectl-client-side-apply (Update)"),
-	"kubectl apply by the server, forced": applies("kubectl (Apply)", "--server-side", "--force-conflicts"),
-	"Argo CD":                             applies("argocd-controller (Update)", "--field-manager=argocd-controller"),
-	"Argo CD with ServerSideApply":        applies("argocd-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=argocd-controller"),
-	"Flux":                                applies("kustomize-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
-	"Helm 4, forced":                      applies("helm (Apply)", "--server-side", "--force-conflicts", "--field-manager=helm"),
-	"Helm 3, with a patch of three":       {writer: "helm (Update)", put: patchOfThree},
+	"kubectl apply":                 applies("kubectl-client-side-apply (Update)"),
+	"Flux":                          applies("kustomize-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
+	"Helm 3, with a patch of three": {writer: "helm (Update)", put: patchOfThree},
 	"a program that replaces the whole Deployment": {writer: "replacer (Update)", put: replace},
 }
 
@@ -264,39 +258,34 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 
 func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	t.Parallel()
-	for name, manager := range map[string]string{"kubectl": "kubectl", "Helm 4": "helm"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newServed(t)
-			apply := func(manifest []byte) error {
-				_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager="+manager)
-				return err
-			}
-			if err := apply(w.manifest()); err != nil {
-				t.Fatal(err)
-			}
-			w.runs("web")
-			w.Uses("web", "app", 300, 240)
-			w.scale("web", inMode("Rollout"))
-			requests := w.Sized("web")
-			if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
-				t.Errorf("applied again: %v", err)
-			}
-			// A manifest without resources does not remove them: they belong to the operator.
-			if err := apply(w.manifest(withoutResources)); err != nil {
-				t.Error(err)
-			}
-			w.Minutes(10)
-			if again := w.Sized("web"); !again.Cpu().Equal(*requests.Cpu()) {
-				t.Errorf("cpu is %s, not %s", again.Cpu(), requests.Cpu())
-			}
-			if n := w.rewrites(0); n != 1 {
-				t.Errorf("%d writes by the operator", n)
-			}
-			if r := w.Scaler("web").Status.Decision.Reverts; r != 0 {
-				t.Errorf("%d reverts", r)
-			}
-		})
+	w := newServed(t)
+	apply := func(manifest []byte) error {
+		_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager=helm")
+		return err
+	}
+	if err := apply(w.manifest()); err != nil {
+		t.Fatal(err)
+	}
+	w.runs("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", inMode("Rollout"))
+	requests := w.Sized("web")
+	if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
+		t.Errorf("applied again: %v", err)
+	}
+	// A manifest without resources does not remove them: they belong to the operator.
+	if err := apply(w.manifest(withoutResources)); err != nil {
+		t.Error(err)
+	}
+	w.Minutes(10)
+	if again := w.Sized("web"); !again.Cpu().Equal(*requests.Cpu()) {
+		t.Errorf("cpu is %s, not %s", again.Cpu(), requests.Cpu())
+	}
+	if n := w.rewrites(0); n != 1 {
+		t.Errorf("%d writes by the operator", n)
+	}
+	if r := w.Scaler("web").Status.Decision.Reverts; r != 0 {
+		t.Errorf("%d reverts", r)
 	}
 }
 
@@ -387,34 +376,6 @@ func containersOf(d *appsv1.Deployment) (names []string) {
 	return names
 }
 
-// A LimitRange changes the decided values. The operator does not mistake that for a
-// contest, however often it happens.
-func TestAChangingLimitRangeIsNoContest(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	bounds := &corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "bounds"},
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{"cpu": resource.MustParse("4")},
-		}}},
-	}
-	w.create(bounds)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Rollout"))
-	w.Sized("web")
-	for _, most := range []string{"600m", "580m", "560m", "540m"} {
-		w.Patch(bounds, `{"spec":{"limits":[{"type":"Container","max":{"cpu":%q}}]}}`, most)
-		w.eventually(func() string {
-			if got := w.Deployment("web").Spec.Template.Spec.Containers[0].Resources.Limits.Cpu().String(); got != most {
-				return fmt.Sprintf("the limit is %s: %+v", got, w.Condition("web", "Applied"))
-			}
-			return ""
-		})
-		w.Sized("web")
-	}
-}
-
 // updater reverts each resize of the pods of "web" until stop is called.
 func (w *fixture) updater() (stop func()) {
 	stopped := false
@@ -436,115 +397,27 @@ func (w *fixture) updater() (stop func()) {
 func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	t.Parallel()
 	const writer = "vpa-updater (Update, resize)"
-	for _, replicas := range []int32{1, 3} {
-		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
-			t.Parallel()
-			w := newServed(t)
-			w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
-			stop := w.updater()
-			w.Uses("web", "app", 300, 240)
-			w.scale("web")
-			w.Says("web", "Stalled", "True", "Contested", writer)
-			resizes := func(since int) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
-			n := resizes(0)
-			t.Logf("%d resizes by the operator", n)
-			if most := int(replicas) + 2; n > most {
-				t.Errorf("%d resizes before the operator stopped, more than %d", n, most)
-			}
-			mark := w.mark()
-			w.Uses("web", "app", 900, 240)
-			w.Minutes(20)
-			w.Restart()
-			w.Minutes(10)
-			w.Says("web", "Applied", "False", "Contested", writer)
-			if n := resizes(mark); n != 0 {
-				t.Errorf("%d resizes after the operator stopped", n)
-			}
-			stop()
-			w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
-			w.Sized("web")
-			w.Says("web", "Ready", "True", "OperatingNormally")
-		})
-	}
-	t.Run("and continued with new pods", func(t *testing.T) {
-		t.Parallel()
-		w := newServed(t)
-		w.deploy("web")
-		stop := w.updater()
-		w.Uses("web", "app", 300, 240)
-		w.scale("web")
-		w.Says("web", "Stalled", "True", "Contested", writer)
-		stop()
-		w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"restarted": "now"} })
-		w.Sized("web")
-	})
-}
-
-// KEDA creates HPAs for its ScaledObjects.
-func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
-	t.Parallel()
 	w := newServed(t)
 	w.deploy("web")
-	hpa := &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "keda-hpa-checkout", OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "checkout", UID: "5f1a", Controller: ptr.To(true),
-		}}},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-			MinReplicas:    ptr.To(int32(3)), MaxReplicas: 3,
-			Metrics: []autoscalingv2.MetricSpec{utilization("cpu"), {
-				Type: autoscalingv2.ExternalMetricSourceType,
-				External: &autoscalingv2.ExternalMetricSource{
-					Metric: autoscalingv2.MetricIdentifier{Name: "s0-kafka"},
-					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(testkit.Container("").Resources.Requests["cpu"])},
-				},
-			}},
-		},
-	}
-	w.create(hpa)
+	stop := w.updater()
 	w.Uses("web", "app", 300, 240)
 	w.scale("web")
-	w.Says("web", "Applied", "True", "HPAConflict", "cpu: not managed", "keda-hpa-checkout (of ScaledObject checkout)")
-	for _, pod := range w.Pods("web") {
-		requests := world.Asked(&pod, "app").Requests
-		if requests.Cpu().String() != "100m" {
-			t.Errorf("pod %s has %s of CPU", pod.Name, requests.Cpu())
-		}
-		w.Between("memory", *requests.Memory(), "270Mi", "330Mi")
+	w.Says("web", "Stalled", "True", "Contested", writer)
+	resizes := func(since int) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
+	if n := resizes(0); n > 5 {
+		t.Errorf("%d resizes of three pods before the operator stopped", n)
 	}
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.Remove(hpa)
-	requests := w.Sized("web")
-	w.Between("cpu", *requests.Cpu(), "330m", "380m")
-}
-
-// A suspended scaler changes nothing: its values in the template stay until the mode
-// changes.
-func TestASuspendedScalerKeepsTheTemplateAndRecommendRestoresIt(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	before := w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Rollout"))
-	w.Sized("web")
-	held := w.Scaler("web").Status.OriginalResources
 	mark := w.mark()
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":true}}`)
-	w.Says("web", "Ready", "True", "Suspended")
 	w.Uses("web", "app", 900, 240)
 	w.Minutes(20)
-	if n := w.rewrites(mark); n != 0 {
-		t.Errorf("%d writes of the template", n)
+	w.Restart()
+	w.Minutes(10)
+	w.Says("web", "Applied", "False", "Contested", writer)
+	if n := resizes(mark); n != 0 {
+		t.Errorf("%d resizes after the operator stopped", n)
 	}
-	if now := w.Scaler("web").Status.OriginalResources; now == nil || now.UID != held.UID {
-		t.Errorf("held: %+v", now)
-	}
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-	w.restored(before)
-	w.eventually(func() string {
-		if s := w.Scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-			return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
-		}
-		return ""
-	})
+	stop()
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
+	w.Sized("web")
+	w.Says("web", "Ready", "True", "OperatingNormally")
 }

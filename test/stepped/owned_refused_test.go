@@ -142,19 +142,3 @@ func TestAForeignScalerIsLeftAlone(t *testing.T) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
 	}
 }
-
-func TestADeploymentOfZeroReplicasIsReady(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.own("web")
-	for _, replicas := range []int32{0, 2} {
-		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = &replicas })
-		w.settled("web")
-		// kubectl wait finds the conditions of the Deployment.
-		w.ownerSays("web", "Available", "True", "MinimumReplicasAvailable")
-		w.ownerSays("web", "Progressing", "True", "NewReplicaSetAvailable")
-		if n := len(w.Pods("web")); n != int(replicas) {
-			t.Errorf("%d pods of %d", n, replicas)
-		}
-	}
-}

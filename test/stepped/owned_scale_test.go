@@ -17,7 +17,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // These tests change a ScaledDeployment or its pods by other means: kubectl, a HorizontalPodAutoscaler, a scaler, and a user with
@@ -70,42 +69,6 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	if got := *w.settled("web").Spec.Replicas; got != 3 {
 		t.Errorf("there are %d replicas, and no HPA", got)
 	}
-}
-
-func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.Uses("web", "app", 300, 240)
-	w.own("web", named("other"), scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Template.Spec.Containers[0].Resources.Limits = nil
-	})
-	w.Sized("web")
-	hpa := hpaOnCPU(w, "web", autoscalingv2.CrossVersionObjectReference{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web"})
-	w.create(hpa)
-	w.Says("web", "Applied", "True", "HPAConflict", "web", "cpu")
-	w.Uses("web", "app", 600, 500)
-	w.eventually(func() string {
-		for _, pod := range w.Pods("web") {
-			now := world.Actual(&pod, "app").Requests
-			if now.Cpu().Cmp(resource.MustParse("600m")) >= 0 {
-				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
-			}
-			if now.Memory().Cmp(resource.MustParse("600Mi")) < 0 {
-				return "pod " + pod.Name + " has " + now.Memory().String()
-			}
-		}
-		return ""
-	})
-	w.Remove(hpa)
-	w.eventually(func() string {
-		for _, pod := range w.Pods("web") {
-			if now := world.Actual(&pod, "app").Requests.Cpu(); now.Cmp(resource.MustParse("600m")) < 0 {
-				return "pod " + pod.Name + " has " + now.String()
-			}
-		}
-		return ""
-	})
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 }
 
 func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
@@ -166,21 +129,4 @@ func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A rollout by a scaler is not a change of the owner's spec, so the operator emits no event about an update.
-func TestATakenOverTemplateIsNoDrift(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.Uses("web", "app", 300, 240)
-	owner := w.own("web", scaled("Rollout"))
-	w.Sized("web")
-	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
-	}
-	if n := w.notesOf(owner.UID, "Updated"); len(n) > 0 {
-		t.Errorf("events: %q", n)
-	}
 }

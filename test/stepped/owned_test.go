@@ -218,35 +218,6 @@ func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 	}
 }
 
-func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	owner := w.own("web")
-	w.asksFor(w.Deployment("web"), "100m", "128Mi")
-	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c != nil {
-		t.Errorf("there is a condition Sized: %+v", c)
-	}
-	var list v1beta1.VerticalScalerList
-	if err := w.Client.List(t.Context(), &list, client.InNamespace(w.Namespace)); err != nil || len(list.Items) > 0 {
-		t.Errorf("scalers: %v, %v", list.Items, err)
-	}
-
-	// With its own selector and name.
-	w.own("api", named("api-v2"), func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}
-	})
-	d := w.Deployment("api-v2")
-	if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Selector.MatchLabels); diff != "" {
-		t.Errorf("selector (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Template.Labels); diff != "" {
-		t.Errorf("labels of the pods (-want +got):\n%s", diff)
-	}
-	if got := w.owner("api").Status.Selector; got != "app=api" {
-		t.Errorf("the selector in the status is %q", got)
-	}
-}
-
 func TestDriftIsReverted(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)

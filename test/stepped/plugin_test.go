@@ -7,7 +7,6 @@ package stepped
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -93,112 +92,6 @@ func (p plugin) does(command string, words ...string) {
 		if !strings.Contains(out, word) {
 			p.Errorf("%s does not print %q:\n%s", command, word, out)
 		}
-	}
-}
-
-// explained has the fields of an explanation that the tests check.
-type explained struct {
-	Applied  string
-	Pods     string
-	Findings []struct{ Reason, Condition, Message, Ends, Advice string }
-
-	Containers []struct {
-		Name      string
-		Resources []struct {
-			Resource, Target, Recomputed, Decided string
-			Agrees                                bool
-			Steps                                 []struct{ Code, Means string }
-			Pods                                  []struct {
-				Request string
-				Pods    int
-			}
-		}
-	}
-}
-
-// explain explains a scaler, and fails unless its first finding has that reason.
-func (p plugin) explain(name, reason string) (x explained) {
-	p.Helper()
-	out, errOut, code := p.run("explain", name, "-o", "json")
-	if err := json.Unmarshal([]byte(out), &x); err != nil || errOut != "" || code != 0 {
-		p.Fatalf("exit code %d: %v: %s%s", code, err, errOut, out)
-	}
-	if len(x.Findings) == 0 || x.Findings[0].Reason != reason || x.Findings[0].Advice == "" || x.Findings[0].Message == "" {
-		p.Errorf("%s: findings %+v, want %s first", name, x.Findings, reason)
-	}
-	text, _, _ := p.run("explain", name)
-	for _, f := range x.Findings {
-		if !strings.Contains(text, f.Advice) || !strings.Contains(text, f.Message) {
-			p.Errorf("%s: the text does not match the data:\n%s", name, text)
-		}
-	}
-	return x
-}
-
-// The plugin explains statuses that the operator has written.
-func TestThePluginExplains(t *testing.T) {
-	t.Parallel()
-	testkit.WithoutSidecar(t, "a sidecar with requests makes every pod Burstable")
-	w := newServed(t)
-	p := newPlugin(w)
-	w.scale("web")
-	w.Says("web", "Applied", "Unknown", "WaitingForDeployment")
-	if x := p.explain("web", "DeploymentNotFound"); x.Applied != "Unknown" || x.Findings[0].Ends != "ByUser" {
-		t.Errorf("%+v", x)
-	}
-	w.deploy("web")
-	w.Says("web", "Applied", "False", "NoRecommendation")
-	if x := p.explain("web", "NoRecommendation"); x.Applied != "False" || x.Findings[0].Ends != "ByItself" || len(x.Containers) != 1 {
-		t.Errorf("%+v", x)
-	}
-
-	w.Uses("web", "app", 300, 240)
-	w.Sized("web")
-	x := p.explain("web", "Applied")
-	if x.Applied != "True" || x.Pods != "3/3" || x.Findings[0].Ends != "Fine" {
-		t.Errorf("%+v", x)
-	}
-	for _, r := range x.Containers[0].Resources {
-		if !r.Agrees || r.Target == "" || r.Target != r.Recomputed || r.Decided == "" || len(r.Steps) < 2 {
-			t.Errorf("the steps do not lead to the number: %+v", r)
-		}
-		for _, step := range r.Steps {
-			if strings.Contains(step.Means, "does not know") {
-				t.Errorf("step %+v", step)
-			}
-		}
-		if len(r.Pods) != 1 || r.Pods[0].Pods != 3 || r.Pods[0].Request != r.Decided {
-			t.Errorf("%s: decided %s, pods %+v", r.Resource, r.Decided, r.Pods)
-		}
-	}
-
-	w.scale("younger", func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "web" }) // and later in the alphabet
-	w.Says("younger", "Stalled", "True", "Conflict")
-	p.explain("younger", "Conflict")
-
-	w.deploy("bare", func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-	})
-	w.Uses("bare", "app", 300, 240)
-	w.scale("bare")
-	w.Says("bare", "Applied", "False", "QoSChange")
-	if x := p.explain("bare", "QoSChange"); !strings.Contains(x.Findings[0].Advice, "Rollout") || x.Findings[0].Condition != "Stalled" {
-		t.Errorf("%+v", x.Findings)
-	}
-
-	out, errOut, code := p.run("status", "--check")
-	rows := map[string]string{}
-	for line := range strings.Lines(out) {
-		words := strings.Fields(line)
-		rows[words[0]] = strings.Join([]string{words[5], words[6], words[7]}, " ")
-	}
-	for name, want := range map[string]string{"NAME": "PODS READY REASON", "web": "3/3 True Applied", "younger": "- False Conflict", "bare": "0/3 False QoSChange"} {
-		if rows[name] != want {
-			t.Errorf("%s is %q, want %q", name, rows[name], want)
-		}
-	}
-	if code != 3 || !strings.Contains(errOut, "not all scalers are Ready") {
-		t.Errorf("exit code %d: %s\n%s", code, errOut, out)
 	}
 }
 

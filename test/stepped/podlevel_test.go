@@ -114,22 +114,6 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	}
 }
 
-func TestPodLevelResourcesThatANodeCannotResizeHaveAReason(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	node := w.ownNode()
-	w.deploy("web", onNode(node))
-	w.Uses("web", "app", 50, 64)
-	w.Uses("web", "agent", 50, 64)
-	w.scale("web", pinned("200m", "256Mi"))
-	w.Says("web", "Applied", "False", "Unsupported", resizesPodLevel, node)
-	w.Says("web", "Stalled", "True", "Unsupported")
-	w.hasPodLevel("web", amountsOf("300m", "384Mi"), amountsOf("600m", "768Mi"))
-	if summary := w.Scaler("web").Status.Summary; !strings.HasPrefix(summary.Pods, "0/") {
-		t.Errorf("the summary is %+v", summary)
-	}
-}
-
 func TestAStolenTokenChangesNoOtherPodLevelResources(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)

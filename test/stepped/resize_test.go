@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
@@ -124,21 +123,6 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	}
 }
 
-func TestLimitedHistoryLowersNothing(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 10, 20)
-	w.scale("web")
-	w.Says("web", "Applied", "True", "WithinBounds", "app cpu", "app memory", "upper bound")
-	w.Minutes(30)
-	w.Says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	if n := count(w.Writes(), "pods/resize"); total(n) > 0 {
-		t.Errorf("resized with limited history: %v", n)
-	}
-}
-
 func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -207,97 +191,4 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	if n := restarts(w.Pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
-}
-
-func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web", func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
-	})
-	w.Uses("web", "app", 300, 240)
-	w.scale("web")
-	w.Says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
-	w.eventually(func() string {
-		for _, pod := range w.Pods("web") {
-			now := world.Actual(&pod, "app").Requests
-			if now.Cpu().Cmp(resource.MustParse("330m")) < 0 {
-				return "pod " + pod.Name + " has a cpu request of " + now.Cpu().String()
-			}
-			if now.Memory().String() != "128Mi" {
-				t.Fatalf("pod %s has a memory request of %s", pod.Name, now.Memory())
-			}
-		}
-		return ""
-	})
-	w.Says("web", "Stalled", "True", "RestartRequired")
-	if n := restarts(w.Pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	if n := count(accepted(w.Writes()), "pods/resize"); len(n) != 3 || total(n) != 3 {
-		t.Errorf("resizes by pod: %v", n)
-	}
-}
-
-func TestPodsKeepTheirQualityOfService(t *testing.T) {
-	t.Parallel()
-	t.Run("BestEffort pods are left alone", func(t *testing.T) {
-		t.Parallel()
-		w := newFixture(t)
-		w.deploy("web", func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		})
-		w.Uses("web", "app", 300, 240)
-		w.scale("web")
-		w.Says("web", "Applied", "False", "QoSChange", "Rollout as the updateMode or fallback", "The fallback is Wait")
-		w.Says("web", "Stalled", "True", "QoSChange")
-		w.Minutes(20)
-		for _, pod := range w.Pods("web") {
-			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(world.Actual(&pod, "app").Requests) > 0 {
-				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, world.Actual(&pod, "app").Requests)
-			}
-		}
-		for _, write := range w.Writes() {
-			if !strings.HasPrefix(write.Resource, "verticalscaler") {
-				t.Errorf("written: %s", write)
-			}
-		}
-	})
-	t.Run("Guaranteed pods stay Guaranteed", func(t *testing.T) {
-		t.Parallel()
-		w := newFixture(t)
-		w.deploy("web", func(d *appsv1.Deployment) {
-			r := &d.Spec.Template.Spec.Containers[0].Resources
-			r.Limits = r.Requests.DeepCopy()
-		})
-		w.Uses("web", "app", 300, 100)
-		w.scale("web")
-		want := w.Sized("web")
-		w.Between("cpu", *want.Cpu(), "330m", "380m")
-		for _, pod := range w.Pods("web") {
-			r := world.Actual(&pod, "app")
-			if pod.Status.QOSClass != corev1.PodQOSGuaranteed || !r.Limits.Cpu().Equal(*r.Requests.Cpu()) || !r.Limits.Memory().Equal(*r.Requests.Memory()) {
-				t.Errorf("pod %s is %s with %+v", pod.Name, pod.Status.QOSClass, r)
-			}
-		}
-	})
-	t.Run("a BestEffort container beside a Burstable one is sized", func(t *testing.T) {
-		t.Parallel()
-		w := newFixture(t)
-		w.deploy("web", func(d *appsv1.Deployment) {
-			d.Spec.Replicas = ptr.To(int32(1))
-			bare := testkit.Container("bare")
-			bare.Resources = corev1.ResourceRequirements{}
-			d.Spec.Template.Spec.Containers = append([]corev1.Container{bare}, d.Spec.Template.Spec.Containers...)
-		})
-		w.Uses("web", "app", 300, 240)
-		w.Uses("web", "bare", 200, 200)
-		w.scale("web")
-		w.Sized("web")
-		r := world.Actual(&w.Pods("web")[0], "bare")
-		w.Between("cpu", *r.Requests.Cpu(), "220m", "260m")
-		if len(r.Limits) > 0 {
-			t.Errorf("limits were added: %v", r.Limits)
-		}
-	})
 }

@@ -5,7 +5,6 @@ package stepped
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -51,131 +49,6 @@ func TestTheOlderOfTwoScalersActs(t *testing.T) {
 	w.Says("a-younger", "Ready", "True", "OperatingNormally")
 	w.Noted(d.UID, "Decided", "->700m")
 	w.Noted(w.Scaler("a-younger").UID, "Ready") // as soon as it takes over, whatever it does then
-}
-
-func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
-	t.Parallel()
-	const paused = "autoscaling.verticalscaler.io/paused"
-	cases := map[string]struct {
-		change func(*v1beta1.VerticalScaler)
-		reason string // of Applied and of Ready
-		undo   string
-	}{
-		"in mode Recommend": {
-			change: inMode("Recommend"), reason: "RecommendOnly",
-			undo: `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`,
-		},
-		"when suspended": {
-			change: func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }, reason: "Suspended",
-			undo: `{"spec":{"suspend":false}}`,
-		},
-		"when paused": {
-			change: func(s *v1beta1.VerticalScaler) { s.Annotations = map[string]string{paused: "true"} }, reason: "Paused",
-			undo: `{"metadata":{"annotations":{"` + paused + `":null}}}`,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newFixture(t)
-			w.deploy("web")
-			w.Uses("web", "app", 300, 240)
-			w.scale("web", tc.change)
-			w.Says("web", "Applied", "False", tc.reason)
-			w.Says("web", "Ready", "True", tc.reason)
-			w.Says("web", "RecommendationProvided", "True", "EnoughHistory")
-			w.Minutes(10)
-			s := w.Scaler("web")
-			if s.Status.Recommendation == nil || len(s.Status.Recommendation.ContainerRecommendations) != 1 {
-				t.Fatalf("recommendation: %+v", s.Status.Recommendation)
-			}
-			target := s.Status.Recommendation.ContainerRecommendations[0].Target
-			w.Between("cpu", *target.CPU, "330m", "380m")
-			w.Between("memory", *target.Memory, "307Mi", "309Mi")
-			for _, write := range w.Writes() {
-				if write.Resource != "verticalscalers/status" && write.Resource != "verticalscalercheckpoints" {
-					t.Errorf("written: %s", write)
-				}
-			}
-			w.Patch(testkit.Scaler(w.Namespace, "web", "web"), "%s", tc.undo)
-			w.Sized("web")
-		})
-	}
-}
-
-func TestABlockedScalerKeepsItsDecision(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web")
-	before := w.Sized("web")
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":true}}`)
-	w.Says("web", "Ready", "True", "Suspended")
-	mark := w.mark()
-	w.Uses("web", "app", 900, 560)
-	w.Minutes(10)
-	victim := w.Pods("web")[0]
-	w.Remove(&victim)
-	w.Gone(&victim)
-	w.runs("web")
-	w.Minutes(5)
-	if n := count(w.writes(mark), "pods/resize"); total(n) > 0 {
-		t.Errorf("resizes while suspended: %v", n)
-	}
-	if s := w.Scaler("web"); s.Status.Decision == nil || s.Status.Decision.Containers[0].Requests.CPU.Cmp(*before.Cpu()) != 0 {
-		t.Errorf("the decision has become %+v", s.Status.Decision)
-	}
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":false}}`)
-	w.eventually(func() string {
-		if s := w.Scaler("web"); s.Status.Decision == nil || s.Status.Decision.Containers[0].Requests.CPU.Cmp(resource.MustParse("900m")) < 0 {
-			return "not raised yet"
-		}
-		return ""
-	})
-	w.Sized("web")
-}
-
-func TestBoundsTakeEffectAtOnce(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600)) })
-	w.Sized("web")
-	bounds := func(format string) {
-		w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"app",%s}]}}}`, format)
-	}
-	reasons := func() string {
-		var words []string
-		for _, r := range w.Scaler("web").Status.Recommendation.ContainerRecommendations[0].Reasons {
-			words = append(words, string(r.Resource)+" "+r.Code+" "+r.Value.String())
-		}
-		return strings.Join(words, ", ")
-	}
-	becomes := func(cpu, memory, reason string) {
-		t.Helper()
-		w.Settle()
-		for _, pod := range w.Pods("web") {
-			now := world.Actual(&pod, "app").Requests
-			if (cpu != "" && now.Cpu().String() != cpu) || (memory != "" && now.Memory().String() != memory) {
-				t.Errorf("pod %s has %s and %s, not %s %s", pod.Name, now.Cpu(), now.Memory(), cpu, memory)
-			}
-		}
-		if got := reasons(); !strings.Contains(got, reason) {
-			t.Errorf("the reasons are %s, without %s", got, reason)
-		}
-		w.Sized("web")
-	}
-	bounds(`"minAllowed":{"cpu":"600m"}`)
-	becomes("600m", "", "cpu MinAllowed 600m")
-	bounds(`"maxAllowed":{"memory":"200Mi"}`)
-	becomes("", "200Mi", "memory MaxAllowed 200Mi")
-	bounds(`"maxAllowed":{"cpu":"150m","memory":"200Mi"}`)
-	becomes("150m", "200Mi", "cpu MaxAllowed 150m")
-	if n := restarts(w.Pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
 }
 
 func TestTheCheckpointPreservesTheHistory(t *testing.T) {
@@ -281,57 +154,4 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	if got := w.Scaler("web").Status; got.Decision != nil || len(got.History) > 0 {
 		t.Errorf("decision %+v, history %+v", got.Decision, got.History)
 	}
-}
-
-func TestAnOutageOfTheMetricsLowersNothing(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, quick)
-	w.deploy("web")
-	w.Uses("web", "app", 400, 240)
-	w.scale("web")
-	high := w.Sized("web")
-	w.Minutes(32)
-	w.Usage.Err = errors.New("dial tcp: connection refused")
-	w.Uses("web", "app", 50, 100)
-	w.Says("web", "RecommendationProvided", "False", "MetricsUnavailable", "nothing is lowered")
-	w.Says("web", "Ready", "False", "MetricsUnavailable")
-	w.Says("web", "Applied", "True", "Applied")
-	mark := w.mark()
-	w.Minutes(40)
-	if n := count(w.writes(mark), "pods/resize"); total(n) > 0 {
-		t.Errorf("resizes during the outage: %v", n)
-	}
-	if s := w.Scaler("web"); s.Status.Recommendation == nil || s.Status.Recommendation.ContainerRecommendations[0].Target.CPU.Cmp(*high.Cpu()) < 0 {
-		t.Errorf("recommended during the outage: %+v", s.Status.Recommendation)
-	}
-	w.Usage.Err = nil
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.Says("web", "RecommendationProvided", "True", "EnoughHistory")
-	w.eventually(func() string {
-		if n := count(w.writes(mark), "pods/resize"); len(n) < 3 {
-			return "not lowered yet"
-		}
-		return ""
-	})
-}
-
-func TestMissingUsageNamesThePod(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web")
-	w.Sized("web")
-	pod := w.Pods("web")[0]
-	w.Usage.Refused = []usage.Refused{{Pod: pod.Name, Container: "app", Why: usage.Stale}}
-	w.Says("web", "RecommendationProvided", "True", "MetricsIncomplete", "pod "+pod.Name, "app", "Stale")
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.Usage.Refused = nil
-	w.Says("web", "RecommendationProvided", "True", "EnoughHistory")
-
-	// A pod that has run for longer than metrics-server needs, and has no metrics.
-	w.deploy("mute")
-	w.scale("mute")
-	w.Says("mute", "RecommendationProvided", "False", "MetricsIncomplete", "pod "+w.Pods("mute")[1].Name, "no usage")
-	w.Says("mute", "Ready", "True", "Learning")
 }

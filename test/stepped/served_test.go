@@ -15,9 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -92,24 +90,6 @@ func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
 		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("the template is %+v", template)
 	}
-}
-
-func TestAnOwnerThatIsRefusedAtFirstWorksOnceCorrected(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	w.create(w.newOwner("web", scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
-	}))
-	w.ownerSays("web", "Stalled", "True", "Rejected", "`selector` does not match template `labels`")
-	if err := w.Client.Get(t.Context(), w.Key("web"), &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
-		t.Errorf("there is a Deployment: %v", err)
-	}
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["app"] = "other" })
-	d := w.settled("web")
-	if diff := cmp.Diff(map[string]string{"app": "other"}, d.Spec.Template.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 }
 
 // A sidecar that admission adds is in no template. It keeps what it has, and the scaler says so.
@@ -207,16 +187,6 @@ func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Always" })
 	w.settled("web")
 	w.ownsOnly("web", "web-v2")
-}
-
-func TestAQuotaOfDeploymentsIsReportedAndRetried(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	w.quotaOfDeployments("0", "0")
-	w.create(w.newOwner("web"))
-	w.ownerSays("web", "Stalled", "True", "QuotaExceeded", "exceeded quota: team")
-	w.quotaOfDeployments("1", "0")
-	w.settled("web")
 }
 
 // The schema cannot check everything. The operator reports the API server's own message once. Running pods are not

@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // withProxy gives the template a native sidecar between two init containers that end.
@@ -39,38 +37,6 @@ func hasSidecarBetween(t *testing.T, what string, spec corev1.PodSpec) {
 	}
 	if diff := cmp.Diff([]string{"first", "proxy", "second"}, names); diff != "" {
 		t.Errorf("%s: init containers (-want +got):\n%s", what, diff)
-	}
-}
-
-func TestANativeSidecarIsSizedInPlace(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web", withProxy)
-	w.Uses("web", "app", 300, 240)
-	w.Uses("web", "proxy", 200, 100)
-	w.scale("web", func(s *v1beta1.VerticalScaler) {
-		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
-			{ContainerName: "proxy", ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledCPU}},
-		}}
-	})
-	w.Sized("web")
-	pods := w.Pods("web")
-	for _, pod := range pods {
-		w.Between("cpu of proxy", *world.Actual(&pod, "proxy").Requests.Cpu(), "210m", "280m")
-		w.Between("cpu of app", *world.Actual(&pod, "app").Requests.Cpu(), "320m", "390m")
-		if got := world.Actual(&pod, "proxy").Requests.Memory().String(); got != "128Mi" {
-			t.Errorf("pod %s: the sidecar's memory is not controlled, and is %s", pod.Name, got)
-		}
-		hasSidecarBetween(t, pod.Name, pod.Spec)
-	}
-	if n := restarts(pods); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	hasSidecarBetween(t, "the template", w.Deployment("web").Spec.Template.Spec)
-	for _, write := range w.Writes() {
-		if write.Resource == "pods/resize" && write.Err != nil {
-			t.Errorf("refused: %s", write)
-		}
 	}
 }
 

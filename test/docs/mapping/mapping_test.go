@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +27,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -54,7 +52,6 @@ func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
 // controller are those of a cluster.
 type server struct {
 	scalers, deployments *cachetesting.FakeControllerSource
-	cache                cache.Cache
 
 	mu   sync.Mutex
 	seen map[string]string // of each scaler's Deployment, by its last reconcile
@@ -66,12 +63,9 @@ type memory struct {
 
 func (memory) IsWatchListSemanticsUnSupported() bool { return true }
 
-func start(tb testing.TB, fill func(*server)) *server {
+func start(tb testing.TB) *server {
 	tb.Helper()
 	s := &server{scalers: cachetesting.NewFakeControllerSource(), deployments: cachetesting.NewFakeControllerSource(), seen: map[string]string{}}
-	if fill != nil {
-		fill(s)
-	}
 	scheme, mapper := known(tb)
 	ctrl.SetLogger(logr.Discard())
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{
@@ -99,7 +93,6 @@ func start(tb testing.TB, fill func(*server)) *server {
 		s.deployments.Broadcaster.Shutdown()
 	})
 	<-mgr.Elected() // The controller has started.
-	s.cache = mgr.GetCache()
 	return s
 }
 
@@ -116,6 +109,14 @@ func (s *server) act(_ context.Context, scaler *v1beta1.VerticalScaler, deployme
 	defer s.mu.Unlock()
 	s.seen[scaler.Name] = version(deployment)
 	return nil
+}
+
+// version is what a reconcile sees of a Deployment.
+func version(d *appsv1.Deployment) string {
+	if d == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%s, generation %d", d.UID, d.Generation)
 }
 
 // sees fails unless the scaler has seen this version of its Deployment once all reconciles have ended.
@@ -143,7 +144,7 @@ func aDeployment(name, uid string, generation int64) *appsv1.Deployment {
 func TestTheExampleFollowsTheDeployment(t *testing.T) { synctest.Test(t, testTheExample) }
 
 func testTheExample(t *testing.T) {
-	s := start(t, nil)
+	s := start(t)
 	s.scalers.Add(aScaler("a", "web"))
 	s.sees(t, "a", "absent")
 	s.deployments.Add(aDeployment("web", "1", 1))
@@ -166,32 +167,6 @@ func testTheExample(t *testing.T) {
 	s.deployments.Add(aDeployment("api", "3", 1))
 	s.sees(t, "b", "3, generation 1")
 	s.sees(t, "a", "2, generation 1")
-}
-
-func TestNoChangeEscapesTheExample(t *testing.T) { synctest.Test(t, testNoChangeEscapes) }
-
-func testNoChangeEscapes(t *testing.T) {
-	const many = 1000
-	s := start(t, func(s *server) {
-		for i := range many {
-			s.deployments.Add(aDeployment(fmt.Sprint(i), fmt.Sprint(i), 1))
-		}
-	})
-	var both sync.WaitGroup
-	both.Go(func() {
-		for i := range many {
-			s.scalers.Add(aScaler(fmt.Sprint(i), fmt.Sprint(i)))
-		}
-	})
-	both.Go(func() {
-		for i := range many {
-			s.deployments.Modify(aDeployment(fmt.Sprint(i), fmt.Sprint(i), 2))
-		}
-	})
-	both.Wait()
-	for i := range many {
-		s.sees(t, fmt.Sprint(i), version(aDeployment("", fmt.Sprint(i), 2)))
-	}
 }
 
 // read is the page about the example.
@@ -222,73 +197,5 @@ func TestThePageShowsTheExample(t *testing.T) {
 	}
 	if lines > 45 {
 		t.Errorf("the example has %d lines", lines)
-	}
-}
-
-// BenchmarkAnEvent is what it costs to find the scaler of a Deployment among ten thousand, for each
-// approach that has to look it up.
-func BenchmarkAnEvent(b *testing.B) {
-	const many = 10_000
-	s := start(b, func(s *server) {
-		for i := range many {
-			s.scalers.Add(aScaler(fmt.Sprint(i), fmt.Sprint(i)))
-		}
-	})
-	deployment := aDeployment("5000", "1", 1)
-	informer, err := s.cache.GetInformer(b.Context(), &v1beta1.VerticalScaler{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	store := informer.(toolscache.SharedIndexInformer).GetIndexer()
-	if err := store.AddIndexers(toolscache.Indexers{"key": func(obj any) ([]string, error) {
-		scaler := obj.(*v1beta1.VerticalScaler)
-		return []string{scaler.Namespace + "/" + scaler.Spec.DeploymentName}, nil
-	}}); err != nil {
-		b.Fatal(err)
-	}
-	inMemory := map[types.NamespacedName][]types.NamespacedName{}
-	for i := range many {
-		key := types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)}
-		inMemory[key] = []types.NamespacedName{key}
-	}
-	owned := aDeployment("5000", "1", 1)
-	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: "5000", Controller: ptr.To(true)}}
-	owned.Annotations = map[string]string{mark: "5000"}
-
-	list := func(options ...client.ListOption) func() bool {
-		return func() bool {
-			var found v1beta1.VerticalScalerList
-			if err := s.cache.List(b.Context(), &found, append(options, client.InNamespace("shop"))...); err != nil {
-				b.Fatal(err)
-			}
-			return slices.ContainsFunc(found.Items, func(s v1beta1.VerticalScaler) bool { return s.Spec.DeploymentName == deployment.Name })
-		}
-	}
-	for _, tc := range []struct {
-		name    string
-		isFound func() bool
-	}{
-		{"the list of an index", list(client.MatchingFields{byDeployment: deployment.Name})},
-		{"the list of an index, uncopied", list(client.MatchingFields{byDeployment: deployment.Name}, client.UnsafeDisableDeepCopy)},
-		{"the list of all, uncopied", list(client.UnsafeDisableDeepCopy)},
-		{"the keys of an index", func() bool {
-			keys, err := store.IndexKeys("key", "shop/"+deployment.Name)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return len(keys) == 1
-		}},
-		{"an owner reference", func() bool { return metav1.GetControllerOf(owned).Name == "5000" }},
-		{"an annotation", func() bool { return owned.Annotations[mark] == "5000" }},
-		{"a map in memory", func() bool { return len(inMemory[client.ObjectKeyFromObject(deployment)]) == 1 }},
-	} {
-		b.Run(tc.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if !tc.isFound() {
-					b.Fatal("the scaler is not found")
-				}
-			}
-		})
 	}
 }
