@@ -484,10 +484,6 @@ func pastServer(t *testing.T, sizes string) string {
 	}
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
-		if r.FormValue("start") == "" { // whether it has a metric
-			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"1"]}]}}`, now.Unix())
-			return
-		}
 		var streams []string
 		add := func(labels string, amount func(days float64) float64) {
 			var points []string
@@ -501,7 +497,7 @@ func pastServer(t *testing.T, sizes string) string {
 		}
 		for metric, amount := range usage {
 			if strings.Contains(query, metric) {
-				add(`"pod":"web-5d4f8b9c4-bcdfg","container":"app"`, amount)
+				add(`"namespace":"shop","pod":"web-5d4f8b9c4-bcdfg","container":"app"`, amount)
 			}
 		}
 		isOfPods, isOfOperator := strings.Contains(query, "kube_pod_(init_)?container_resource"), strings.Contains(query, "verticalscaler_container_request")
