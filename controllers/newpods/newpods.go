@@ -176,7 +176,7 @@ func LineOf(s *v1beta1.VerticalScaler) (deployment, line string) {
 	if s.Status.NewPods == nil || s.DeletionTimestamp != nil || scaler.RecordedClaim(s) != scaler.Claim(s) {
 		return "", ""
 	}
-	return s.Spec.DeploymentName, admission.Line(s.Spec.DeploymentName, s.Status.NewPods.Containers)
+	return s.Spec.DeploymentName, admission.LineOf(s, *s.Status.NewPods)
 }
 
 // objects are the NewPodSizes with these texts.

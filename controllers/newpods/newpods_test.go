@@ -132,7 +132,7 @@ func (f *fixture) edit(name string, change func(*v1beta1.VerticalScaler)) {
 func scalerOf(name, cpu string) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name, Scaling: v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: "Initial"}}},
 		Status: v1beta1.VerticalScalerStatus{
 			ObservedGeneration: 1,
 			Annotations:        map[string]string{v1beta1.ClaimAnnotation: "shop/" + name},

@@ -129,6 +129,7 @@ var reasons = []Reason{
 	// A rule forbids it.
 	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByUser, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within its limits."},
 	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByUser, "Raise the ResourceQuota that the message names, free some of it, or lower maxAllowed. The operator tries again within a minute."},
+	{v1beta1.ReasonReplicaFailure, "The API server refused to create pods with the decided sizes, so new pods start as in the pod template for a day.", ByUser, "Change the quota, LimitRange, policy or webhook that the message names, or set minAllowed and maxAllowed to what it allows. An edit of the scaler's spec ends the wait."},
 	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "On Kubernetes 1.36 or newer, run the command in the message. Otherwise use another updateMode or fallback."},
 	{v1beta1.ReasonAdmissionIneffective, "The API server created a new pod without the decided sizes, so no more pods are evicted.", ByUser, "Check for webhooks that change new pods. Then delete the pod that the message names, or edit the scaler's spec."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByUser, "Grant the right that the message names: run the command in it, or apply the installation again with the roles for the update mode."},

@@ -63,6 +63,8 @@ type Deployment struct {
 	// Stuck is true if the rollout of the latest spec made no progress for longer than
 	// progressDeadlineSeconds.
 	Stuck bool
+	// CreateFailure is why the ReplicaSet controller cannot create pods (ReplicaFailure); empty if it can.
+	CreateFailure string
 	// Unavailable is how many old pods a rollout may terminate before the first new pod is
 	// ready: all of them with the strategy Recreate.
 	Unavailable int32
@@ -88,9 +90,11 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current is true if the pod has the Deployment's latest template.
-	Current bool
-	Running bool
+	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of the one that
+	// controls it.
+	Current    bool
+	ReplicaSet types.UID
+	Running    bool
 	// Ended is true if the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
@@ -244,6 +248,9 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
 	for _, c := range d.Status.Conditions {
 		out.Stuck = out.Stuck || IsDeadlineExceeded(c) && d.Status.ObservedGeneration >= d.Generation
+		if IsReplicaFailure(c) {
+			out.CreateFailure = cmp.Or(c.Message, c.Reason)
+		}
 	}
 	return out
 }
@@ -251,6 +258,11 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 // IsDeadlineExceeded reports whether a condition of a Deployment reports a rollout without progress.
 func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {
 	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+}
+
+// IsReplicaFailure reports whether a condition of a Deployment reports pods that cannot be created.
+func IsReplicaFailure(c appsv1.DeploymentCondition) bool {
+	return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 }
 
 // maxUnavailable reads the strategy as the Deployment controller does: percentages of
