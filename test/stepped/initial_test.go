@@ -33,18 +33,27 @@ import (
 // told are the Deployments of this namespace whose sizes the API server is told, by their names.
 func (w *fixture) told() (names []string) {
 	w.Helper()
-	var list v1beta1.NewPodSizesList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
-	for i := range list.Items {
-		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
+	for _, text := range w.sizeTexts() {
+		for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
 			name, _, _ := strings.Cut(line, " ")
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// sizeTexts are the texts of the NewPodSizes in the namespace.
+func (w *fixture) sizeTexts() (texts []string) {
+	w.Helper()
+	var list v1beta1.NewPodSizesList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+		w.Fatal(err)
+	}
+	for _, o := range list.Items {
+		texts = append(texts, o.Spec.Deployments)
+	}
+	return texts
 }
 
 // untilAPIServerKnows waits until the API server has learned of the sizes of new pods of a Deployment that requests 100m.
@@ -196,8 +205,8 @@ func TestARefusedRemovalOfSizesIsInTheStatus(t *testing.T) {
 	w.Says("web", "Ready", "True", "OperatingNormally")
 }
 
-// keepsSizes makes the API server refuse each change of the NewPodSizes in the namespace, and waits until it does.
-func (w *fixture) keepsSizes() {
+// deny installs a policy for the namespace that denies what does not fulfill the expression.
+func (w *fixture) deny(group, resource, expression, message string, operations ...admissionregistrationv1.OperationType) {
 	w.Helper()
 	name := "keep-" + w.Namespace
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -206,13 +215,11 @@ func (w *fixture) keepsSizes() {
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{v1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"newpodsizes"},
-					},
+					Operations: operations,
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
 				}}},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "sizes are kept"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: message}},
 		},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -229,6 +236,12 @@ func (w *fixture) keepsSizes() {
 			}
 		})
 	}
+}
+
+// keepsSizes makes the API server refuse each change of the NewPodSizes in the namespace, and waits until it does.
+func (w *fixture) keepsSizes() {
+	w.Helper()
+	w.deny(v1beta1.GroupVersion.Group, "newpodsizes", "false", "sizes are kept", admissionregistrationv1.Update, admissionregistrationv1.Delete)
 	testkit.Eventually(w.t, 2*time.Minute, func() string { // The API server learns of the policy.
 		object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName}}
 		if err := env.Client.Delete(w.Context(), object, client.DryRunAll); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
