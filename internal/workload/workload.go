@@ -21,7 +21,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Resources are the requests and limits of a container. 0 means not set.
+// Resources are the requests and limits of a container. 0 means not set. A request of 0 beside a limit is read as
+// quantity.Smallest.
 type Resources struct {
 	Requests quantity.Amounts
 	Limits   quantity.Amounts
@@ -525,7 +526,19 @@ func readPodLevel(r *corev1.ResourceRequirements) Resources {
 func readResources(r corev1.ResourceRequirements) (Resources, bool) {
 	requests, ok := readAmounts(r.Requests)
 	limits, ok2 := readAmounts(r.Limits)
+	if limits.CPUMillis > 0 && isZero(r.Requests, corev1.ResourceCPU) {
+		requests.CPUMillis = quantity.Smallest
+	}
+	if limits.MemoryBytes > 0 && isZero(r.Requests, corev1.ResourceMemory) {
+		requests.MemoryBytes = quantity.Smallest
+	}
 	return Resources{Requests: requests, Limits: limits}, ok && ok2
+}
+
+// isZero reports whether a request is 0, and not absent.
+func isZero(list corev1.ResourceList, name corev1.ResourceName) bool {
+	amount, ok := list[name]
+	return ok && amount.IsZero()
 }
 
 func readAmounts(list corev1.ResourceList) (quantity.Amounts, bool) {
