@@ -106,6 +106,12 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
 		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},
 		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, "app 100m 128Mi of 200m 256Mi, exactly in set-1"},
+		"only CPU was proved": {[]func(*world){admission(func(a *plan.NewPods) {
+			a.ReplicaSet, a.Sizes = "set-1", []plan.Size{{Container: "app", Resources: resources(amounts(60, 0), amounts(120, 0))}}
+		}), pods(of("set-1", pod("web-1", small())))}, "app 60m 128Mi of 120m 256Mi, exactly in set-1"},
+		"a larger limit was proved": {[]func(*world){hadProved("set-1", sized("app", amounts(50, 64), amounts(300, 300))), pods(of("set-1", pod("web-1", small())))},
+			"app 50m 64Mi of 300m 300Mi, exactly in set-1"},
+		"nothing has been told since": {[]func(*world){admission(func(a *plan.NewPods) { a.ReplicaSet = "set-1" }), pods(of("set-1", pod("web-1", small())))}, newSize},
 	} {
 		w := given(append([]func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved())}, tc.change...)...)
 		p := w.next(noon).NewPods

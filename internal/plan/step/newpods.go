@@ -46,13 +46,14 @@ func (p planner) newPodsBeside() model.NewPods {
 	if !p.policy.SizesNewPods || p.isUndecided {
 		return n
 	}
-	n.ReplicaSet, _ = p.proved()
 	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
 		return n
 	}
 	if n.Obstacle = p.unschedulable(n.Sizes); n.Obstacle.Exists() {
 		n.Sizes = nil
+		return n
 	}
+	n.ReplicaSet, _ = p.proved()
 	return n
 }
 
@@ -83,6 +84,9 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 // proved; else new pods keep at least what was proved before.
 func (p planner) proved() (set types.UID, isNow bool) {
 	before := p.Situation.NewPods.ReplicaSet
+	if len(p.Situation.NewPods.Sizes) == 0 {
+		before = ""
+	}
 	if p.isUndecided || p.Deployment.RollingOut || p.Decision.Verification != nil && !p.policy.MayEvict() {
 		return before, false
 	}
@@ -123,11 +127,20 @@ func (p planner) decidedSize(c workload.Container) workload.Resources {
 	return decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
 }
 
-// atLeast are the sizes of new pods that also get no less than the template's.
-func atLeast(made workload.Footprint, sizes []model.Size) []model.Size {
+// notBelowProved are the sizes of new pods with no less than what was proved before, until the decision is. A resource
+// that had no size before has the template's.
+func (p planner) notBelowProved(made workload.Footprint, sizes []model.Size) []model.Size {
+	if set, isNow := p.proved(); set == "" || isNow || !p.policy.InPlace() || p.policy.MayEvict() {
+		return sizes
+	}
+	return atLeast(resized(made, covering(made, p.Situation.NewPods.Sizes)), sizes)
+}
+
+// atLeast are the sizes with no less than what a pod has.
+func atLeast(pod workload.Footprint, sizes []model.Size) []model.Size {
 	out := slices.Clone(sizes)
 	for i, size := range sizes {
-		c, _ := made.Container(size.Container)
+		c, _ := pod.Container(size.Container)
 		for _, r := range model.Resources {
 			r.Put(&out[i].Resources, max(r.Request(size.Resources), r.Request(c.Resources)), max(r.Limit(size.Resources), r.Limit(c.Resources)))
 		}
@@ -141,16 +154,6 @@ func (p planner) requestsOfNewPods(c workload.Container) quantity.Amounts {
 	requests := p.Decision.Requests[c.Name]
 	if !p.policy.InPlace() || p.policy.MayEvict() {
 		return requests
-	}
-	before := p.Situation.NewPods
-	if set, isNow := p.proved(); set != "" && !isNow {
-		for _, size := range before.Sizes {
-			for _, r := range model.Resources {
-				if size.Container == c.Name && r.Of(requests) > 0 {
-					r.Set(&requests, max(r.Of(requests), r.Request(size.Resources)))
-				}
-			}
-		}
 	}
 	if decision.LosesWholeCores(p.Situation, p.policy, c, requests.CPUMillis) {
 		requests.CPUMillis = 0
@@ -173,6 +176,7 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 			requests = append(requests, p.requestsOfNewPods(c))
 		}
 	}
+	whole = p.notBelowProved(made, whole)
 	started := p.startedWith(made, whole)
 	if obstacle := decision.OutOfBounds(resized(made, started), started, p.Bounds); obstacle.Exists() {
 		return nil, obstacle
@@ -246,8 +250,9 @@ func (p planner) learnNewPods() model.NewPods {
 	if p.Unsized.Exists() {
 		return next
 	}
-	next.ReplicaSet, _ = p.proved()
-	next.Sizes, next.Obstacle = p.newPodSizes()
+	if next.Sizes, next.Obstacle = p.newPodSizes(); len(next.Sizes) > 0 {
+		next.ReplicaSet, _ = p.proved()
+	}
 	if next.ReplicaSet == before.ReplicaSet && len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
