@@ -193,9 +193,10 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		lines := map[string]string{long: admission.Line(long, []v1beta1.NewPodContainer{{
 			ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))}, Limits: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))},
 		}})}
-		for i := range 900 {
+		lines[long] = strings.Replace(lines[long], " ", " @other;", 1)
+		for i := range 800 {
 			name := fmt.Sprintf("a%0230d", i)
-			lines[name] = name + " app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
+			lines[name] = name + " @" + strings.Repeat("u", 36) + ";app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
 		}
 		texts := admission.Texts(lines, admission.MaxText)
 		sizes.Spec.Deployments = texts[0]
