@@ -206,6 +206,9 @@ const (
 	// ReasonQuotaExceeded means that a ResourceQuota has no room for the size, or for the
 	// first new pod of a rollout.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonReplicaFailure means that the API server refused to create pods with the size. New pods
+	// start as in the pod template.
+	ReasonReplicaFailure = "ReplicaFailure"
 	// ReasonForbidden means that the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
 	// ReasonNamespaceTerminating means that the namespace is being deleted.

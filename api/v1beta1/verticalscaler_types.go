@@ -995,7 +995,9 @@ type OriginalContainerResources struct {
 // NewPods is what the API server sets on new pods.
 type NewPods struct {
 	// containers are the requests and limits that containers of new pods get, by name. A
-	// container gets them only if it has limits for the same resources.
+	// container gets them only if it has limits for the same resources. Except in updateMode
+	// Initial, only pods of the ReplicaSet in replicaSetUID get exactly these. Pods of any other
+	// one get the larger of these and their own.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
@@ -1014,6 +1016,25 @@ type NewPods struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	IneffectiveOnPod string `json:"ineffectiveOnPod,omitempty"`
+
+	// replicaSetUID is the UID of the ReplicaSet whose pods have been healthy with these
+	// values. Unset before that, and in updateMode Initial.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	ReplicaSetUID types.UID `json:"replicaSetUID,omitempty"`
+
+	// failureTime is when the API server refused to create pods with these values. For a
+	// day after that, and until the spec is edited, new pods start as in the pod template.
+	// +optional
+	FailureTime *metav1.Time `json:"failureTime,omitempty"`
+
+	// failureMessage is what the API server said then.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	FailureMessage string `json:"failureMessage,omitempty"`
 }
 
 // NewPodContainer is what one container of a new pod gets.

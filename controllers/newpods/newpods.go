@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,10 @@ const (
 	// pause is the least time between two writes for one namespace. An object has the sizes of all
 	// Deployments, so that each write costs as much as its namespace is large.
 	pause = 5 * time.Second
+
+	// maxOwners is how many scalers own an object. When all of them are gone, the garbage collector deletes it, even if no
+	// operator runs. It is small because the API server reads the object for each new pod.
+	maxOwners = 8
 
 	// rejectedRetry is when to try again what the API server refuses.
 	rejectedRetry = time.Minute
@@ -152,23 +157,26 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 	}
 }
 
-// wanted are the texts for a namespace. A scaler counts while its status is about the Deployment that its spec names.
-func (r *Reconciler) wanted(ctx context.Context, namespace string) (texts []string, err error) {
+// wanted are the objects of a namespace. A scaler counts while its status is about the Deployment that its spec names.
+func (r *Reconciler) wanted(ctx context.Context, namespace string) ([]v1beta1.NewPodSizes, error) {
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the scalers of namespace %s: %w", namespace, err)
 	}
-	lines := map[string]string{}
+	lines, owners := map[string]string{}, []metav1.OwnerReference{}
 	for i := range scalers.Items {
-		if deployment, line := LineOf(&scalers.Items[i]); line != "" {
+		s := &scalers.Items[i]
+		if deployment, line := LineOf(s); line != "" {
 			lines[deployment] = line
+			owners = append(owners, metav1.OwnerReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: s.Name, UID: s.UID})
 		}
 	}
+	slices.SortFunc(owners, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Name, b.Name) })
 	longest := r.Longest
 	if longest == 0 {
 		longest = admission.MaxText
 	}
-	return admission.Texts(lines, longest), nil
+	return objects(namespace, admission.Texts(lines, longest), owners[:min(len(owners), maxOwners)]), nil
 }
 
 // LineOf is the name of a scaler's Deployment and what the API server is told of it; an empty line for nothing.
@@ -176,30 +184,30 @@ func LineOf(s *v1beta1.VerticalScaler) (deployment, line string) {
 	if s.Status.NewPods == nil || s.DeletionTimestamp != nil || scaler.RecordedClaim(s) != scaler.Claim(s) {
 		return "", ""
 	}
-	return s.Spec.DeploymentName, admission.Line(s.Spec.DeploymentName, s.Status.NewPods.Containers)
+	return s.Spec.DeploymentName, admission.LineOf(s, *s.Status.NewPods)
 }
 
-// objects are the NewPodSizes with these texts.
-func objects(namespace string, texts []string) (out []v1beta1.NewPodSizes) {
+// objects are the NewPodSizes with these texts and owners.
+func objects(namespace string, texts []string, owners []metav1.OwnerReference) (out []v1beta1.NewPodSizes) {
 	for i, text := range texts {
 		name := v1beta1.NewPodSizesName
 		if i > 0 {
 			name = fmt.Sprintf("%s-%d", name, i+1)
 		}
 		out = append(out, v1beta1.NewPodSizes{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: Labels()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: Labels(), OwnerReferences: owners},
 			Spec:       v1beta1.NewPodSizesSpec{Deployments: text},
 		})
 	}
 	return out
 }
 
-// isWritten reports whether the objects have exactly these texts. An object without our label is not ours.
-func isWritten(texts []string, found []v1beta1.NewPodSizes) bool {
-	wanted := objects("", texts)
+// isWritten reports whether these objects, and no others of ours, are found. An object without our label is not ours.
+func isWritten(wanted, found []v1beta1.NewPodSizes) bool {
+	wanted = slices.Clone(wanted)
 	for i := range found {
 		if j := indexOf(wanted, found[i].Name); j >= 0 {
-			if found[i].Spec.Deployments != wanted[j].Spec.Deployments || !isOurs(&found[i]) {
+			if !isAs(&found[i], &wanted[j]) {
 				return false
 			}
 			wanted = slices.Delete(wanted, j, j+1)
@@ -212,6 +220,11 @@ func isWritten(texts []string, found []v1beta1.NewPodSizes) bool {
 
 func indexOf(objects []v1beta1.NewPodSizes, name string) int {
 	return slices.IndexFunc(objects, func(o v1beta1.NewPodSizes) bool { return o.Name == name })
+}
+
+// isAs reports whether an object is ours, with the text and the owners of another one.
+func isAs(o, want *v1beta1.NewPodSizes) bool {
+	return isOurs(o) && o.Spec == want.Spec && slices.Equal(o.OwnerReferences, want.OwnerReferences)
 }
 
 func isOurs(o *v1beta1.NewPodSizes) bool {
@@ -232,14 +245,13 @@ func (r *Reconciler) untilNext(namespace string) time.Duration {
 
 // write writes what differs, the last object first: a line that does not fit anymore is in the next object before it
 // leaves this one. Then it deletes the objects that are not needed.
-func (r *Reconciler) write(ctx context.Context, namespace string, texts []string, found []v1beta1.NewPodSizes) error {
+func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
 	r.mu.Lock()
 	if r.written == nil {
 		r.written = map[string]time.Time{}
 	}
 	r.written[namespace] = r.Clock.Now()
 	r.mu.Unlock()
-	wanted := objects(namespace, texts)
 	for _, want := range slices.Backward(wanted) {
 		if err := r.writeOne(ctx, &want, found); err != nil {
 			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
@@ -253,11 +265,11 @@ func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, fo
 	if i < 0 {
 		return r.Client.Create(ctx, want, client.FieldOwner(ownership.Scalers))
 	}
-	if found[i].Spec.Deployments == want.Spec.Deployments && isOurs(&found[i]) {
+	if isAs(&found[i], want) {
 		return nil
 	}
 	updated := found[i].DeepCopy()
-	updated.Spec = want.Spec
+	updated.Spec, updated.OwnerReferences = want.Spec, want.OwnerReferences
 	if updated.Labels == nil {
 		updated.Labels = map[string]string{}
 	}

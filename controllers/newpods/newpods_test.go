@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -132,7 +133,7 @@ func (f *fixture) edit(name string, change func(*v1beta1.VerticalScaler)) {
 func scalerOf(name, cpu string) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name, Scaling: v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: "Initial"}}},
 		Status: v1beta1.VerticalScalerStatus{
 			ObservedGeneration: 1,
 			Annotations:        map[string]string{v1beta1.ClaimAnnotation: "shop/" + name},
@@ -174,6 +175,49 @@ func TestSizesFollowTheScalers(t *testing.T) {
 	f.writes = 0
 	f.reconcile()
 	f.wants("no scaler", map[string]string{}, 1)
+}
+
+// With no operator to delete it, the garbage collector does, once the scalers are gone.
+func TestSizesBelongToTheirScalers(t *testing.T) {
+	f := newFixture(t)
+	owners := func() (names []string) {
+		var o v1beta1.NewPodSizes
+		if err := f.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "verticalscaler"}, &o); err != nil {
+			t.Fatal(err)
+		}
+		for _, owner := range o.OwnerReferences {
+			if owner.Kind != "VerticalScaler" || owner.UID != types.UID("uid-"+owner.Name) || owner.Controller != nil || owner.BlockOwnerDeletion != nil {
+				t.Errorf("owned by %+v", owner)
+			}
+			names = append(names, owner.Name)
+		}
+		return names
+	}
+	var all []*v1beta1.VerticalScaler
+	for _, name := range strings.Split("jihgfedcba", "") {
+		s := scalerOf(name, "1")
+		s.UID = types.UID("uid-" + name)
+		all = append(all, s)
+		if err := f.Client.Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.reconcile()
+	if diff := cmp.Diff(strings.Split("abcdefgh", ""), owners()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	if err := f.Client.Delete(t.Context(), all[8]); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	if diff := cmp.Diff(strings.Split("acdefghi", ""), owners()); diff != "" {
+		t.Errorf("owners once b is deleted (-want +got):\n%s", diff)
+	}
+	f.writes = 0
+	f.reconcile()
+	if f.writes != 0 {
+		t.Errorf("%d writes when nothing changes", f.writes)
+	}
 }
 
 // What somebody else has made of the objects is put right. An object of theirs stays.

@@ -38,7 +38,7 @@ func evictingScaler() *v1beta1.VerticalScaler {
 // evictingServer is a reconciler whose API server sizes new pods, and answers evictions.
 func evictingServer(t *testing.T, answer func(subresource string, body client.Object) error) *Reconciler {
 	t.Helper()
-	line := admission.Line("checkout", scaler.APINewPods(toEvict().NewPods).Containers)
+	line := admission.LineOf(evictingScaler(), *scaler.APINewPods(toEvict().NewPods))
 	r := apiServer(t, interceptor.Funcs{
 		SubResourceCreate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
 			return answer(subresource, body)

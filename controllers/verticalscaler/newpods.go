@@ -85,7 +85,7 @@ func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
 	var agrees bool
 	var err error
 	if recorded := recordedNewPods(s); recorded != nil && len(recorded.Containers) > 0 {
-		agrees, err = hasLine(ctx, r.Client, s.scaler, recorded.Containers)
+		agrees, err = hasLine(ctx, r.Client, s.scaler, *recorded)
 	} else {
 		agrees, err = isToldNothing(ctx, r.Client, s.scaler)
 	}
@@ -108,12 +108,12 @@ func (r *Reconciler) isTold(ctx context.Context, from client.Reader, vs *v1beta1
 	if vs.Status.NewPods == nil || len(vs.Status.NewPods.Containers) == 0 {
 		return false, nil
 	}
-	return hasLine(ctx, from, vs, vs.Status.NewPods.Containers)
+	return hasLine(ctx, from, vs, *vs.Status.NewPods)
 }
 
 // hasLine reports whether a NewPodSizes object has these sizes.
-func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
-	line := admission.Line(vs.Spec.DeploymentName, sizes)
+func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes v1beta1.NewPods) (bool, error) {
+	line := admission.LineOf(vs, sizes)
 	return isInSizes(ctx, from, vs, func(text string) bool { return admission.HasLine(text, line) })
 }
 
@@ -142,7 +142,7 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == nil || len(wanted.Containers) == 0 {
 		return
 	}
-	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && equality.Semantic.DeepEqual(s.scaler.Status.NewPods.Containers, wanted.Containers)
+	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && admission.LineOf(s.scaler, *s.scaler.Status.NewPods) == admission.LineOf(s.scaler, *wanted)
 	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
 		s.requeueAfter = untoldRetry
 	}
@@ -186,6 +186,9 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
+		if !s.policy.SizesOnlyNewPods() {
+			c.Message += ". Pods of a new revision start with the larger of these and the pod template's, until its pods are healthy with them"
+		}
 	case why.Exists():
 		c.Reason, c.Message = why.Reason, "New pods start as in the pod template: "+why.Message
 	default:

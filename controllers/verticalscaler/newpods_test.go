@@ -190,7 +190,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}
 	}
 	accepted := func(string) apierror.Rejection { return apierror.Rejection{} }
-	line := admission.Line("checkout", scaler.APINewPods(plan.NewPods{Sizes: newPodSize}).Containers)
+	line := admission.LineOf(withUpdate(inPlace), *scaler.APINewPods(plan.NewPods{Sizes: newPodSize}))
 	nothingSized := func(s *scope) { s.plan.NewPods = plan.NewPods{} }
 	for name, tc := range map[string]struct {
 		refused func(string) apierror.Rejection
@@ -335,24 +335,25 @@ func TestFrozenNewPods(t *testing.T) {
 	}
 }
 
-// fullQuota leaves no room for a pod of the recorded size.
-func (s *scope) fullQuota() {
-	s.observation.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 480, Used: 400}}
+// refusePods lets the API server refuse pods with the recorded size.
+func (s *scope) refusePods() {
+	s.observation.situation.Deployment.CreateFailure = "exceeded quota: team"
 	s.hold()
 }
 
 // While a scaler is suspended, it says why new pods do not keep their size, and goes on saying so.
-func TestNewPodsThatAQuotaWouldRefuse(t *testing.T) {
+func TestNewPodsThatTheAPIServerRefuses(t *testing.T) {
 	vs := withUpdate(inPlace)
 	for i := range 2 {
 		s := sizing(vs)
-		s.fullQuota()
+		s.refusePods()
 		c, ok := newPodsSized(s)
-		if got := recordedNewPods(s); got != nil || !ok || c.Status != "False" || c.Reason != "QuotaExceeded" || !strings.Contains(c.Message, "ResourceQuota team allows 480m") {
+		got := recordedNewPods(s)
+		if len(got.Containers) > 0 || !ok || c.Status != "False" || c.Reason != "ReplicaFailure" || !strings.Contains(c.Message, "exceeded quota: team") {
 			t.Errorf("after %d reconciles, new pods get %+v; %s is %s, %s: %s", i, got, c.Type, c.Status, c.Reason, c.Message)
 		}
 		vs = vs.DeepCopy()
-		vs.Status.NewPods, vs.Status.Conditions = nil, []metav1.Condition{c}
+		vs.Status.NewPods, vs.Status.ObservedGeneration = got, vs.Generation
 	}
 }
 
@@ -363,11 +364,11 @@ func TestRecordedNewPods(t *testing.T) {
 		change func(*scope)
 		want   string
 	}{
-		"as planned":                         {func(*scope) {}, "100m"},
-		"nothing planned":                    {func(s *scope) { s.plan.NewPods = plan.NewPods{} }, ""},
-		"suspended":                          {(*scope).hold, "90m"},
-		"failed before a plan":               {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "90m"},
-		"suspended, without room in a quota": {(*scope).fullQuota, ""},
+		"as planned":                      {func(*scope) {}, "100m"},
+		"nothing planned":                 {func(s *scope) { s.plan.NewPods = plan.NewPods{} }, ""},
+		"suspended":                       {(*scope).hold, "90m"},
+		"failed before a plan":            {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "90m"},
+		"suspended, and pods are refused": {(*scope).refusePods, "as in the template"},
 		"of the Deployment before, suspended": {func(s *scope) {
 			s.scaler.Spec.DeploymentName = "another"
 			s.hold()
@@ -386,7 +387,10 @@ func TestRecordedNewPods(t *testing.T) {
 		tc.change(s)
 		got := ""
 		if recorded := recordedNewPods(s); recorded != nil {
-			got = recorded.Containers[0].Requests.CPU.String()
+			got = "as in the template"
+			for _, c := range recorded.Containers {
+				got = c.Requests.CPU.String()
+			}
 		}
 		if got != tc.want {
 			t.Errorf("%s: new pods get %q, want %q", name, got, tc.want)
@@ -420,7 +424,7 @@ func TestWhoseRecordedSizesNewPodsKeep(t *testing.T) {
 
 // No pod is evicted unless the policy, its binding and the size are there, and the API server is asked again before.
 func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
-	const line = "\ncheckout app,100m,,,\n"
+	const line = "\ncheckout @;app,100m,,,\n"
 	both := []client.Object{admission.Policy(), admission.Binding()}
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -428,7 +432,7 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 	}{
 		"all is there":        {append(both[:2:2], sizes(line)), true},
 		"the size is gone":    {both, false},
-		"it is another one":   {append(both[:2:2], sizes("\ncheckout app,200m,,,\n")), false},
+		"it is another one":   {append(both[:2:2], sizes("\ncheckout @;app,200m,,,\n")), false},
 		"the policy is gone":  {[]client.Object{admission.Binding(), sizes(line)}, false},
 		"the binding is gone": {[]client.Object{admission.Policy(), sizes(line)}, false},
 	} {
@@ -447,7 +451,7 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 
 // The time that the API server has had begins when the size is written down, and again with another size.
 func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
-	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout app,100m,,,\n"))
+	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
 	pass := func(at time.Time, cpu int64) (since time.Time) {
 		t.Helper()
 		vs := withUpdate(evicting)
@@ -474,7 +478,7 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	if err := r.Client.Delete(t.Context(), sizes("")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Client.Create(t.Context(), sizes("\ncheckout app,200m,,,\n")); err != nil {
+	if err := r.Client.Create(t.Context(), sizes("\ncheckout @;app,200m,,,\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {

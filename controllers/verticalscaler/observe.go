@@ -132,8 +132,7 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	if target := s.status.Target; target != nil && target.UID != situation.Deployment.UID {
 		s.status.Decision, s.status.RevertedChanges = nil, nil
-	}
-	if scaler.IsPaused(s.scaler) || scaler.SizesNewPods(&s.scaler.Spec) {
+	} else if scaler.IsPaused(s.scaler) || scaler.SizesNewPods(&s.scaler.Spec) {
 		situation.NewPods = scaler.NewPods(s.scaler.Status.NewPods)
 	}
 	situation.Decision = scaler.Decision(s.status.Decision)

@@ -148,10 +148,10 @@ func recommendationProvided(s *scope) metav1.Condition {
 		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
 	case problems.Incomplete != "" && provided:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonMetricsIncomplete
-		c.Message = "Usage of running pods is missing, so nothing is lowered: " + problems.Incomplete + checkMetrics
+		c.Message = "Usage of running pods is missing, so nothing is lowered: " + problems.Incomplete + remedyOf(s)
 	case problems.Incomplete != "":
 		c.Reason = v1beta1.ReasonMetricsIncomplete
-		c.Message = "Usage of running pods is missing: " + problems.Incomplete + checkMetrics
+		c.Message = "Usage of running pods is missing: " + problems.Incomplete + remedyOf(s)
 	case provided:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation"
 	case s.isPlanned() && s.observation.situation.AlivePods() == 0:
@@ -165,8 +165,25 @@ func recommendationProvided(s *scope) metav1.Condition {
 	return c
 }
 
-// checkMetrics says what to do about pods without usage.
-const checkMetrics = ". Check metrics-server and the kubelets of their nodes"
+// exitedLately is how long after an exit a container without usage is taken to crash. It is longer than the kubelet waits
+// before it starts such a container again.
+const exitedLately = 10 * time.Minute
+
+// remedyOf says what to do about pods without usage. A container that crashes has none while it waits for its next start.
+func remedyOf(s *scope) string {
+	for _, pod := range s.observation.situation.Pods {
+		crashing := pod.BackingOff
+		for _, exit := range pod.Exits {
+			if s.now.Sub(exit.At) < exitedLately {
+				crashing = append(slices.Clone(crashing), exit.Container)
+			}
+		}
+		if len(crashing) > 0 && !pod.Terminating && !pod.Ended {
+			return fmt.Sprintf(". Container %s of pod %s crashes: see kubectl logs --previous", slices.Min(crashing), pod.Name)
+		}
+	}
+	return ". Check metrics-server and the kubelets of their nodes"
+}
 
 func applied(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}

@@ -87,7 +87,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonCollectingHistory, "The operator is collecting usage; the first recommendation takes a few minutes.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonNoRecommendation, "There is no recommendation to apply yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io."},
-	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByItself, "Wait for pods that have just started. If a pod stays, check metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
+	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByItself, "Wait for pods that have just started. If a pod stays, check why it crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
 	// There is nothing to size.
 	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
@@ -95,7 +95,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
 	{v1beta1.ReasonConflict, "Another, older scaler sizes the Deployment, or has not restored its pod template yet. If more than 8 scalers name the Deployment, not all of them say which one is the oldest.", ByUser, "Delete all but one of the scalers, or set another spec.deploymentName."},
 	{v1beta1.ReasonTerminating, "The Deployment is being deleted.", ByItself, "Wait until it is deleted; a new Deployment with that name is sized again."},
-	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", ByUser, "No action needed while the Deployment is scaled to 0. Otherwise check why its pods do not run. A pod is resized as soon as it runs."},
+	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", ByUser, "No action needed while the Deployment is scaled to 0. Otherwise check why its pods do not run. A pod is resized as soon as it runs. Pods that the message names belong to another owner, such as a Rollout of Argo, and are not sized."},
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy excludes all resources.", ByUser, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// A user or another controller prevents it.
@@ -110,7 +110,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress: the change waits for it, or pods keep their size until it replaces them.", ByItself, "Wait for the rollout (kubectl rollout status). If it does not end, check the newest pods, or undo it."},
 	{v1beta1.ReasonRolloutPaused, "The Deployment is paused, so its pod template is not changed or not rolled out.", ByUser, "Resume the Deployment (kubectl rollout resume)."},
 
-	{v1beta1.ReasonPodsUnavailable, "Not all replicas of the Deployment are available, and no pod is evicted while one is missing.", ByItself, "Wait until they are available. If they stay unavailable, use kubectl describe on the pods that are not ready."},
+	{v1beta1.ReasonPodsUnavailable, "Not all replicas of the Deployment are available, and no pod is evicted while one is missing. A new pod is not lowered before it is Ready.", ByItself, "Wait until they are available. If they stay unavailable, use kubectl describe on the pods that are not ready."},
 	{v1beta1.ReasonTooFewReplicas, "The Deployment has fewer replicas than updatePolicy.minReplicas, so none of its pods is evicted.", ByUser, "Scale the Deployment up, or set spec.updatePolicy.minReplicas to 1 if it may be down while a pod is replaced."},
 	{v1beta1.ReasonDisruptionBudget, "A PodDisruptionBudget does not allow another eviction now.", ByItself, "Wait: the operator asks again every 30 seconds. A budget that never allows one (maxUnavailable 0, or minAvailable of all replicas) must be changed."},
 	{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod. Kubernetes does not evict such a pod.", ByUser, "Keep only one PodDisruptionBudget for the pods, or use another fallback. The operator tries again within 10 minutes."},
@@ -129,6 +129,7 @@ var reasons = []Reason{
 	// A rule forbids it.
 	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByUser, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within its limits."},
 	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByUser, "Raise the ResourceQuota that the message names, free some of it, or lower maxAllowed. The operator tries again within a minute."},
+	{v1beta1.ReasonReplicaFailure, "The API server refused to create pods with the decided sizes, so new pods start as in the pod template for a day.", ByUser, "Change the quota, LimitRange, policy or webhook that the message names, or set minAllowed and maxAllowed to what it allows. An edit of the scaler's spec ends the wait."},
 	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "On Kubernetes 1.36 or newer, run the command in the message. Otherwise use another updateMode or fallback."},
 	{v1beta1.ReasonAdmissionIneffective, "The API server created a new pod without the decided sizes, so no more pods are evicted.", ByUser, "Check for webhooks that change new pods. Then delete the pod that the message names, or edit the scaler's spec."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByUser, "Grant the right that the message names: run the command in it, or apply the installation again with the roles for the update mode."},

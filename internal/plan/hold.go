@@ -31,14 +31,10 @@ func NotTaken(p Plan, s Situation, policy Policy, now time.Time, o Obstacle) Pla
 
 // held is the plan that keeps what is recorded.
 func held(p Plan, s Situation, policy Policy, now time.Time, v Verdict) Plan {
-	next := Plan{
-		Decision: s.Decision, RevertedChanges: s.RevertedChanges, NewPods: s.NewPods, Progress: p.Progress,
+	return Plan{
+		Decision: s.Decision, RevertedChanges: s.RevertedChanges, NewPods: step.WithFailure(s.NewPods, s, policy, now), Progress: p.Progress,
 		IsHeld: true, Postponed: p.Decision, Verdict: v,
 	}
-	if o := step.RefusedSizes(s, policy, now); o.Exists() {
-		next.NewPods = NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod, Obstacle: o}
-	}
-	return next
 }
 
 // hold returns the plan, or the one instead while something forbids it.

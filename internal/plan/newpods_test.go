@@ -4,6 +4,8 @@
 package plan_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,27 +73,124 @@ func TestWhatNewPodsGet(t *testing.T) {
 	}.run(t)
 }
 
-// Sizes that are kept while nothing may change are judged by what is there now.
-func TestSizesWithWhichAPodWouldBeRefused(t *testing.T) {
-	had := admission(func(a *plan.NewPods) { a.Sizes = []plan.Size{{Container: "app", Resources: large().Resources}} })
+// of is the pod as one of a ReplicaSet.
+func of(set types.UID, p workload.Pod) workload.Pod {
+	return with(p, func(p *workload.Pod) { p.ReplicaSet = set })
+}
+
+// hadProved gives new pods of the ReplicaSet the size of a container.
+func hadProved(set types.UID, c workload.Container) func(*world) {
+	return admission(func(a *plan.NewPods) {
+		a.ReplicaSet, a.Sizes = set, []plan.Size{{Container: c.Name, Resources: c.Resources}}
+	})
+}
+
+// A size below the template belongs to the ReplicaSet whose pods are healthy with it.
+func TestWhichReplicaSetHasProvedASize(t *testing.T) {
+	lowered := func(set types.UID, name string, change ...func(*workload.Pod)) workload.Pod {
+		return with(of(set, resizedPod(name, half())), change...)
+	}
+	const newSize = "app 50m 64Mi of 100m 128Mi"
 	for name, tc := range map[string]struct {
-		change func(*world)
+		change []func(*world)
 		want   string
 	}{
-		"room for one":                    {quotas(quota("requests.cpu", 600, 400)), ""},
-		"room for one as in the template": {quotas(quota("requests.cpu", 599, 400)), "QuotaExceeded"},
-		"a LimitRange below":              {bounds(workload.Bounds{ContainerMax: amounts(399, 0)}), "LimitRange"},
-		"a LimitRange above":              {bounds(workload.Bounds{ContainerMax: amounts(400, 0)}), ""},
-		"a container that was renamed":    {func(w *world) { template(container("other"))(w); quotas(quota("requests.cpu", 1, 1))(w) }, ""},
-		"one that has lost its limits since": {func(w *world) {
-			template(sized("app", amounts(100, 128), amounts(0, 0)))(w)
-			quotas(quota("requests.cpu", 1, 1))(w)
-		}, ""},
-		"no sizes": {func(w *world) { w.situation.NewPods = plan.NewPods{}; quotas(quota("requests.cpu", 1, 1))(w) }, ""},
+		"all pods run with it":      {[]func(*world){pods(lowered("set-1", "web-1"), lowered("set-1", "web-2"))}, newSize + ", exactly in set-1"},
+		"one has still more":        {[]func(*world){pods(lowered("set-1", "web-1"), of("set-1", pod("web-2", small())))}, newSize},
+		"one is not Ready":          {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Ready = false }))}, newSize},
+		"one crashes":               {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.BackingOff = []string{"app"} }))}, newSize},
+		"one is ready for a moment": {[]func(*world){deployment(func(d *workload.Deployment) { d.MinReady = time.Hour }), pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.ReadyChanged = noon }))}, newSize},
+		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": small().Resources} }))}, newSize},
+		"the rollout goes on": {[]func(*world){hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }),
+			pods(ofOldTemplate(lowered("set-1", "web-1")), lowered("set-2", "web-2"))}, newSize + ", exactly in set-1"},
+		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
+		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},
+		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, "app 100m 128Mi of 200m 256Mi, exactly in set-1"},
+		"only CPU was proved": {[]func(*world){admission(func(a *plan.NewPods) {
+			a.ReplicaSet, a.Sizes = "set-1", []plan.Size{{Container: "app", Resources: resources(amounts(60, 0), amounts(120, 0))}}
+		}), pods(of("set-1", pod("web-1", small())))}, "app 60m 128Mi of 120m 256Mi, exactly in set-1"},
+		"a larger limit was proved": {[]func(*world){hadProved("set-1", sized("app", amounts(50, 64), amounts(300, 300))), pods(of("set-1", pod("web-1", small())))},
+			"app 50m 64Mi of 300m 300Mi, exactly in set-1"},
+		"nothing has been told since": {[]func(*world){admission(func(a *plan.NewPods) { a.ReplicaSet = "set-1" }), pods(of("set-1", pod("web-1", small())))}, newSize},
 	} {
-		w := given(had, tc.change, func(w *world) { w.policy.Suspended = true })
-		if got := w.next(noon).NewPods; got.Obstacle.Reason != tc.want || tc.want != "" && len(got.Sizes) > 0 {
-			t.Errorf("%s: %+v, want %q", name, got, tc.want)
+		w := given(append([]func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved())}, tc.change...)...)
+		p := w.next(noon).NewPods
+		got := saySizes(p.Sizes)
+		if p.ReplicaSet != "" {
+			got += ", exactly in " + string(p.ReplicaSet)
+		}
+		if got != tc.want {
+			t.Errorf("%s: new pods get %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// Whatever prevents the creation of pods with our sizes, new pods then start as in the template, also while the scaler may
+// change nothing.
+func TestPodsThatTheAPIServerRefuses(t *testing.T) {
+	refused := func(w *world) { w.situation.Deployment.CreateFailure = `policy "cap" denied the request` }
+	before := func(ago time.Duration) func(*world) {
+		return admission(func(a *plan.NewPods) { a.FailedAt, a.Failure = noon.Add(-ago), "cap" })
+	}
+	base := []func(*world){sizesNewPods, decidedBefore(), pods(pod("web-1", large()))}
+	for name, tc := range map[string]struct {
+		change  []func(*world)
+		sizes   bool
+		stalled bool
+	}{
+		"refused with our sizes":   {[]func(*world){hadProved("", large()), refused}, false, true},
+		"while it is suspended":    {[]func(*world){hadProved("", large()), refused, func(w *world) { w.policy.Suspended = true }}, false, false},
+		"refused without them":     {[]func(*world){refused}, true, false},
+		"a while ago":              {[]func(*world){before(time.Hour)}, false, false},
+		"a day ago":                {[]func(*world){before(24 * time.Hour)}, true, false},
+		"until the spec is edited": {[]func(*world){before(time.Hour), func(w *world) { w.policy.Edited = true }}, true, false},
+	} {
+		w := given(append(slices.Clone(base), tc.change...)...)
+		p := w.next(noon)
+		if got := len(p.NewPods.Sizes) > 0; got != tc.sizes || (p.NewPods.Obstacle.Reason == "ReplicaFailure") == tc.sizes {
+			t.Errorf("%s: new pods get %+v", name, p.NewPods)
+		}
+		if p.Verdict.State.IsStalled() != tc.stalled {
+			t.Errorf("%s: stalled %t, %s: %s", name, !tc.stalled, p.Verdict.Reason, p.Verdict.Message)
+		}
+	}
+}
+
+// A heap that is sized from the limit may be too small to start with, although a running process was lowered without harm.
+func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
+	crashing := func(name string) workload.Pod {
+		return with(of("set-1", resizedPod(name, half())), func(p *workload.Pod) { p.Ready, p.BackingOff = false, []string{"app"} })
+	}
+	started := with(of("set-1", pod("web-2", half())), func(p *workload.Pod) { setRun(p, workload.Run{Container: "app", Since: p.Created.Add(time.Second)}) })
+	lower := []func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved()), hadProved("set-1", half())}
+	for name, tc := range map[string]struct {
+		change []func(*world)
+		want   string
+	}{
+		"it crashes":                       {[]func(*world){pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},
+		"beside one that was lowered":      {[]func(*world){pods(crashing("web-1"), of("set-1", resizedPod("web-2", half())))}, "Reverted app 100m 128Mi"},
+		"another one has started with it":  {[]func(*world){pods(crashing("web-1"), started)}, "ScaleUp app 50m 64Mi"},
+		"it is of an old template":         {[]func(*world){pods(ofOldTemplate(crashing("web-1")), started)}, "ScaleUp app 50m 64Mi"},
+		"it crashes with the template too": {[]func(*world){pods(with(crashing("web-1"), func(p *workload.Pod) { p.Containers = []workload.Container{small()} }))}, "ScaleUp app 50m 64Mi"},
+		"a template with a limit only": {[]func(*world){template(sized("app", amounts(0, 0), amounts(100, 128))),
+			pods(with(crashing("web-1"), func(p *workload.Pod) {
+				p.Containers = []workload.Container{sized("app", amounts(50, 64), amounts(50, 64))}
+			}))}, "Reverted app 100m 128Mi"},
+		"the template is ours": {[]func(*world){rollout, template(half()), func(w *world) {
+			w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: small().Resources}}
+		}, pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},
+		"no pod can be created from ours": {[]func(*world){rollout, template(half()), func(w *world) {
+			w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: small().Resources}}
+			w.situation.Deployment.CreateFailure = "too small"
+		}, pods()}, "Reverted app 100m 128Mi"},
+	} {
+		w := given(append(slices.Clone(lower), tc.change...)...)
+		p := w.next(noon)
+		if got := p.Decision.Reason + " app " + sayAmounts(p.Decision.Requests["app"]); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+		if (p.Reverted != "") != strings.HasPrefix(tc.want, "Reverted") {
+			t.Errorf("%s: reverted because %q", name, p.Reverted)
 		}
 	}
 }
@@ -202,10 +301,10 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
-		"While a lower request is being verified, what was good before": {
-			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), halfSized("web-2"))),
+		"While a lower request is being verified, what was proved before": {
+			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(of("set-1", pod("web-1", small())), of("set-1", halfSized("web-2"))), hadProved("set-1", small())),
 			`keeps app 50m 64Mi
-			puts into new pods app 100m 128Mi of 200m 256Mi
+			puts into new pods app 100m 128Mi of 200m 256Mi, exactly in set-1
 			Verifying: Verifying the first resized pods before lowering the rest
 			1/2 changing, again in 2m0s`,
 		},
@@ -257,7 +356,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 				pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 192Mi
 			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			puts into new pods app 200m 192Mi of 400m 384Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
@@ -408,3 +507,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		},
 	}.run(t)
 }
+
+// half is a container with half of its template's size.
+func half() workload.Container { return sized("app", amounts(50, 64), amounts(100, 128)) }

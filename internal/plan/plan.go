@@ -34,6 +34,10 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	if s.Unsized.Exists() && policy.SizesOnlyNewPods() {
 		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
+	p.NewPods = step.WithFailure(p.NewPods, s, policy, now)
+	if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure && s.Deployment.CreateFailure != "" && !p.Verdict.State.IsStalled() {
+		p.Verdict = p.Verdict.Stalled(o.Reason, "Pods are missing, and new ones start as in the pod template: "+o.Message)
+	}
 	return hold(p, s, policy, now)
 }
 
@@ -44,6 +48,9 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 	s.RevertedChanges = verification.StillReverted(s, policy, now)
 	s.Decision = step.NoteReverts(s, policy, now)
 	finding := verification.Check(s, policy, now)
+	if finding.Evidence == "" {
+		finding = verification.CheckStarts(finding, s, policy, now)
+	}
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(step.WithoutBoosts(s, policy, now), policy, now)
 	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}

@@ -204,7 +204,11 @@ func say(p plan.Plan) string {
 		lines = append(lines, "evicts "+as[plan.Evict](p).Pod)
 	}
 	if len(p.NewPods.Sizes) > 0 {
-		lines = append(lines, "puts into new pods "+saySizes(p.NewPods.Sizes))
+		line := "puts into new pods " + saySizes(p.NewPods.Sizes)
+		if set := p.NewPods.ReplicaSet; set != "" {
+			line += ", exactly in " + string(set)
+		}
+		lines = append(lines, line)
 	}
 	if o := p.NewPods.Obstacle; o.Exists() && o.Reason != p.Verdict.Reason {
 		lines = append(lines, "leaves new pods as in the template: "+o.Reason+": "+o.Message)

@@ -186,6 +186,12 @@ var situations = map[string]func() world{
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
 	},
+	"pods that the API server refuses": func() world {
+		return given(sizesNewPods, decidedBefore(), atSize(), hadProved("", large()), deployment(func(d *workload.Deployment) { d.CreateFailure = "no" }))
+	},
+	"a new pod that is to be lowered": func() world {
+		return given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved()), pods(starting(time.Minute, pod("web-1", small()))))
+	},
 	"no node for new pods": func() world { return given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)) },
 	"a new pod without a node": func() world {
 		return given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large())))

@@ -24,6 +24,10 @@ const (
 	// MaxMemoryBytes is the largest accepted amount of memory: 1 PiB.
 	MaxMemoryBytes = 1 << 50
 
+	// Smallest is the smallest amount, a millicore or a byte. It also stands for a request of 0 beside a limit: 0 means
+	// not set, and the API server sets such a request to the limit.
+	Smallest = 1
+
 	// maxExponent is larger than the exponent of any amount in range.
 	maxExponent = 40
 

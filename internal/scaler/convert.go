@@ -279,7 +279,10 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 			Container: c.ContainerName, Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
 	}
-	out.IneffectiveOnPod = a.IneffectiveOnPod
+	out.IneffectiveOnPod, out.ReplicaSet, out.Failure = a.IneffectiveOnPod, a.ReplicaSetUID, a.FailureMessage
+	if a.FailureTime != nil {
+		out.FailedAt = a.FailureTime.Time
+	}
 	if a.EffectiveSince != nil {
 		out.EffectiveSince = a.EffectiveSince.Time
 	}
@@ -288,7 +291,10 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 
 // APINewPods is never nil.
 func APINewPods(n model.NewPods) *v1beta1.NewPods {
-	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod}
+	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureMessage: conditions.OneLine(n.Failure)}
+	if !n.FailedAt.IsZero() {
+		out.FailureTime = &metav1.Time{Time: n.FailedAt.Truncate(time.Second)}
+	}
 	if !n.EffectiveSince.IsZero() {
 		out.EffectiveSince = &metav1.Time{Time: n.EffectiveSince}
 	}

@@ -106,6 +106,7 @@ func equalOriginals(a, b v1beta1.OriginalResources) bool {
 
 func equalNewPods(a, b v1beta1.NewPods) bool {
 	return equalIfSet(a.EffectiveSince, b.EffectiveSince, equalTime) && a.IneffectiveOnPod == b.IneffectiveOnPod &&
+		a.ReplicaSetUID == b.ReplicaSetUID && equalIfSet(a.FailureTime, b.FailureTime, equalTime) && a.FailureMessage == b.FailureMessage &&
 		slices.EqualFunc(a.Containers, b.Containers, func(a, b v1beta1.NewPodContainer) bool {
 			return a.ContainerName == b.ContainerName && equalAmounts(a.Requests, b.Requests) && equalAmounts(a.Limits, b.Limits)
 		})

@@ -21,7 +21,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Resources are the requests and limits of a container. 0 means not set.
+// Resources are the requests and limits of a container. 0 means not set. A request of 0 beside a limit is read as
+// quantity.Smallest.
 type Resources struct {
 	Requests quantity.Amounts
 	Limits   quantity.Amounts
@@ -63,6 +64,8 @@ type Deployment struct {
 	// Stuck is true if the rollout of the latest spec made no progress for longer than
 	// progressDeadlineSeconds.
 	Stuck bool
+	// CreateFailure is why the ReplicaSet controller cannot create pods (ReplicaFailure); empty if it can.
+	CreateFailure string
 	// Unavailable is how many old pods a rollout may terminate before the first new pod is
 	// ready: all of them with the strategy Recreate.
 	Unavailable int32
@@ -88,9 +91,11 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current is true if the pod has the Deployment's latest template.
-	Current bool
-	Running bool
+	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of the one that
+	// controls it.
+	Current    bool
+	ReplicaSet types.UID
+	Running    bool
 	// Ended is true if the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
@@ -244,6 +249,9 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
 	for _, c := range d.Status.Conditions {
 		out.Stuck = out.Stuck || IsDeadlineExceeded(c) && d.Status.ObservedGeneration >= d.Generation
+		if IsReplicaFailure(c) {
+			out.CreateFailure = cmp.Or(c.Message, c.Reason)
+		}
 	}
 	return out
 }
@@ -251,6 +259,11 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 // IsDeadlineExceeded reports whether a condition of a Deployment reports a rollout without progress.
 func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {
 	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+}
+
+// IsReplicaFailure reports whether a condition of a Deployment reports pods that cannot be created.
+func IsReplicaFailure(c appsv1.DeploymentCondition) bool {
+	return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 }
 
 // maxUnavailable reads the strategy as the Deployment controller does: percentages of
@@ -513,7 +526,19 @@ func readPodLevel(r *corev1.ResourceRequirements) Resources {
 func readResources(r corev1.ResourceRequirements) (Resources, bool) {
 	requests, ok := readAmounts(r.Requests)
 	limits, ok2 := readAmounts(r.Limits)
+	if limits.CPUMillis > 0 && isZero(r.Requests, corev1.ResourceCPU) {
+		requests.CPUMillis = quantity.Smallest
+	}
+	if limits.MemoryBytes > 0 && isZero(r.Requests, corev1.ResourceMemory) {
+		requests.MemoryBytes = quantity.Smallest
+	}
 	return Resources{Requests: requests, Limits: limits}, ok && ok2
+}
+
+// isZero reports whether a request is 0, and not absent.
+func isZero(list corev1.ResourceList, name corev1.ResourceName) bool {
+	amount, ok := list[name]
+	return ok && amount.IsZero()
 }
 
 func readAmounts(list corev1.ResourceList) (quantity.Amounts, bool) {

@@ -37,6 +37,9 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			"we app,9,9Gi,9,9Gi",
 			"web app,310m,640Mi,620m,1280Mi;log,,64Mi,,;side,20m,20Mi,40m,40Mi;gone,1,1Gi,,",
 			"web-canary app,1,1Gi,1,1Gi",
+			"mine @set;app,50m,640Mi,100m,1280Mi",
+			"theirs @other;app,50m,640Mi,100m,1280Mi;side,1,20Mi,2,40Mi",
+			"new @;app,1,64Mi,2,128Mi",
 			"garbage app,many,lots,,;log",
 			"short app",
 			"refused app,2,128Mi,1,256Mi",
@@ -94,20 +97,31 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"a pod of the Deployment":                    {func(*corev1.Pod) {}, large},
-		"a pod that has its size":                    {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("310m 640Mi of 620m 1280Mi") }, large},
-		"a container that has no size":               {withContainer("other", template), large + ", other " + template},
-		"one resource of a container":                {withContainer("log", bare), large + ", log 100m 64Mi of 0 0"},
-		"a container that got a limit later":         {withContainer("log", template), large + ", log " + template},
-		"a container that lost its limit later":      {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
-		"one that has lost the CPU limit":            {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("100m 128Mi of 0 256Mi") }, "app 100m 128Mi of 0 256Mi"},
-		"a container without resources":              {withContainer("log", "0 0 of 0 0"), large + ", log 0 64Mi of 0 0"},
-		"a renamed container":                        {func(p *corev1.Pod) { p.Spec.Containers[0].Name = "application" }, "application " + template},
-		"a native sidecar":                           {withInit("side", ptr.To(corev1.ContainerRestartPolicyAlways)), large + ", side 20m 20Mi of 40m 40Mi"},
-		"an init container that ends":                {withInit("side", nil), large + ", side " + template},
-		"another Deployment of the same labels":      {ofSet("website-5d4f8c"), "app " + template},
-		"one whose name begins with it":              {ofSet("web-canary-5d4f8c"), "app 1 1Gi of 1 1Gi"},
-		"one whose name ends with it":                {ofSet("the-web-5d4f8c"), "app " + template},
+		"a pod of the Deployment":                  {func(*corev1.Pod) {}, large},
+		"a pod that has its size":                  {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("310m 640Mi of 620m 1280Mi") }, large},
+		"a container that has no size":             {withContainer("other", template), large + ", other " + template},
+		"one resource of a container":              {withContainer("log", bare), large + ", log 100m 64Mi of 0 0"},
+		"a container that got a limit later":       {withContainer("log", template), large + ", log " + template},
+		"a container that lost its limit later":    {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
+		"one that has lost the CPU limit":          {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("100m 128Mi of 0 256Mi") }, "app 100m 128Mi of 0 256Mi"},
+		"a container without resources":            {withContainer("log", "0 0 of 0 0"), large + ", log 0 64Mi of 0 0"},
+		"a renamed container":                      {func(p *corev1.Pod) { p.Spec.Containers[0].Name = "application" }, "application " + template},
+		"a native sidecar":                         {withInit("side", ptr.To(corev1.ContainerRestartPolicyAlways)), large + ", side 20m 20Mi of 40m 40Mi"},
+		"an init container that ends":              {withInit("side", nil), large + ", side " + template},
+		"another Deployment of the same labels":    {ofSet("website-5d4f8c"), "app " + template},
+		"one whose name begins with it":            {ofSet("web-canary-5d4f8c"), "app 1 1Gi of 1 1Gi"},
+		"one whose name ends with it":              {ofSet("the-web-5d4f8c"), "app " + template},
+		"one of the ReplicaSet that has proved it": {ofSet("mine-5d4f8c"), "app 50m 640Mi of 100m 1280Mi"},
+		"another ReplicaSet: what is larger":       {ofSet("theirs-5d4f8c"), "app 100m 640Mi of 200m 1280Mi"},
+		"its sidecar, too": {func(p *corev1.Pod) {
+			ofSet("theirs-5d4f8c")(p)
+			withInit("side", ptr.To(corev1.ContainerRestartPolicyAlways))(p)
+		}, "app 100m 640Mi of 200m 1280Mi, side 1 128Mi of 2 256Mi"},
+		"a container without what is in the line": {func(p *corev1.Pod) {
+			ofSet("theirs-5d4f8c")(p)
+			p.Spec.Containers[0].Resources = resourcesOf("0 128Mi of 0 256Mi")
+		}, "app 0 128Mi of 0 256Mi"},
+		"none has proved it yet":                     {ofSet("new-5d4f8c"), "app 1 128Mi of 2 256Mi"},
 		"one in the second object":                   {ofSet("zebra-5d4f8c"), "app 77m 77Mi of 78m 78Mi"},
 		"one with a line that makes no sense":        {ofSet("garbage-5d4f8c"), "app " + template},
 		"one with a line that is too short":          {ofSet("short-5d4f8c"), "app " + template},
@@ -179,9 +193,10 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		lines := map[string]string{long: admission.Line(long, []v1beta1.NewPodContainer{{
 			ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))}, Limits: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))},
 		}})}
-		for i := range 900 {
+		lines[long] = strings.Replace(lines[long], " ", " @other;", 1)
+		for i := range 800 {
 			name := fmt.Sprintf("a%0230d", i)
-			lines[name] = name + " app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
+			lines[name] = name + " @" + strings.Repeat("u", 36) + ";app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
 		}
 		texts := admission.Texts(lines, admission.MaxText)
 		sizes.Spec.Deployments = texts[0]

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,18 +31,27 @@ import (
 // told are the Deployments of this namespace whose sizes the API server is told, by their names.
 func (w *fixture) told() (names []string) {
 	w.Helper()
-	var list v1beta1.NewPodSizesList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
-	for i := range list.Items {
-		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
+	for _, text := range w.sizeTexts() {
+		for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
 			name, _, _ := strings.Cut(line, " ")
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// sizeTexts are the texts of the NewPodSizes in the namespace.
+func (w *fixture) sizeTexts() (texts []string) {
+	w.Helper()
+	var list v1beta1.NewPodSizesList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+		w.Fatal(err)
+	}
+	for _, o := range list.Items {
+		texts = append(texts, o.Spec.Deployments)
+	}
+	return texts
 }
 
 // untilAPIServerKnows waits until the API server has learned of the sizes of new pods of a Deployment that requests 100m.
@@ -147,6 +157,39 @@ func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 	})
 	w.Says("web", "Ready", "True", "OperatingNormally")
 	w.hasSizesOf()
+}
+
+// deny installs a policy for the namespace that denies what does not fulfill the expression.
+func (w *fixture) deny(group, resource, expression, message string, operations ...admissionregistrationv1.OperationType) {
+	w.Helper()
+	name := "keep-" + w.Namespace
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: operations,
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: message}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	for _, object := range []client.Object{policy, binding} {
+		w.create(object)
+		w.Cleanup(func() {
+			if err := env.Client.Delete(context.Background(), object); err != nil {
+				w.Error(err)
+			}
+		})
+	}
 }
 
 func TestSizesGoWithTheirScalers(t *testing.T) {

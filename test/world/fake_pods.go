@@ -78,35 +78,43 @@ func (a *API) size(pod *corev1.Pod) {
 		}
 		_, line, _ := strings.Cut(sizes.Spec.Deployments, "\n"+deployment+" ")
 		line, _, _ = strings.Cut(line, "\n")
+		set, isScoped := "", strings.HasPrefix(line, "@")
+		if isScoped {
+			set, line, _ = strings.Cut(line[1:], ";")
+		}
 		for _, size := range strings.Split(line, ";") {
-			sizeContainer(pod, strings.Split(size, ","))
+			sizeContainer(pod, strings.Split(size, ","), isScoped && set != string(owner.UID))
 		}
 	}
 }
 
-// sizeContainer applies a size: the name of a container, its requests of CPU and memory, and its limits.
-func sizeContainer(pod *corev1.Pod, size []string) {
+// sizeContainer applies a size: the name of a container, its requests of CPU and memory, and its limits. atLeast keeps what is
+// larger.
+func sizeContainer(pod *corev1.Pod, size []string, atLeast bool) {
 	for _, c := range workload.LongRunning(&pod.Spec) {
 		_, cpuLimit := c.Resources.Limits[corev1.ResourceCPU]
 		_, memoryLimit := c.Resources.Limits[corev1.ResourceMemory]
 		if c.Name != size[0] || size[1] != "" && (size[3] != "") != cpuLimit || size[2] != "" && (size[4] != "") != memoryLimit {
 			continue
 		}
-		setAmounts(&c.Resources.Requests, size[1], size[2])
-		setAmounts(&c.Resources.Limits, size[3], size[4])
+		setAmounts(&c.Resources.Requests, size[1], size[2], atLeast)
+		setAmounts(&c.Resources.Limits, size[3], size[4], atLeast)
 	}
 }
 
-// setAmounts sets the amounts that are not empty.
-func setAmounts(list *corev1.ResourceList, cpu, memory string) {
+// setAmounts sets the amounts that are not empty, or only those that are larger.
+func setAmounts(list *corev1.ResourceList, cpu, memory string, atLeast bool) {
 	if *list == nil && cpu+memory != "" {
 		*list = corev1.ResourceList{}
 	}
-	if cpu != "" {
-		(*list)[corev1.ResourceCPU] = resource.MustParse(cpu)
-	}
-	if memory != "" {
-		(*list)[corev1.ResourceMemory] = resource.MustParse(memory)
+	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+		if text == "" {
+			continue
+		}
+		amount := resource.MustParse(text)
+		if has, ok := (*list)[name]; !ok || !atLeast || amount.Cmp(has) > 0 {
+			(*list)[name] = amount
+		}
 	}
 }
 

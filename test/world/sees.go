@@ -115,7 +115,7 @@ func (u *User) isTold() string {
 	var want, got []string
 	for _, s := range scalers.Items {
 		if n := s.Status.NewPods; n != nil && len(n.Containers) > 0 {
-			want = append(want, admission.Line(s.Spec.DeploymentName, n.Containers))
+			want = append(want, admission.LineOf(&s, *n))
 		}
 	}
 	for _, object := range told.Items {

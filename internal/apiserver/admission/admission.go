@@ -20,7 +20,7 @@ import (
 
 // PolicyName is the name of the policy and of its binding. Several versions of the operator may
 // run in one cluster, so a changed policy gets another name.
-const PolicyName = "verticalscaler-new-pods-3"
+const PolicyName = "verticalscaler-new-pods-4"
 
 // The expressions of the policy, for the pod "object" and the sizes "params".
 const (
@@ -33,6 +33,9 @@ const (
 
 	// deployment is the name of the Deployment of the ReplicaSet o.
 	deployment = `o.name.substring(0, o.name.size() - ` + hash + `.size() - 1)`
+
+	// lineOf is the line of the Deployment of the ReplicaSet o.
+	lineOf = `params.spec.deployments.split('\n' + ` + deployment + ` + ' ', 2)[1].split('\n', 2)[0]`
 
 	// running are the containers that run for as long as the pod, with native sidecars.
 	running  = `object.spec.containers + (has(object.spec.initContainers) ? ` + sidecars + ` : [])`
@@ -54,15 +57,18 @@ func fitting() string {
 // API server evaluates the policy again after other policies. To merge a pod a second time is half of the
 // cost, so one that has its sizes by then does not match.
 func isUnsized() string {
-	const line = `params.spec.deployments.split('\n' + ` + deployment + ` + ' ', 2)[1].split('\n', 2)[0]`
 	same := `';' + c.name + ',' + ` + declared("requests", "cpu") + ` + ',' + ` + declared("requests", "memory") +
 		` + ',' + ` + declared("limits", "cpu") + ` + ',' + ` + declared("limits", "memory") + ` + ';'`
 	differs := `(` + running + `).exists(c, l.contains(';' + c.name + ',') && !l.contains(` + same + `))`
 	hasLine := `params.spec.deployments.contains('\n' + ` + deployment + ` + ' ')`
 	isLabeled := `has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels`
 	return `!has(object.spec.resources) && has(object.metadata.ownerReferences) && ` + isLabeled +
-		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + line + ` + ';'].exists(l, ` + differs + `))`
+		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + lineOf + ` + ';'].exists(l, ` + differs + `))`
 }
+
+// isExact is true if pods of the ReplicaSet get the sizes as they are: those of a line without "@", and those of the
+// ReplicaSet that the line names. Any other pod gets the larger of the line and its own.
+const isExact = `!variables.line.startsWith('@') || variables.line.startsWith('@' + variables.owner.uid + ';')`
 
 // declared is what the container c declares in one of its lists, as a text; empty for nothing.
 func declared(list, resource string) string {
@@ -72,18 +78,22 @@ func declared(list, resource string) string {
 
 // mutation merges the sizes into the fitting containers, in both lists.
 func mutation() string {
-	isContainer := `object.spec.containers.exists(c, c.name == o.name)`
+	isContainer := `object.spec.containers.exists(o, o.name == c.name)`
 	return `Object{spec: Object.spec{` + sized("containers", isContainer) + `, ` + sized("initContainers", "!"+isContainer) + `}}`
 }
 
-// sized are the fitting containers of a list with their sizes. An empty amount stays as it is.
+// sized are the fitting containers of a list with their sizes. An empty amount stays as it is, and so does one that
+// is as large as the size, unless the size is exact.
 func sized(list, isInList string) string {
-	amount := func(resource, field string) string {
-		return `?'` + resource + `': s[` + field + `] == '' ? optional.none() : optional.of(s[` + field + `])`
+	amount := func(of, resource, field string) string {
+		has := declared(of, resource)
+		isSet := `s[` + field + `] != '' && (variables.exact || ` + has + ` == '' || quantity(s[` + field + `]).isGreaterThan(quantity(` + has + `)))`
+		return `?'` + resource + `': ` + isSet + ` ? optional.of(s[` + field + `]) : optional.none()`
 	}
-	return list + `: variables.fitting.filter(o, ` + isInList + `).map(o, variables.sizes.filter(s, s[0] == o.name)[0])` +
+	return list + `: variables.fitting.filter(c, ` + isInList + `).map(c, variables.sizes.filter(s, s[0] == c.name)` +
 		`.map(s, Object.spec.` + list + `{name: s[0], resources: Object.spec.` + list + `.resources{` +
-		`requests: {` + amount("cpu", "1") + `, ` + amount("memory", "2") + `}, limits: {` + amount("cpu", "3") + `, ` + amount("memory", "4") + `}}})`
+		`requests: {` + amount("requests", "cpu", "1") + `, ` + amount("requests", "memory", "2") +
+		`}, limits: {` + amount("limits", "cpu", "3") + `, ` + amount("limits", "memory", "4") + `}}})[0])`
 }
 
 // Policy is the policy for all new pods of Deployments. It is part of the installation, in
@@ -110,8 +120,10 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 			},
 			MatchConditions: []admissionv1.MatchCondition{{Name: "of-a-deployment-with-sizes", Expression: isUnsized()}},
 			Variables: []admissionv1.Variable{
-				{Name: "deployment", Expression: `object.metadata.ownerReferences.filter(o, has(o.controller) && o.controller).map(o, ` + deployment + `)[0]`},
-				{Name: "sizes", Expression: `params.spec.deployments.split('\n' + variables.deployment + ' ', 2)[1].split('\n', 2)[0].split(';').map(c, c.split(','))`},
+				{Name: "owner", Expression: `object.metadata.ownerReferences.filter(o, has(o.controller) && o.controller)[0]`},
+				{Name: "line", Expression: `[variables.owner].map(o, ` + lineOf + `)[0]`},
+				{Name: "exact", Expression: isExact},
+				{Name: "sizes", Expression: `variables.line.split(';').map(c, c.split(','))`},
 				{Name: "running", Expression: running},
 				{Name: "fitting", Expression: fitting()},
 			},

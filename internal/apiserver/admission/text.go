@@ -17,8 +17,19 @@ import (
 // that the API server allows to an expression, and then has no effect.
 const MaxText = 256 << 10
 
+// LineOf is the line of a scaler's Deployment with these sizes. In the mode Initial, all new pods get them. In any other mode,
+// only pods of the ReplicaSet that has run with them do: of any other one, new pods get the larger of the sizes and their
+// template's.
+func LineOf(s *v1beta1.VerticalScaler, n v1beta1.NewPods) string {
+	line := Line(s.Spec.DeploymentName, n.Containers)
+	if line == "" || s.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial {
+		return line
+	}
+	return strings.Replace(line, " ", " @"+string(n.ReplicaSetUID)+";", 1)
+}
+
 // Line is the line of a Deployment, without its end: "web app,100m,64Mi,,128Mi;proxy,50m,,,". It is empty if there
-// is nothing to set. Sizes must be for the containers of that Deployment.
+// is nothing to set. Sizes must be for the containers of that Deployment. LineOf adds a ReplicaSet to it.
 //
 // A container with a request above its limit is left out: the API server would refuse the pod.
 func Line(deployment string, sizes []v1beta1.NewPodContainer) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
@@ -83,6 +84,24 @@ func TestHasLine(t *testing.T) {
 		if got := admission.HasLine(text, line); got != want {
 			t.Errorf("HasLine(%q) = %t", line, got)
 		}
+	}
+}
+
+// In any mode but Initial, a line belongs to the ReplicaSet that has proved it.
+func TestLinesOfAReplicaSet(t *testing.T) {
+	n := v1beta1.NewPods{Containers: []v1beta1.NewPodContainer{{ContainerName: "app", Requests: amounts("1", "")}}}
+	for want, tc := range map[string]struct {
+		mode v1beta1.UpdateMode
+		uid  types.UID
+	}{"web @uid-1;app,1,,,": {"InPlace", "uid-1"}, "web @;app,1,,,": {"", ""}, "web app,1,,,": {"Initial", ""}} {
+		s := &v1beta1.VerticalScaler{}
+		s.Spec.DeploymentName, s.Spec.UpdatePolicy.UpdateMode, n.ReplicaSetUID = "web", tc.mode, tc.uid
+		if got := admission.LineOf(s, n); got != want {
+			t.Errorf("LineOf() = %q, want %q", got, want)
+		}
+	}
+	if got := admission.LineOf(&v1beta1.VerticalScaler{}, v1beta1.NewPods{ReplicaSetUID: "uid-1"}); got != "" {
+		t.Errorf("LineOf() = %q without sizes", got)
 	}
 }
 

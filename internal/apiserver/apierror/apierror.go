@@ -162,7 +162,8 @@ func invalidReason(message string) string {
 	switch {
 	case strings.Contains(message, "Pod QOS Class may not change"):
 		return v1beta1.ReasonQoSChange
-	case strings.Contains(message, "without support for resize"), strings.Contains(message, "pods with pod-level resources"):
+	case strings.Contains(message, "without support for resize"), strings.Contains(message, "pods with pod-level resources"),
+		strings.Contains(message, "windows pods cannot be resized"):
 		return v1beta1.ReasonUnsupported
 	}
 	return v1beta1.ReasonRejected

@@ -91,6 +91,10 @@ func TestOf(t *testing.T) {
 			answer(422, "Invalid", `Pod "web-1" is invalid: spec: Forbidden: Pod running on node without support for resize`, field("spec")),
 			"Unsupported",
 		},
+		"a pod of Windows": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: spec: Forbidden: windows pods cannot be resized`, field("spec")),
+			"Unsupported",
+		},
 		"pod-level resources before Kubernetes 1.36": {
 			answer(422, "Invalid", `Pod "web-1" is invalid: []: Forbidden: pods with pod-level resources cannot be resized`),
 			"Unsupported",

@@ -144,15 +144,19 @@ func (l LimitRules) besideRetained(request, limit int64, current workload.Resour
 // proportional keeps the limit's proportion to the request, rounded up so that it never
 // falls below. A shape without a request counts as one whose request equals its limit,
 // which is what the API server makes of it. A shape without a limit gives no proportion:
-// the current limit stays, but never below the request.
+// the current limit stays, but never below the request. So does the limit of a shape that requests nothing, or next to
+// nothing: such a proportion would be absurd.
 //
-//	request 300, shape 100/200 → 600    request 300, shape -/200 → 300
+//	request 300, shape 100/200 → 600    request 300, shape -/200 → 300    request 300, shape 0/200 → 300    request 100, shape 0/200 → 200
 func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 {
 	if shapeLimit == 0 {
 		return max(current, request)
 	}
-	if shapeRequest == 0 {
+	switch shapeRequest {
+	case 0:
 		shapeRequest = shapeLimit
+	case quantity.Smallest:
+		return max(shapeLimit, request)
 	}
 	return max(request, min(mulDiv(request, shapeLimit, shapeRequest, true), most))
 }

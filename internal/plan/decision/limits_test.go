@@ -25,8 +25,10 @@ func TestProportional(t *testing.T) {
 		"a part is rounded up":                        {10, 3, 7, 0, 1000, 24},
 		"what is whole is not rounded up":             {3, 3, 10, 0, 1000, 10},
 		"a proportion of 1.1 adds no byte":            {1000 * mebi, 100 * mebi, 110 * mebi, 0, quantity.MaxMemoryBytes, 1100 * mebi},
-		"no overflow for the most memory":             {quantity.MaxMemoryBytes, 1, quantity.MaxMemoryBytes, 0, quantity.MaxMemoryBytes, quantity.MaxMemoryBytes},
-		"no more CPU than is believed":                {5_000_000, 1, 1000, 0, quantity.MaxCPUMillis, quantity.MaxCPUMillis},
+		"no overflow for the most memory":             {quantity.MaxMemoryBytes, 2, quantity.MaxMemoryBytes, 0, quantity.MaxMemoryBytes, quantity.MaxMemoryBytes},
+		"no more CPU than is believed":                {5_000_000, 2, 2000, 0, quantity.MaxCPUMillis, quantity.MaxCPUMillis},
+		"a shape that requests nothing has none":      {300, quantity.Smallest, 200, 200, 1000, 300},
+		"and leaves its limit":                        {100, quantity.Smallest, 200, 300, 1000, 200},
 		"never below the request, whatever the shape": {300, 200, 100, 100, 1000, 300},
 	}
 	for name, tc := range cases {

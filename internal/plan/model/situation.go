@@ -140,6 +140,12 @@ type NewPods struct {
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
+	// ReplicaSet is the one whose pods have been healthy with the sizes: its new pods get exactly these, and those
+	// of any other one the larger of these and their template's. Empty for none.
+	ReplicaSet types.UID
+	// FailedAt is when the API server refused to create pods with the sizes, and Failure is its message; zero for never.
+	FailedAt time.Time
+	Failure  string
 	// Obstacle is why new pods get nothing, although something is decided; none if they get it.
 	Obstacle Obstacle
 }

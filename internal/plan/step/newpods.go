@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -49,7 +51,9 @@ func (p planner) newPodsBeside() model.NewPods {
 	}
 	if n.Obstacle = p.unschedulable(n.Sizes); n.Obstacle.Exists() {
 		n.Sizes = nil
+		return n
 	}
+	n.ReplicaSet, _ = p.proved()
 	return n
 }
 
@@ -57,6 +61,7 @@ func (p planner) newPodsBeside() model.NewPods {
 // template: a pod that is resized later runs meanwhile.
 func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 	made := p.withDefaults(p.NewPod())
+	sizes = p.startedWith(made, covering(made, sizes))
 	sized, plain := resized(made, sizes).Counted(), made.Counted()
 	for _, r := range model.Resources {
 		node, request := r.Of(p.LargestNode), r.Request(sized)
@@ -64,27 +69,91 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 		case request <= r.Request(plain):
 		case node > 0 && request > node:
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
-		case p.IsSetBack, slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && hasSizes(pod, sizes) }):
+		case p.IsSetBack, slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && r.Request(pod.Footprint().Counted()) >= request }):
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
 		}
 	}
 	return model.Obstacle{}
 }
 
-// requestsOfNewPods are the requests that new pods of the container get; 0 for those of the template. While a
-// lower request is being verified, the pods that InPlace resizes first show whether it does harm, and new pods get
-// what was good. A container with whole CPUs keeps those of the template, unless whole ones are decided.
+// A size below the template belongs to the ReplicaSet that has run with it. Pods of a new revision start with the
+// larger of the decision and their template, and are lowered in place once they are Ready. When all pods are of one
+// revision and healthy with the decided size, that revision has proved it, and its new pods start with it.
+
+// proved is the ReplicaSet that has proved the sizes which new pods get. isNow is true if it is the decision that is
+// proved; else new pods keep at least what was proved before.
+func (p planner) proved() (set types.UID, isNow bool) {
+	before := p.Situation.NewPods.ReplicaSet
+	if len(p.Situation.NewPods.Sizes) == 0 {
+		before = ""
+	}
+	if p.isUndecided || p.Deployment.RollingOut || p.Decision.Verification != nil && !p.policy.MayEvict() {
+		return before, false
+	}
+	for _, pod := range p.Pods {
+		switch {
+		case pod.Ended, pod.Terminating:
+		case !pod.Current, !p.policy.MayEvict() && !p.provesDecision(pod):
+			return before, false
+		default:
+			set = pod.ReplicaSet
+		}
+	}
+	return cmp.Or(set, before), set != ""
+}
+
+// provesDecision reports whether a pod is healthy with no more than what is decided.
+func (p planner) provesDecision(pod workload.Pod) bool {
+	isSettled := pod.Resize == workload.Resize{} && len(pod.BackingOff) == 0
+	return model.IsAlive(pod) && p.isAvailable(pod) && isSettled && !slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
+		return p.isDecided(c) && !isWithin(pod, c, p.decidedSize(c), p.Decision.Requests[c.Name])
+	})
+}
+
+// isWithin reports whether a container has no more than the size of what is requested for it.
+func isWithin(pod workload.Pod, c workload.Container, size workload.Resources, requests quantity.Amounts) bool {
+	actual, isKnown := pod.Actual[c.Name]
+	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
+		hasMore := r.Request(c.Resources) > r.Request(size) || r.Limit(c.Resources) > r.Limit(size)
+		return r.Of(requests) > 0 && (hasMore || isKnown && !r.IsApplied(actual, c.Resources))
+	})
+}
+
+// decidedSize is what the template's container becomes by the decision.
+func (p planner) decidedSize(c workload.Container) workload.Resources {
+	if inTemplate, ok := p.Deployment.Container(c.Name); ok {
+		c = inTemplate
+	}
+	return decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
+}
+
+// notBelowProved are the sizes of new pods with no less than what was proved before, until the decision is. A resource
+// that had no size before has the template's.
+func (p planner) notBelowProved(made workload.Footprint, sizes []model.Size) []model.Size {
+	if set, isNow := p.proved(); set == "" || isNow || !p.policy.InPlace() || p.policy.MayEvict() {
+		return sizes
+	}
+	return atLeast(resized(made, covering(made, p.Situation.NewPods.Sizes)), sizes)
+}
+
+// atLeast are the sizes with no less than what a pod has.
+func atLeast(pod workload.Footprint, sizes []model.Size) []model.Size {
+	out := slices.Clone(sizes)
+	for i, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		for _, r := range model.Resources {
+			r.Put(&out[i].Resources, max(r.Request(size.Resources), r.Request(c.Resources)), max(r.Limit(size.Resources), r.Limit(c.Resources)))
+		}
+	}
+	return out
+}
+
+// requestsOfNewPods are the requests that new pods of the container get; 0 for those of the template. A container with
+// whole CPUs keeps those of the template, unless whole ones are decided.
 func (p planner) requestsOfNewPods(c workload.Container) quantity.Amounts {
-	requests, verification := p.Decision.Requests[c.Name], p.Decision.Verification
+	requests := p.Decision.Requests[c.Name]
 	if !p.policy.InPlace() || p.policy.MayEvict() {
 		return requests
-	}
-	if verification != nil {
-		for _, r := range model.Resources {
-			if r.Of(requests) > 0 {
-				r.Set(&requests, max(r.Of(requests), r.Of(verification.Good[c.Name])))
-			}
-		}
 	}
 	if decision.LosesWholeCores(p.Situation, p.policy, c, requests.CPUMillis) {
 		requests.CPUMillis = 0
@@ -107,10 +176,12 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 			requests = append(requests, p.requestsOfNewPods(c))
 		}
 	}
-	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
+	whole = p.notBelowProved(made, whole)
+	started := p.startedWith(made, whole)
+	if obstacle := decision.OutOfBounds(resized(made, started), started, p.Bounds); obstacle.Exists() {
 		return nil, obstacle
 	}
-	if obstacle := p.newPodOverQuota(made, whole); obstacle.Exists() {
+	if obstacle := p.newPodOverQuota(made, started); obstacle.Exists() {
 		return nil, obstacle
 	}
 	for i, size := range whole {
@@ -121,25 +192,34 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	return sizes, model.Obstacle{}
 }
 
-// RefusedSizes says why the API server would refuse a new pod with the sizes that the situation has from before, and not
-// one that starts as in the template; no obstacle if it would refuse none. Sizes may be older than a quota that is now used
-// up, or than a LimitRange.
-func RefusedSizes(s model.Situation, policy model.Policy, now time.Time) model.Obstacle {
-	p := plannerFor(s, policy, now)
-	made := p.withDefaults(p.NewPod())
-	var whole []model.Size
-	for _, size := range p.applicableSizes(s.NewPods.Sizes) {
-		if c, ok := made.Container(size.Container); ok {
-			whole = append(whole, model.Size{Container: size.Container, Resources: cover(c.Resources, size.Resources)})
-		}
+// startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
+func (p planner) startedWith(made workload.Footprint, sizes []model.Size) []model.Size {
+	set, isNow := p.proved()
+	isCurrent := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set })
+	if p.policy.SizesOnlyNewPods() || isNow || set != "" && isCurrent {
+		return sizes
 	}
-	if len(whole) == 0 {
-		return model.Obstacle{}
+	return atLeast(made, sizes)
+}
+
+// failureMemory is how long new pods start as in the template after the API server has refused to create pods with
+// other sizes.
+const failureMemory = 24 * time.Hour
+
+// WithFailure is what new pods get, if nothing is known to prevent their creation: nothing for a day after the API server
+// has refused pods with sizes, whatever the cause, and until a user edits the spec. The cause may be an admission policy, a
+// quota or a LimitRange.
+func WithFailure(n model.NewPods, s model.Situation, policy model.Policy, now time.Time) model.NewPods {
+	at, message := s.NewPods.FailedAt, s.NewPods.Failure
+	switch {
+	case s.Deployment.CreateFailure != "" && len(s.NewPods.Sizes) > 0:
+		at, message = now, s.Deployment.CreateFailure
+	case policy.Edited, at.IsZero(), !now.Before(at.Add(failureMemory)):
+		return n
 	}
-	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
-		return obstacle
-	}
-	return p.newPodOverQuota(made, whole)
+	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{
+		Reason: v1beta1.ReasonReplicaFailure, Message: "the API server refused to create pods with other sizes: " + message,
+	}}
 }
 
 func podLevelResources() model.Obstacle {
@@ -170,8 +250,10 @@ func (p planner) learnNewPods() model.NewPods {
 	if p.Unsized.Exists() {
 		return next
 	}
-	next.Sizes, next.Obstacle = p.newPodSizes()
-	if len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
+	if next.Sizes, next.Obstacle = p.newPodSizes(); len(next.Sizes) > 0 {
+		next.ReplicaSet, _ = p.proved()
+	}
+	if next.ReplicaSet == before.ReplicaSet && len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
@@ -201,7 +283,7 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 		return n
 	}
 	before := p.Situation.NewPods
-	pod, sizes := newestAfter(p.Pods, before.EffectiveSince), p.applicableSizes(before.Sizes)
+	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {
 	case pod == nil, len(sizes) == 0:
 	case !hasSizes(*pod, sizes):
@@ -250,14 +332,15 @@ func Sorted(sizes []model.Size) []model.Size {
 	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
 }
 
-// newestAfter is the newest pod of the newest template that was created after that time and
-// still has what it was created with; nil for none.
-func newestAfter(pods []workload.Pod, after time.Time) (newest *workload.Pod) {
+// newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective, and still has
+// what it was created with; nil for none.
+func newestAfter(pods []workload.Pod, n model.NewPods) (newest *workload.Pod) {
+	after := n.EffectiveSince
 	if after.IsZero() {
 		return nil
 	}
 	for i := range pods {
-		if pod := &pods[i]; isAsCreated(*pod) && pod.Created.After(after) && isNewer(*pod, newest) {
+		if pod := &pods[i]; isAsCreated(*pod) && pod.ReplicaSet == n.ReplicaSet && pod.Created.After(after) && isNewer(*pod, newest) {
 			newest = pod
 		}
 	}
@@ -288,6 +371,16 @@ func hasSizes(pod workload.Pod, sizes []model.Size) bool {
 		}
 		return !carries(pod, size)
 	})
+}
+
+// covering are the sizes with the amounts of the pod where they have none.
+func covering(made workload.Footprint, sizes []model.Size) []model.Size {
+	out := slices.Clone(sizes)
+	for i, size := range sizes {
+		c, _ := made.Container(size.Container)
+		out[i].Resources = cover(c.Resources, size.Resources)
+	}
+	return out
 }
 
 // cover puts the amounts that are set over those of has.

@@ -111,12 +111,19 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 		return v.blockedBy(blocker)
 	case v.step.Boost:
 		return v.as(asksBoost)
+	case isStarting(pod) && raisesNothing(pod, v.step.Sizes):
+		return v.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
 	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
 		return v.as(asksReduction)
 	case raisesNothing(pod, v.step.Sizes):
 		return v.as(asksFreeing)
 	}
 	return v.as(asks)
+}
+
+// isStarting reports whether a pod has never been Ready with the size that it was created with: it may need that to start.
+func isStarting(pod workload.Pod) bool {
+	return isAsCreated(pod) && pod.Resize == workload.Resize{} && !pod.Ready && !pod.ReadyChanged.IsZero() && len(pod.Kills) == 0
 }
 
 // mayEndUnsupported reports whether the fallback may replace the pod later, once its node has

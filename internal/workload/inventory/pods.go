@@ -98,7 +98,7 @@ func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*p
 		for _, pod := range bySet(set) {
 			if pod.namespace == d.Namespace {
 				out = append(out, *pod.pod)
-				out[len(out)-1].Current = set == newest
+				out[len(out)-1].Current, out[len(out)-1].ReplicaSet = set == newest, set.uid
 			}
 		}
 	}

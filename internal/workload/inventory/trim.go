@@ -52,12 +52,15 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.Status.Conditions = trimDeploymentConditions(d.Status.Conditions)
 }
 
-// trimDeploymentConditions keeps only an exceeded progress deadline, without the times and
-// messages that change.
+// trimDeploymentConditions keeps only an exceeded progress deadline, without the times and messages that change,
+// and why pods cannot be created.
 func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
 	for _, c := range conditions {
 		if workload.IsDeadlineExceeded(c) {
 			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+		if workload.IsReplicaFailure(c) {
+			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 		}
 	}
 	return out
