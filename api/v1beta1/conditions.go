@@ -198,6 +198,8 @@ const (
 	// ReasonNodeCapacity means that the API server refused a size above the node's
 	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
+	// ReasonRaiseLimit means that usage needs more than requests are raised to without maxAllowed.
+	ReasonRaiseLimit = "RaiseLimit"
 	// ReasonOperatorCeiling means that the operator's configuration allows no more.
 	ReasonOperatorCeiling = "OperatorCeiling"
 	// ReasonUnsupported means that the node cannot resize pods in place, or that pod-level resources

@@ -848,13 +848,18 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 		}
 		shape := policy.LimitPolicy
 		for _, r := range []struct {
+			of                                                 func(quantity.Amounts) int64
 			decided, before, request, limit, least, most, need int64
 			headroom                                           *int64
 			isMemory                                           bool
 		}{
-			{d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
-			{d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
+			{cpuIn, d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
+			{memoryIn, d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
 		} {
+			c, isInTemplate := w.situation.Deployment.Container(size.Container)
+			if most := w.raiseLimit(c, r.of); isInTemplate && most > 0 && r.headroom == nil && r.least == 0 && r.limit > max(most, r.before, r.request) {
+				fail("a limit of container %s is raised from %d to %d, and %d is the most", size.Container, r.before, r.limit, most)
+			}
 			if policy.Limits && r.decided > 0 && r.before > 0 && r.limit != r.before {
 				checkLimit(w, size.Container, r.request, r.before, r.limit, r.least, r.most, r.need, r.headroom, r.isMemory, fail)
 			}

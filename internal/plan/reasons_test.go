@@ -193,6 +193,11 @@ var situations = map[string]func() world{
 	"a pod without a node is set back": func() world {
 		return given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)))
 	},
+	"more than without maxAllowed": func() world {
+		c := sized("app", amounts(100, 4096), amounts(100, 4096))
+		return given(template(sized("app", amounts(100, 512), amounts(100, 512))), pods(pod("web-1", c)), recommends(rec(amounts(100, 9000), amounts(100, 9000), amounts(100, 9000))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = c.Requests }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
+	},
 	"more containers than a scaler manages": func() world { return given(manyContainers(66, 64)) },
 	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()

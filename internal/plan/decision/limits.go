@@ -24,6 +24,9 @@ type LimitRules struct {
 	needed quantity.Amounts
 	// retained is a memory limit that the kubelet could not lower.
 	retained quantity.Amounts
+	// raised is what a limit may be raised to, and mostRatio the highest ratio to its request that is kept; 0 for any.
+	raised    quantity.Amounts
+	mostRatio int64
 }
 
 // LimitRulesFor are the rules for one container, of a pod or of the template.
@@ -36,6 +39,10 @@ func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container)
 		bounds:   s.Bounds,
 		needed:   quantity.Amounts{MemoryBytes: knownNeed(rec)},
 		retained: quantity.Amounts{MemoryBytes: s.Decision.RetainedLimit(c.Name)},
+		raised: quantity.Amounts{
+			CPUMillis: RaiseLimit(s, policy, c, model.CPU), MemoryBytes: RaiseLimit(s, policy, c, model.Memory),
+		},
+		mostRatio: s.Ceilings.RaiseFactor,
 	}
 }
 
@@ -109,7 +116,7 @@ func (l LimitRules) apply(current workload.Resources, request int64, r model.Res
 // the LimitRange, which the API server enforces. It is never below the request if the
 // LimitRange allows the request itself.
 func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
-	limit := proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most())
+	limit := l.withinReason(proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most()), request, r)
 	if headroom := r.Headroom(l.limits); headroom != nil {
 		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most())
 	}
@@ -127,6 +134,21 @@ func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 		return current
 	}
 	return max(limit, min(current, r.Of(l.retained)))
+}
+
+// withinReason is a limit in the template's proportion, unless that makes it absurd: a ratio above mostRatio
+// raises no limit above the template's, and no limit is raised above RaiseLimit.
+//
+//	mostRatio 8, shape 100m/4: request 50m → 2   200m → 4   1 → 8      shape 1 B/512Mi: request 140Mi → 1120Mi
+func (l LimitRules) withinReason(limit, request int64, r model.Resource) int64 {
+	written := r.Limit(l.shape)
+	if written == 0 {
+		return limit
+	}
+	if l.mostRatio > 0 {
+		limit = min(limit, max(written, mulDiv(request, l.mostRatio, 1, true)))
+	}
+	return max(request, min(limit, unlimited(r.Of(l.raised))))
 }
 
 // besideRetained is the request beside a limit that may be retained: equal to it if it was

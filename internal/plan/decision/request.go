@@ -33,6 +33,7 @@ type request struct {
 	// largest node and the ceilings leave.
 	wanted, target int64
 	node, ceiling  int64
+	raiseLimit     int64 // what it may be raised to without maxAllowed; 0 for any
 	// isWhole is true if it must be whole CPUs.
 	isWhole bool
 
@@ -79,6 +80,7 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	q.isWhole = hasWholeCores(s, policy, container, r)
 	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), r.Of(p.MaxAllowed))
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
+	q.raiseLimit = RaiseLimit(s, policy, container, r)
 	q.wanted = q.unceiled.fit(cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r)))
 	return q
 }
