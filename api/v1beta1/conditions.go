@@ -200,6 +200,10 @@ const (
 	ReasonNodeCapacity = "NodeCapacity"
 	// ReasonRaiseLimit means that usage needs more than requests are raised to without maxAllowed.
 	ReasonRaiseLimit = "RaiseLimit"
+	// ReasonRaiseDidNotHelp means that a container was OOM-killed at all sizes, and ReasonUsageFollowsLimit that its
+	// usage grows with its memory limit. It is not raised further for a time.
+	ReasonRaiseDidNotHelp   = "RaiseDidNotHelp"
+	ReasonUsageFollowsLimit = "UsageFollowsLimit"
 	// ReasonOperatorCeiling means that the operator's configuration allows no more.
 	ReasonOperatorCeiling = "OperatorCeiling"
 	// ReasonUnsupported means that the node cannot resize pods in place, or that pod-level resources

@@ -32,6 +32,9 @@ type Sample struct {
 	NoCPU bool
 	// MemoryBytes is the working set, in bytes. At least 0.
 	MemoryBytes int64
+	// MemoryRequest and MemoryLimit are what the container has of them, as far as its kubelet reports it as applied,
+	// or 0 without one. Usage of the past has none.
+	MemoryRequest, MemoryLimit int64
 }
 
 // Refusal is the reason why an item of a source's response was not used.

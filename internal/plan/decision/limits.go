@@ -33,7 +33,7 @@ type LimitRules struct {
 func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container) LimitRules {
 	rec, _ := s.Recommendation(c.Name)
 	return LimitRules{
-		shape:    shapeOf(s, c),
+		shape:    Written(s, c),
 		follows:  policy.Containers[c.Name].Limits,
 		limits:   policy.Containers[c.Name].LimitPolicy,
 		bounds:   s.Bounds,
@@ -66,12 +66,15 @@ func knownNeed(rec recommend.Container) int64 {
 			need = max(need, reason.Value)
 		}
 	}
+	if end, why := rec.ClimbEnd(); why == recommend.RaiseDidNotHelp {
+		return min(need, end) // no size is enough
+	}
 	return need
 }
 
-// shapeOf are the resources that give the limits' proportion to the requests: the template
-// as the user wrote it. With a pod's own values, each resize would add a rounding error.
-func shapeOf(s model.Situation, c workload.Container) workload.Resources {
+// Written are a container's resources in the template as the user wrote it. They give the limits' proportion to the
+// requests. With a pod's own values, each resize would add a rounding error.
+func Written(s model.Situation, c workload.Container) workload.Resources {
 	shape := c.Resources
 	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {
 		shape = t.Resources

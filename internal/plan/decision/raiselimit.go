@@ -33,6 +33,15 @@ func RaiseLimit(s model.Situation, policy model.Policy, c workload.Container, r 
 // userSize is the larger one of the request and the limit that the user has set, or else the default of a
 // LimitRange; 0 for none.
 func userSize(s model.Situation, c workload.Container, r model.Resource) int64 {
-	shape := shapeOf(s, c)
-	return cmp.Or(max(r.Request(shape), r.Limit(shape)), r.Of(s.Bounds.ContainerDefault))
+	written := Written(s, c)
+	return cmp.Or(max(r.Request(written), r.Limit(written)), r.Of(s.Bounds.ContainerDefault))
+}
+
+// MostRaised is the most that a request may be raised to, by its policy and by what bounds any request; 0 if nothing says.
+func MostRaised(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) int64 {
+	most := cmp.Or(r.Of(policy.Containers[c.Name].MaxAllowed), RaiseLimit(s, policy, c, r))
+	if most == 0 {
+		return 0
+	}
+	return min(most, unlimited(r.Of(s.Ceilings.Container)), unlimited(MostPerPod(s, policy, r)))
 }
