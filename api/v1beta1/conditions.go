@@ -204,6 +204,8 @@ const (
 	// usage grows with its memory limit. It is not raised further for a time.
 	ReasonRaiseDidNotHelp   = "RaiseDidNotHelp"
 	ReasonUsageFollowsLimit = "UsageFollowsLimit"
+	// ReasonOutlierPod means that one of many pods is OOM-killed at a size that is enough for the others.
+	ReasonOutlierPod = "OutlierPod"
 	// ReasonOperatorCeiling means that the operator's configuration allows no more.
 	ReasonOperatorCeiling = "OperatorCeiling"
 	// ReasonUnsupported means that the node cannot resize pods in place, or that pod-level resources

@@ -194,6 +194,14 @@ var situations = map[string]func() world{
 	"a pod without a node is set back": func() world {
 		return given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)))
 	},
+	"one pod of many is killed": func() world {
+		killed := pod("web-1", container("app"))
+		killed.Kills = []workload.OOMKill{{Container: "app", At: noon.Add(-time.Minute)}}
+		killed.Containers[0].Requests.MemoryBytes, killed.Containers[0].Limits.MemoryBytes = 256*mebi, 512*mebi
+		killed.Actual["app"] = killed.Containers[0].Resources
+		return given(pods(killed, pod("web-2", container("app")), pod("web-3", container("app"))), recommends(rec(amounts(100, 128), amounts(100, 128), amounts(100, 128))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"], d.Time = amounts(100, 128), noon.Add(-time.Hour) }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
+	},
 	"killed at any size":       func() world { return given(recommends(endedClimb("RaiseDidNotHelp", 128))) },
 	"usage that grows with it": func() world { return given(recommends(endedClimb("UsageFollowsLimit", 128))) },
 	"more than without maxAllowed": func() world {

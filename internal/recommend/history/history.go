@@ -130,7 +130,7 @@ func (c *Container) Add(s usage.Sample, p Params) {
 			c.endInterval()
 		}
 		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
-		c.cpu.Add(ensemble.Sample{Pod: s.Pod, Millis: cpu, Window: s.Window, LimitFactor: s.LimitFactor, At: fromNanos(c.newest)}, step, p.forCPU())
+		c.cpu.Add(ensemble.Sample{Pod: s.Pod, Millis: cpu, Window: s.Window, LimitFactor: s.LimitFactor, LimitMillis: s.CPULimitMillis, At: fromNanos(c.newest)}, step, p.forCPU())
 	}
 	c.addMemory(s, p)
 }
