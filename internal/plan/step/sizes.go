@@ -86,12 +86,20 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 		switch {
 		case kill.Container != c.Name, !kill.At.After(p.Decision.Time):
 		case kill.HitBytes > 0:
-			requests.MemoryBytes = max(requests.MemoryBytes, min(2*has, most))
+			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
 		default:
 			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
 		}
 	}
 	return requests, requests.MemoryBytes > p.Decision.Requests[c.Name].MemoryBytes
+}
+
+// doubled is twice an amount, or the most if twice that would reach it.
+func doubled(v, most int64) int64 {
+	if 4*v >= most {
+		return most
+	}
+	return 2 * v
 }
 
 // fewPods is how many pods are too few for an outlier.

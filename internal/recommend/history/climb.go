@@ -124,8 +124,11 @@ func hashOf(name string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// isOutlier reports whether a pod is killed at sizes that suffice for the others. Its usage raises nothing beyond
-// what one kill has.
-func (c *Container) isOutlier(pod string) bool {
-	return c.oom.outlier != 0 && c.oom.outlier == hashOf(pod)
+// sharedNeed is what usage of a pod shows about all pods. One pod of many that was killed has raised the others to
+// the floor, and raises them no further.
+func (c *Container) sharedNeed(pod string, bytes int64) int64 {
+	if c.oom.by != 0 && c.oom.need > 0 && c.oom.by == hashOf(pod) {
+		return min(bytes, c.oom.need)
+	}
+	return bytes
 }

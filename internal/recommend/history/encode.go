@@ -39,7 +39,7 @@ var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
 // ensemble and its current interval. The encoding is the version, 16 numbers and the 32 peaks as varints, the mean of
-// changes and 12 more numbers in four bytes each, and the ensemble.
+// changes and 11 more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
@@ -63,7 +63,7 @@ func (c *Container) numbers() []*int64 {
 
 // smallNumbers are encoded in four bytes each, in order.
 func (c *Container) smallNumbers() []*uint32 {
-	return append(c.thirdSmallNumbers(), &c.oom.by, &c.oom.outlier, &c.climb.perMille, &c.climb.state)
+	return append(c.thirdSmallNumbers(), &c.oom.by, &c.climb.perMille, &c.climb.state)
 }
 
 // thirdNumbers are the numbers of the third version, in its order.

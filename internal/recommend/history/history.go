@@ -152,14 +152,13 @@ func (c *Container) Raise(s usage.Sample, p Params) {
 
 func (c *Container) addMemory(s usage.Sample, p Params) {
 	bytes := min(s.MemoryBytes, quantity.MaxMemoryBytes)
-	if c.isOutlier(s.Pod) {
-		bytes = min(bytes, c.OOMFloor(p))
-	} else {
+	shared := c.sharedNeed(s.Pod, bytes)
+	if shared == bytes {
 		c.useLimit(bytes, s.MemoryLimit, s.MemoryRequest, p)
 	}
 	c.coverage.useMemory(bytes, c.newest)
-	c.peaks[0] = max(c.peaks[0], bytes)
-	c.oom.use(bytes, c.observed)
+	c.peaks[0] = max(c.peaks[0], shared)
+	c.oom.use(shared, c.observed)
 }
 
 // advanceTo moves observed time on, and tells by how much.

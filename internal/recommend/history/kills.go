@@ -82,9 +82,8 @@ type oomFloor struct {
 
 	row     uint32 // the step of the newest kill in steps: how many raises did not help
 	counted countedKills
-	// by is the pod that has led to the newest step, and outlier one that is killed at sizes that suffice for
-	// the others; hashes of their names, or 0.
-	by, outlier uint32
+	// by is the pod of many that has led to the newest step: a hash of its name, or 0.
+	by uint32
 }
 
 // use takes usage of a container that was killed into account.
@@ -139,8 +138,7 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	follows := before != 0 && (p.MemoryWindow <= 0 || max(at-before, before-at) <= int64(p.MemoryWindow))
 	isNext := follows && short >= c.enough(k)
 	if isNext && k.Pods > fewPods && c.oom.by == hashOf(k.Name) {
-		c.oom.outlier = c.oom.by
-		return true
+		return true // a size that is enough for the others
 	}
 	c.moveOn(k, follows, isNext)
 	if c.oom.row > lastRaise {
@@ -187,7 +185,10 @@ func (c *Container) moveOn(k Kill, follows, isNext bool) {
 	case c.oom.row < lastRaise || k.MostBytes > 0 && c.climb.request > 0:
 		c.oom.row++
 	}
-	c.oom.by, c.oom.outlier = hashOf(k.Name), 0
+	c.oom.by = 0
+	if k.Pods > fewPods {
+		c.oom.by = hashOf(k.Name)
+	}
 }
 
 // stepOf is the percentage by which the floor rises.
