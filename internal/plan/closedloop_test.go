@@ -37,6 +37,7 @@ type loop struct {
 	lastKill     time.Time
 	firstHit     int64 // the limit at the first kill
 	now          time.Time
+	wake         time.Time     // when the plan changes by itself; zero for never
 	capped       time.Duration // for how long CPU was capped
 	seen         map[string]bool
 	ends         map[string]bool // why climbs have ended
@@ -112,32 +113,32 @@ func isMet(l *loop) string {
 }
 
 var kinds = map[string]kind{
-	"healthy": {pods: 2, factor: 2, step: time.Minute, steps: 2000, memory: steady, cpu: idle, check: ends("")},
-	"healthy, with a limit as large as its request": {pods: 1, factor: 1, step: time.Minute, steps: 2000, memory: steady, cpu: idle, check: ends("")},
-	"a heap sized at the start": {pods: 1, factor: 2, step: time.Minute, steps: 2000, cpu: idle, check: func(*loop) string { return "" },
+	"healthy": {pods: 2, factor: 2, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
+	"healthy, with a limit as large as its request": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
+	"a heap sized at the start": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" },
 		memory: func(l *loop, _ int, p *looped, limit int64, now time.Time) float64 {
 			if now.Sub(p.started) > 3*time.Hour { // a rollout restart
 				p.started, p.startedAt = now, limit
 			}
 			return .75 * float64(p.startedAt)
 		}},
-	"a heap that follows the limit": {pods: 1, factor: 2, step: time.Minute, steps: 2000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+	"a heap that follows the limit": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
 		memory: func(_ *loop, _ int, _ *looped, limit int64, _ time.Time) float64 { return .75 * float64(limit) }},
-	"page cache, with a limit above its request": {pods: 1, factor: 2, step: time.Minute, steps: 2000, cpu: idle, check: func(*loop) string { return "" }, memory: cache},
-	"page cache": {pods: 1, factor: 1, step: time.Minute, steps: 2000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+	"page cache, with a limit above its request": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" }, memory: cache},
+	"page cache": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
 		memory: cache},
-	"a leak": {pods: 1, factor: 1, step: time.Minute, steps: 6000, cpu: idle, check: func(*loop) string { return "" },
+	"a leak": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 3000, cpu: idle, check: func(*loop) string { return "" },
 		memory: func(l *loop, _ int, p *looped, _ int64, now time.Time) float64 {
 			return l.need + 10*mebi*now.Sub(p.started).Minutes()
 		}},
-	"broken for good": {pods: 2, factor: 1, step: time.Minute, steps: 2000, cpu: idle, check: ends(recommend.RaiseDidNotHelp),
+	"broken for good": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.RaiseDidNotHelp),
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
 				return 1 << 50
 			}
 			return steady(l, i, p, 0, now)
 		}},
-	"a start that needs more": {pods: 2, factor: 1, step: time.Minute, steps: 3000, cpu: idle, check: isMet,
+	"a start that needs more": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, check: isMet,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if now.Sub(p.started) < 3*time.Minute && !p.started.Equal(l.start) {
 				return 5 * l.need
@@ -147,14 +148,14 @@ var kinds = map[string]kind{
 			}
 			return steady(l, i, p, 0, now)
 		}},
-	"a daily job": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 8 * 720, cpu: idle, check: isMet,
+	"a daily job": {pods: 1, factor: 1, step: 5 * time.Minute, steps: 8 * 288, cpu: idle, check: isMet,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
-			if since := now.Sub(l.start); since > 24*time.Hour && since%(24*time.Hour) < 6*time.Minute {
+			if since := now.Sub(l.start); since > 24*time.Hour && since%(24*time.Hour) < 10*time.Minute {
 				return 5 * l.need
 			}
 			return steady(l, i, p, 0, now)
 		}},
-	"one poison pod": {pods: 5, factor: 1, step: time.Minute, steps: 2000, cpu: idle,
+	"one poison pod": {pods: 5, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if i == 0 && now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
 				return 1 << 50
@@ -179,7 +180,7 @@ var kinds = map[string]kind{
 func TestClosedLoop(t *testing.T) {
 	workloads := 1000
 	if testing.Short() {
-		workloads = 10
+		workloads = 5
 	}
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +207,7 @@ func TestClosedLoop(t *testing.T) {
 func newLoop(k kind, seed uint64) *loop {
 	r := rand.New(rand.NewPCG(seed, 31))
 	l := &loop{kind: k, random: r, params: recommend.DefaultParams(), start: noon, killedAt: map[int64]bool{}, seen: map[string]bool{}, ends: map[string]bool{}}
+	l.params.History.MaxGap = max(l.params.History.MaxGap, 3*k.step)
 	request := int64(256+r.IntN(768)) * mebi
 	cpu := int64(60 + r.IntN(60))
 	l.need, l.demand = float64(request)*(.5+.3*r.Float64()), float64(cpu)*(3+3*r.Float64())
@@ -292,14 +294,22 @@ func (l *loop) decide(now time.Time) {
 	if !ok {
 		return
 	}
+	isQuiet := l.rec != nil && rec.Target == l.rec.Target && rec.UpperBound == l.rec.UpperBound && rec.LowerBound == l.rec.LowerBound &&
+		!l.lastKill.Equal(now) && (l.wake.IsZero() || now.Before(l.wake))
 	l.rec, s.Recommendations = &rec, []recommend.Container{rec}
+	if isQuiet {
+		return
+	}
 	if _, why := rec.ClimbEnd(); why != "" {
 		l.ends[why] = true
 	}
 	for range 3 * len(l.pods) {
 		p := plan.Next(*s, l.world.policy, now)
 		s.Decision, s.RevertedChanges = p.Decision, p.RevertedChanges
-		l.seen[p.Verdict.Reason] = true
+		l.seen[p.Verdict.Reason], l.wake = true, time.Time{}
+		if p.Verdict.RequeueAfter > 0 {
+			l.wake = now.Add(p.Verdict.RequeueAfter)
+		}
 		step := as[plan.Resize](p)
 		if step == nil {
 			if !is[plan.Record](p) {

@@ -30,6 +30,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -582,6 +583,13 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 		return ""
 	})
 	node := largestNode(t)
+	s := i.scaler(i.system, "web")
+	s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+		ContainerName: v1beta1.AnyContainer, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1k"))},
+	}}}
+	if err := env.Client.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 	i.uses(i.system, "web", 2*node)
 	second, _ := i.run()
 	i.minutes(func() string {

@@ -6,6 +6,7 @@ package step
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -84,10 +85,10 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	}
 	for _, kill := range pod.Kills {
 		switch {
-		case kill.Container != c.Name, !kill.At.After(p.Decision.Time):
-		case kill.HitBytes > 0:
+		case kill.Container != c.Name, kill.At.Before(p.Decision.Time.Add(-killSkew)):
+		case kill.HitBytes >= requests.MemoryBytes:
 			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
-		default:
+		case kill.HitBytes == 0:
 			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
 		}
 	}
@@ -102,8 +103,12 @@ func doubled(v, most int64) int64 {
 	return 2 * v
 }
 
-// fewPods is how many pods are too few for an outlier.
-const fewPods = 2
+const (
+	// fewPods is how many pods are too few for an outlier.
+	fewPods = 2
+	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
+	killSkew = 30 * time.Second
+)
 
 // failedShrinks are the current memory limits that the kubelets could not lower, by
 // container.

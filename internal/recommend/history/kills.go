@@ -136,7 +136,7 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	c.climb.forgetUsage() // a kill shows a need, and no wish
 	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
 	follows := before != 0 && (p.MemoryWindow <= 0 || max(at-before, before-at) <= int64(p.MemoryWindow))
-	isNext := follows && short >= c.enough(k)
+	isNext := follows && short >= c.enough(k, p)
 	if isNext && k.Pods > fewPods && c.oom.by == hashOf(k.Name) {
 		return true // a size that is enough for the others
 	}
@@ -166,9 +166,9 @@ func (c *Container) AdoptKills(from *Container) {
 	c.oom.use(c.Peak(), c.observed)
 }
 
-// enough is the size that the kill before has led to; a kill there shows that it did not help.
-func (c *Container) enough(k Kill) int64 {
-	led := c.oom.bytes
+// enough is the size that the kill before has led to, as far as it has not faded; a kill there shows that it did not help.
+func (c *Container) enough(k Kill, p Params) int64 {
+	led := min(c.oom.bytes, c.OOMFloor(p))
 	if k.MostBytes > 0 {
 		led = min(led, k.MostBytes)
 	}
