@@ -86,9 +86,9 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	for _, kill := range pod.Kills {
 		switch {
 		case kill.Container != c.Name, kill.At.Before(p.Decision.Time.Add(-killSkew)):
-		case kill.HitBytes >= requests.MemoryBytes:
+		case kill.HitBytes >= requests.MemoryBytes && kill.At.After(pod.Resized.Add(killSkew)):
 			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
-		case kill.HitBytes == 0:
+		default:
 			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
 		}
 	}
