@@ -198,6 +198,14 @@ const (
 	// ReasonNodeCapacity means that the API server refused a size above the node's
 	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
+	// ReasonRaiseLimit means that usage needs more than requests are raised to without maxAllowed.
+	ReasonRaiseLimit = "RaiseLimit"
+	// ReasonRaiseDidNotHelp means that a container was OOM-killed at all sizes, and ReasonUsageFollowsLimit that its
+	// usage grows with its memory limit. It is not raised further for a time.
+	ReasonRaiseDidNotHelp   = "RaiseDidNotHelp"
+	ReasonUsageFollowsLimit = "UsageFollowsLimit"
+	// ReasonOutlierPod means that one of many pods is OOM-killed at a size that is enough for the others.
+	ReasonOutlierPod = "OutlierPod"
 	// ReasonOperatorCeiling means that the operator's configuration allows no more.
 	ReasonOperatorCeiling = "OperatorCeiling"
 	// ReasonUnsupported means that the node cannot resize pods in place, or that pod-level resources

@@ -58,7 +58,7 @@ func floor(histories history.Histories, now time.Time, pods ...killedPod) int64 
 	for _, p := range pods {
 		situation.Pods = append(situation.Pods, p.read())
 	}
-	recordOOMKills(histories, situation, now, killParams)
+	recordOOMKills(histories, situation, plan.Policy{}, now, killParams)
 	return histories.Container("app").OOMFloor(killParams) / killMebi
 }
 

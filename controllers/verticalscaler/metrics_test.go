@@ -126,7 +126,7 @@ func TestAKillIsCountedOnce(t *testing.T) {
 	pod := killedPod{name: "a", limitMiB: 400, restarts: 1, killed: killNoon}
 	situation := plan.Situation{Deployment: workload.Deployment{Containers: []workload.Container{{Name: "app"}}}, Pods: []workload.Pod{pod.read()}}
 	for round, want := range []int{1, 0} {
-		if got := recordOOMKills(histories, situation, killNoon.Add(1), killParams); len(got) != want {
+		if got := recordOOMKills(histories, situation, plan.Policy{}, killNoon.Add(1), killParams); len(got) != want {
 			t.Errorf("round %d: %d kills instead of %d", round, len(got), want)
 		}
 	}

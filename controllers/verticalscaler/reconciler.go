@@ -243,6 +243,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		return false, s.noteUnread(err)
 	}
 	situation := &s.observation.situation
+	policy := scaler.PlanPolicy(s.scaler, situation.Deployment)
 	var containers []string
 	for _, c := range situation.Deployment.Containers {
 		containers = append(containers, c.Name)
@@ -250,7 +251,10 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	var recs []recommend.Container
 	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(histories history.Histories) {
 		histories.Retain(containers)
-		for _, kill := range recordOOMKills(histories, *situation, s.now, r.Params.History) {
+		if policy.Edited {
+			histories.ForgetClimbs()
+		}
+		for _, kill := range recordOOMKills(histories, *situation, policy, s.now, r.Params.History) {
 			r.Metrics.Count(client.ObjectKeyFromObject(s.scaler), killEvent(*situation, kill))
 		}
 		recs = scaler.Recommendations(s.scaler, situation.Deployment, situation.Pods, histories, s.status.Recommendation, r.Params)
@@ -266,13 +270,11 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 
 // recordOOMKills adds the OOM kills that the pods report to the history, the oldest first. It
 // returns those that are new.
-func recordOOMKills(histories history.Histories, situation plan.Situation, now time.Time, params history.Params) (added []workload.OOMKill) {
+func recordOOMKills(histories history.Histories, situation plan.Situation, policy plan.Policy, now time.Time, params history.Params) (added []workload.OOMKill) {
 	kills := map[string][]history.Kill{}
 	for _, pod := range situation.Pods {
 		for _, kill := range pod.Kills {
-			kills[kill.Container] = append(kills[kill.Container], history.Kill{
-				At: kill.At, HitBytes: kill.HitBytes, Pod: string(pod.UID), Termination: kill.Termination,
-			})
+			kills[kill.Container] = append(kills[kill.Container], plan.KillOf(situation, policy, pod, kill))
 		}
 	}
 	for name, list := range kills {

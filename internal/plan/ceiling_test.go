@@ -32,6 +32,74 @@ func nodeShare(percent int64) func(*world) {
 	return func(w *world) { w.situation.Ceilings.NodePercent = percent }
 }
 
+// TestWithoutMaxAllowed: raises stay within a multiple of what the user has set.
+func TestWithoutMaxAllowed(t *testing.T) {
+	factor := func(w *world) { w.situation.Ceilings.RaiseFactor = 8 }
+	onlyMemory := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
+	// has is a world of one pod as in the template, whose usage needs so much memory.
+	has := func(request, limit, wants int64, more ...func(*world)) world {
+		c := sized("app", amounts(0, request), amounts(0, limit))
+		return given(append([]func(*world){
+			onlyMemory, factor, template(c), pods(pod("web-1", c)),
+			recommends(rec(amounts(0, wants), amounts(0, wants), amounts(0, wants))),
+		}, more...)...)
+	}
+	table{
+		"A request is raised to eight times the template's": {
+			has(512, 0, 9000),
+			`decides app - 4096Mi (LowerBound)
+			resizes web-1 to app - 4096Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The limit counts if it is larger, and is not raised further": {
+			has(512, 1024, 9000),
+			`decides app - 8192Mi (LowerBound)
+			resizes web-1 to app - 8192Mi of - 8192Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A small container may have 1Gi": {
+			has(16, 0, 9000),
+			`decides app - 1024Mi (LowerBound)
+			resizes web-1 to app - 1024Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The reason names maxAllowed": {
+			has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 4096), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 4096) })),
+			`keeps app - 4096Mi
+			RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more
+			1/1 applied`,
+		},
+		"With maxAllowed there is no other bound": {
+			has(512, 0, 9000, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 20000) })),
+			`decides app - 9000Mi (LowerBound)
+			resizes web-1 to app - 9000Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What pods have is kept": {
+			has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 6000), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 6000) })),
+			`keeps app - 6000Mi
+			RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more
+			1/1 applied`,
+		},
+	}.run(t)
+}
+
+// TestAWrongUnitIsNotScaled: a request of 256m of memory is one byte.
+func TestAWrongUnitIsNotScaled(t *testing.T) {
+	c := container("app")
+	c.Requests.MemoryBytes, c.Limits.MemoryBytes = 1, 512*mebi
+	w := given(template(c), pods(pod("web-1", c)), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
+		recommends(rec(amounts(0, 140), amounts(0, 140), amounts(0, 140))), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
+	step := as[plan.Resize](w.next(noon))
+	if step == nil || step.Sizes[0].Requests.MemoryBytes != 140*mebi || step.Sizes[0].Limits.MemoryBytes != 8*140*mebi {
+		t.Errorf("the step is %+v", step)
+	}
+}
+
 func TestCeilings(t *testing.T) {
 	onlyCPU := policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })
 	wants := func(cpu int64) func(*world) {
@@ -431,6 +499,9 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 		for _, c := range s.Deployment.Containers {
 			has, then := r.of(w.grantedTo(c)), r.of(p.Decision.Requests[c.Name])
 			before, after = before+has, after+max(has, then)
+			if most := w.raiseLimit(c, r.of); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and without maxAllowed %d is the most", c.Name, then, r.name, has, most)
+			}
 			if most := r.of(s.Ceilings.Container); most > 0 && then > max(most, has) {
 				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r.name, has, most)
 			}
@@ -494,6 +565,24 @@ func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 	}
 }
 
+// raiseLimit is the most that a container without maxAllowed is raised to; 0 for any.
+func (w world) raiseLimit(c workload.Container, of func(quantity.Amounts) int64) int64 {
+	s, policy, written := w.situation, w.policy.Containers[c.Name], c.Resources
+	for _, o := range s.Originals {
+		if o.Container == c.Name && o.CPU {
+			written.Requests.CPUMillis, written.Limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
+		}
+		if o.Container == c.Name && o.Memory {
+			written.Requests.MemoryBytes, written.Limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
+		}
+	}
+	base := cmp.Or(max(of(written.Requests), of(written.Limits)), of(s.Bounds.ContainerDefault))
+	if base == 0 || s.Ceilings.RaiseFactor == 0 || of(policy.MaxAllowed) > 0 {
+		return 0
+	}
+	return max(base*s.Ceilings.RaiseFactor, of(amounts(1000, 1024)), of(policy.MinAllowed), of(s.Bounds.ContainerMin))
+}
+
 // checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod has.
 func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
@@ -529,5 +618,6 @@ func randomCeilings(r *rand.Rand) (c plan.Ceilings) {
 		}
 	}
 	c.NodePercent = r.Int64N(2) * (1 + r.Int64N(100))
+	c.RaiseFactor = r.Int64N(2) * (2 + r.Int64N(8))
 	return c
 }

@@ -529,6 +529,7 @@ func (w world) mostAllowed(container string) quantity.Amounts {
 	}
 	s, policy := w.situation, w.policy.Containers[container]
 	bound(policy.MaxAllowed)
+	bound(quantity.Amounts{MemoryBytes: w.broken(container)})
 	bound(s.Bounds.ContainerMax)
 	bound(s.Bounds.ContainerDefault)
 	if policy.Limits {
@@ -545,6 +546,15 @@ func (w world) mostAllowed(container string) quantity.Amounts {
 		}
 	}
 	return most
+}
+
+// broken is the request of memory of a container that no raise has helped; 0 for any other.
+func (w world) broken(container string) int64 {
+	rec, _ := w.situation.Recommendation(container)
+	if end, why := rec.ClimbEnd(); why == recommend.RaiseDidNotHelp {
+		return end
+	}
+	return 0
 }
 
 // checkNotLower fails if a request that may stay is lowered. 0 is no request.
@@ -662,7 +672,7 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 	now := p.Decision.Time
 	for _, c := range w.situation.Deployment.Containers {
 		policy := w.policy.Containers[c.Name]
-		isBound := policy.MinAllowed != quantity.Amounts{} || policy.MaxAllowed != quantity.Amounts{} || policy.LimitPolicy != plan.LimitPolicy{}
+		isBound := policy.MinAllowed != quantity.Amounts{} || policy.MaxAllowed != quantity.Amounts{} || policy.LimitPolicy != plan.LimitPolicy{} || w.broken(c.Name) > 0
 		if isBound || !policy.Limits || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) || w.situation.Ceilings != (plan.Ceilings{}) {
 			continue
 		}
@@ -848,13 +858,18 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 		}
 		shape := policy.LimitPolicy
 		for _, r := range []struct {
+			of                                                 func(quantity.Amounts) int64
 			decided, before, request, limit, least, most, need int64
 			headroom                                           *int64
 			isMemory                                           bool
 		}{
-			{d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
-			{d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
+			{cpuIn, d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
+			{memoryIn, d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
 		} {
+			c, isInTemplate := w.situation.Deployment.Container(size.Container)
+			if most := w.raiseLimit(c, r.of); isInTemplate && most > 0 && r.headroom == nil && r.least == 0 && r.limit > max(most, r.before, r.request) {
+				fail("a limit of container %s is raised from %d to %d, and %d is the most", size.Container, r.before, r.limit, most)
+			}
 			if policy.Limits && r.decided > 0 && r.before > 0 && r.limit != r.before {
 				checkLimit(w, size.Container, r.request, r.before, r.limit, r.least, r.most, r.need, r.headroom, r.isMemory, fail)
 			}
@@ -902,6 +917,7 @@ func knownNeed(w world, container string) (need int64) {
 			for _, reason := range rec.Reasons {
 				need = max(need, reason.Value)
 			}
+			need = cmp.Or(w.broken(container), need)
 		}
 	}
 	return need
@@ -1425,6 +1441,16 @@ func randomRecommendation(r *rand.Rand, name string, policy plan.ContainerPolicy
 	rec.Reasons = []recommend.Reason{{Resource: "memory", Code: "Peak", Value: peak}}
 	if r.Float64() < 0.1 {
 		rec.OOMFloor = scale(0.8).MemoryBytes
+	}
+	if r.Float64() < 0.1 { // raises did not help
+		end, code := clamp(scale(r.Float64())).MemoryBytes, recommend.UsageFollowsLimit
+		rec.Target.MemoryBytes = min(rec.Target.MemoryBytes, end)
+		rec.LowerBound.MemoryBytes, rec.UpperBound.MemoryBytes = min(rec.LowerBound.MemoryBytes, end), min(rec.UpperBound.MemoryBytes, end)
+		if r.IntN(2) == 0 {
+			code, rec.OOMFloor = recommend.RaiseDidNotHelp, 0
+			rec.Target.MemoryBytes, rec.LowerBound.MemoryBytes, rec.UpperBound.MemoryBytes = end, end, end
+		}
+		rec.Reasons = append(rec.Reasons, recommend.Reason{Resource: "memory", Code: code, Value: end})
 	}
 	if !policy.CPU {
 		rec.Target.CPUMillis, rec.LowerBound.CPUMillis, rec.UpperBound.CPUMillis = 0, 0, 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -199,6 +200,21 @@ var situations = map[string]func() world{
 	"a pod without a node is set back": func() world {
 		return given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)))
 	},
+	"one pod of many is killed": func() world {
+		killed := pod("web-1", container("app"))
+		killed.Kills = []workload.OOMKill{{Container: "app", At: noon.Add(-time.Minute)}}
+		killed.Containers[0].Requests.MemoryBytes, killed.Containers[0].Limits.MemoryBytes = 256*mebi, 512*mebi
+		killed.Actual["app"] = killed.Containers[0].Resources
+		return given(pods(killed, pod("web-2", container("app")), pod("web-3", container("app"))), recommends(rec(amounts(100, 128), amounts(100, 128), amounts(100, 128))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"], d.Time = amounts(100, 128), noon.Add(-time.Hour) }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
+	},
+	"killed at any size":       func() world { return given(recommends(endedClimb("RaiseDidNotHelp", 128))) },
+	"usage that grows with it": func() world { return given(recommends(endedClimb("UsageFollowsLimit", 128))) },
+	"more than without maxAllowed": func() world {
+		c := sized("app", amounts(100, 4096), amounts(100, 4096))
+		return given(template(sized("app", amounts(100, 512), amounts(100, 512))), pods(pod("web-1", c)), recommends(rec(amounts(100, 9000), amounts(100, 9000), amounts(100, 9000))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = c.Requests }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
+	},
 	"more containers than a scaler manages": func() world { return given(manyContainers(66, 64)) },
 	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()
@@ -209,6 +225,13 @@ var situations = map[string]func() world{
 			w.situation.Decision.Requests["side"] = amounts(200, 256)
 		}, recommends(recommended("side")))
 	},
+}
+
+// endedClimb is a recommendation after raises that did not help.
+func endedClimb(code string, memory int64) recommend.Container {
+	out := rec(amounts(100, memory), amounts(100, memory), amounts(100, memory))
+	out.Reasons = append(out.Reasons, recommend.Reason{Resource: "memory", Code: code, Value: memory * mebi})
+	return out
 }
 
 func toEvict(w *world) { w.situation.Pods = []workload.Pod{infeasible("web-1"), infeasible("web-2")} }

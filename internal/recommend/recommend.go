@@ -10,7 +10,8 @@
 //     any input.
 //   - Evidence only grows: a target is not lowered with less observed usage than it was
 //     published with. A lost history can raise a workload, but never shrink it.
-//   - Memory is never below the peak or the OOM floor, except because of maxAllowed.
+//   - Memory is never below the peak or the OOM floor, except because of maxAllowed, or once raises did not help
+//     (history.Container.ClimbEnd).
 //   - Steady usage changes nothing: while usage stays the same, every field of the result stays
 //     the same, except when the evidence has doubled.
 //
@@ -65,6 +66,10 @@ const (
 	// NotLowered is a published target that the current history would lower, but with less
 	// evidence than the target was published with.
 	NotLowered = "NotLowered"
+	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the most that is allowed, and
+	// UsageFollowsLimit the most for one whose usage grows with its memory limit.
+	RaiseDidNotHelp   = "RaiseDidNotHelp"
+	UsageFollowsLimit = "UsageFollowsLimit"
 	// MinAllowed is the policy's minAllowed.
 	MinAllowed = "MinAllowed"
 	// MaxAllowed is the policy's maxAllowed.
@@ -124,6 +129,16 @@ type Reason struct {
 	// PerMille is the margin that the step adds to the amount before it, at most
 	// MaxPerMille; 0 for a step that needs none.
 	PerMille int64
+}
+
+// ClimbEnd is the request of memory at which a climb has ended, in bytes, and the code of why; 0 if none has.
+func (c Container) ClimbEnd() (request int64, code string) {
+	for _, r := range c.Reasons {
+		if r.Code == RaiseDidNotHelp || r.Code == UsageFollowsLimit {
+			return r.Value, r.Code
+		}
+	}
+	return 0, ""
 }
 
 // Recompute computes the target from its steps, in order. The target that For returns is always
@@ -249,7 +264,11 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		if isEnough && !waitsForCPU || oomFloor > 0 {
 			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, policy.Phase, p), p)
 		}
-		memory := settle(Memory, now, before.of(Memory), policy.limits(Memory), policy.notes(Memory, evidence, before.Observed), p)
+		l := policy.limits(Memory)
+		if end, byUsage := h.ClimbEnd(p.History); end > 0 {
+			l = l.endedAt(end, byUsage)
+		}
+		memory := settle(Memory, now, before.of(Memory), l, policy.notes(Memory, evidence, before.Observed), p)
 		out.put(Memory, memory)
 		isSame = isSame && memory.isOld
 

@@ -23,7 +23,20 @@ type settled struct {
 }
 
 // limits are the policy's bounds of one resource; 0 is no bound.
-type limits struct{ min, max int64 }
+type limits struct {
+	min, max int64
+	// end is why a climb has ended at max; empty if none has.
+	end string
+}
+
+// endedAt are the limits once a climb has ended at a request.
+func (l limits) endedAt(request int64, byUsage bool) limits {
+	most := l.clamp(request)
+	if byUsage {
+		return limits{min: l.min, max: most, end: UsageFollowsLimit}
+	}
+	return limits{min: most, max: most, end: RaiseDidNotHelp}
+}
 
 func (p Policy) limits(resource string) limits {
 	most := mostOf(resource)
@@ -177,6 +190,8 @@ func (s settled) within(resource string, l limits) settled {
 	s.lower = min(l.clamp(s.lower), s.target)
 	s.upper = max(l.clamp(s.upper), s.target)
 	switch {
+	case l.end == RaiseDidNotHelp, l.end != "" && s.target < s.uncapped:
+		s.reasons = append(s.reasons, Reason{Resource: resource, Code: l.end, Value: s.target})
 	case s.target > s.uncapped:
 		s.reasons = append(s.reasons, Reason{Resource: resource, Code: MinAllowed, Value: s.target})
 	case s.target < s.uncapped:
@@ -191,7 +206,7 @@ func (s settled) steps() []Reason {
 	steps := make([]Reason, 0, min(len(s.reasons), maxSteps)+added)
 	for _, r := range s.reasons {
 		switch r.Code {
-		case NotLowered, MinAllowed, MaxAllowed:
+		case NotLowered, MinAllowed, MaxAllowed, RaiseDidNotHelp, UsageFollowsLimit:
 		default:
 			if len(steps) < maxSteps {
 				steps = append(steps, r)

@@ -27,11 +27,16 @@ type Sample struct {
 	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
 	// one of them. Usage of the past has none.
 	LimitFactor float64
+	// CPULimitMillis is that limit, in millicores, or 0 like LimitFactor.
+	CPULimitMillis int64
 	// NoCPU is true if CPUMillis does not count: it is from a start for which the container had
 	// a startup boost.
 	NoCPU bool
 	// MemoryBytes is the working set, in bytes. At least 0.
 	MemoryBytes int64
+	// MemoryRequest and MemoryLimit are what the container has of them, as far as its kubelet reports it as applied,
+	// or 0 without one. Usage of the past has none.
+	MemoryRequest, MemoryLimit int64
 }
 
 // Refusal is the reason why an item of a source's response was not used.

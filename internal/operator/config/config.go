@@ -181,6 +181,10 @@ type Ceilings struct {
 	// largest node can allocate, from 1 to 100. It has no effect if nodes are not read. Defaults
 	// to 75.
 	NodePercent int `json:"nodePercent"`
+	// RaiseFactor is how many times the request or limit in a container's template its resources are raised
+	// to while its policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its
+	// request that is kept. From 2 to 1000; 0 is no bound. Defaults to 8.
+	RaiseFactor int `json:"raiseFactor"`
 }
 
 // Ceiling is an amount of each resource. 0 is no ceiling.
@@ -281,6 +285,7 @@ func Default() Operator {
 			Container:   Ceiling{CPU: resource.MustParse("32"), Memory: resource.MustParse("128Gi")},
 			Pod:         Ceiling{CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")},
 			NodePercent: 75,
+			RaiseFactor: 8,
 		},
 		Freeze: Freeze{ConfigMap: "verticalscaler-freeze"},
 		Prometheus: Prometheus{
@@ -385,6 +390,9 @@ func (c Ceilings) validate() (errs []error) {
 	if c.NodePercent < 1 || c.NodePercent > 100 {
 		errs = append(errs, fmt.Errorf("ceilings.nodePercent must be from 1 to 100, not %d", c.NodePercent))
 	}
+	if c.RaiseFactor != 0 && (c.RaiseFactor < 2 || c.RaiseFactor > 1000) {
+		errs = append(errs, fmt.Errorf("ceilings.raiseFactor must be 0 or from 2 to 1000, not %d", c.RaiseFactor))
+	}
 	for _, v := range []struct {
 		name  string
 		value Ceiling
@@ -401,7 +409,7 @@ func (c Ceilings) validate() (errs []error) {
 
 // Plan returns the ceilings as the plan reads them.
 func (c Ceilings) Plan() model.Ceilings {
-	return model.Ceilings{Container: c.Container.amounts(), Pod: c.Pod.amounts(), NodePercent: int64(c.NodePercent)}
+	return model.Ceilings{Container: c.Container.amounts(), Pod: c.Pod.amounts(), NodePercent: int64(c.NodePercent), RaiseFactor: int64(c.RaiseFactor)}
 }
 
 // amounts are the amounts of a valid ceiling.

@@ -43,6 +43,7 @@ ceilings:
   pod:
     cpu: "64"
     memory: 256Gi
+  raiseFactor: 8
 collection:
   interval: 30s
 freeze:
@@ -166,6 +167,7 @@ func TestParseRejects(t *testing.T) {
 		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
 		"a share of nothing":                    {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},
 		"more than the node":                    {text: head + "ceilings: {nodePercent: 101}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 101"}},
+		"a raise that is none":                  {text: head + "ceilings: {raiseFactor: 1}", want: []string{"ceilings.raiseFactor must be 0 or from 2 to 1000, not 1"}},
 		"ceilings below nothing":                {text: head + "ceilings: {container: {cpu: -1}, pod: {memory: -1}}", want: []string{"ceilings.container.cpu: CPU of -1 is out of range", "ceilings.pod.memory: memory of -1 is out of range"}},
 		"ceilings beyond everything":            {text: head + "ceilings: {container: {memory: 2Ei}, pod: {cpu: 1e18}}", want: []string{"ceilings.container.memory", "ceilings.pod.cpu"}},
 		"a ceiling that is no quantity":         {text: head + "ceilings: {container: {cpu: many}}", want: []string{"decoding"}},
@@ -314,7 +316,7 @@ func TestCeilingsArriveInThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := model.Ceilings{
-		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50,
+		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50, RaiseFactor: 8,
 	}
 	if diff := cmp.Diff(want, c.Ceilings.Plan()); diff != "" {
 		t.Errorf("Plan() (-want +got):\n%s", diff)

@@ -30,7 +30,7 @@ func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container,
 }
 
 func isWhole(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
-	limit := r.Limit(shapeOf(s, c))
+	limit := r.Limit(Written(s, c))
 	return limit > 0 && limit%core == 0 && keepsLimitsEqual(policy.Containers[c.Name], r) && isGuaranteed(s)
 }
 
@@ -52,7 +52,7 @@ func keepsLimitsEqual(p model.ContainerPolicy, r model.Resource) bool {
 func isGuaranteed(s model.Situation) bool {
 	template := slices.Clone(s.Deployment.Containers)
 	for i, c := range template {
-		template[i].Resources = shapeOf(s, c)
+		template[i].Resources = Written(s, c)
 	}
 	if workload.QoSOf(template) != corev1.PodQOSGuaranteed {
 		return false

@@ -100,6 +100,12 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 	if q.target > 0 {
 		e.moveOrKeep(q)
 	}
+	switch has := q.resource.Format(q.current); q.climbEnd {
+	case recommend.RaiseDidNotHelp:
+		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, fmt.Sprintf("larger sizes did not stop the OOM kills, so %s is not raised for now", has))
+	case recommend.UsageFollowsLimit:
+		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit, so %s is not raised for now", has))
+	}
 }
 
 func (e *evaluation) moveOrKeep(q request) {

@@ -24,18 +24,25 @@ type LimitRules struct {
 	needed quantity.Amounts
 	// retained is a memory limit that the kubelet could not lower.
 	retained quantity.Amounts
+	// raised is what a limit may be raised to, and mostRatio the highest ratio to its request that is kept; 0 for any.
+	raised    quantity.Amounts
+	mostRatio int64
 }
 
 // LimitRulesFor are the rules for one container, of a pod or of the template.
 func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container) LimitRules {
 	rec, _ := s.Recommendation(c.Name)
 	return LimitRules{
-		shape:    shapeOf(s, c),
+		shape:    Written(s, c),
 		follows:  policy.Containers[c.Name].Limits,
 		limits:   policy.Containers[c.Name].LimitPolicy,
 		bounds:   s.Bounds,
 		needed:   quantity.Amounts{MemoryBytes: knownNeed(rec)},
 		retained: quantity.Amounts{MemoryBytes: s.Decision.RetainedLimit(c.Name)},
+		raised: quantity.Amounts{
+			CPUMillis: RaiseLimit(s, policy, c, model.CPU), MemoryBytes: RaiseLimit(s, policy, c, model.Memory),
+		},
+		mostRatio: s.Ceilings.RaiseFactor,
 	}
 }
 
@@ -59,12 +66,15 @@ func knownNeed(rec recommend.Container) int64 {
 			need = max(need, reason.Value)
 		}
 	}
+	if end, why := rec.ClimbEnd(); why == recommend.RaiseDidNotHelp {
+		return min(need, end) // no size is enough
+	}
 	return need
 }
 
-// shapeOf are the resources that give the limits' proportion to the requests: the template
-// as the user wrote it. With a pod's own values, each resize would add a rounding error.
-func shapeOf(s model.Situation, c workload.Container) workload.Resources {
+// Written are a container's resources in the template as the user wrote it. They give the limits' proportion to the
+// requests. With a pod's own values, each resize would add a rounding error.
+func Written(s model.Situation, c workload.Container) workload.Resources {
 	shape := c.Resources
 	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {
 		shape = t.Resources
@@ -109,7 +119,7 @@ func (l LimitRules) apply(current workload.Resources, request int64, r model.Res
 // the LimitRange, which the API server enforces. It is never below the request if the
 // LimitRange allows the request itself.
 func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
-	limit := proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most())
+	limit := l.withinReason(proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most()), request, r)
 	if headroom := r.Headroom(l.limits); headroom != nil {
 		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most())
 	}
@@ -127,6 +137,21 @@ func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 		return current
 	}
 	return max(limit, min(current, r.Of(l.retained)))
+}
+
+// withinReason is a limit in the template's proportion, unless that makes it absurd: a ratio above mostRatio
+// raises no limit above the template's, and no limit is raised above RaiseLimit.
+//
+//	mostRatio 8, shape 100m/4: request 50m → 2   200m → 4   1 → 8      shape 1 B/512Mi: request 140Mi → 1120Mi
+func (l LimitRules) withinReason(limit, request int64, r model.Resource) int64 {
+	written := r.Limit(l.shape)
+	if written == 0 {
+		return limit
+	}
+	if l.mostRatio > 0 {
+		limit = min(limit, max(written, mulDiv(request, l.mostRatio, 1, true)))
+	}
+	return max(request, min(limit, unlimited(r.Of(l.raised))))
 }
 
 // besideRetained is the request beside a limit that may be retained: equal to it if it was

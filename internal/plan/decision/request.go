@@ -33,6 +33,8 @@ type request struct {
 	// largest node and the ceilings leave.
 	wanted, target int64
 	node, ceiling  int64
+	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
+	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
 	// isWhole is true if it must be whole CPUs.
 	isWhole bool
 
@@ -77,8 +79,16 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	q.rec, _ = s.Recommendation(container.Name)
 	q.isUnsettled = q.isUnsettled && r.Of(q.rec.Target) > 0
 	q.isWhole = hasWholeCores(s, policy, container, r)
-	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), r.Of(p.MaxAllowed))
+	most := r.Of(p.MaxAllowed)
+	if end, why := q.rec.ClimbEnd(); r.IsMemory() {
+		q.climbEnd = why
+		if why == recommend.RaiseDidNotHelp {
+			most = end // which is within maxAllowed
+		}
+	}
+	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), most)
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
+	q.raiseLimit = RaiseLimit(s, policy, container, r)
 	q.wanted = q.unceiled.fit(cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r)))
 	return q
 }

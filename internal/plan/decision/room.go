@@ -13,7 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// The largest node and the operator's ceilings bound a pod. What they leave is shared out to its containers by size of the
+// The largest node and the operator's ceilings bound a pod, and RaiseLimit each container. What they leave is shared out to its containers by size of the
 // demand, the smallest first, so that one container whose demand cannot be met does not take it from the others. With
 // room for 10:
 //
@@ -25,7 +25,7 @@ import (
 //	1, 1    20, 4   6, 9
 //	1, 1    9, 9    9, 1
 //
-// Both only limit increases: a container that has more than is left keeps it. A node may only be away for a while. A decision
+// All of them only limit increases: a container that has more than is left keeps it. A node may only be away for a while. A decision
 // that no kubelet has applied is not what a container has: otherwise a template that requested much for a moment would lift
 // the ceiling for ever.
 //
@@ -109,20 +109,19 @@ func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 
 
 // bound notes what the ceilings leave to the requests of one resource.
 func (c ceilings) bound(requests []request, beside int64) {
-	if max(c.pod, c.container) == 0 {
-		return
-	}
 	demands := make([]demand, len(requests))
 	for i, q := range requests {
-		demands[i] = demand{q.container.Name, q.granted, max(q.granted, c.capped(q.granted, q.largestOutcome()))}
+		demands[i] = demand{q.container.Name, q.granted, max(q.granted, c.capped(q, q.largestOutcome()))}
 	}
 	for i, left := range share(cmp.Or(c.pod, math.MaxInt64/2)-beside, demands) {
-		requests[i].ceiling = c.capped(requests[i].granted, left)
+		requests[i].ceiling = c.capped(requests[i], left)
 	}
 }
 
-// capped is an amount below the ceiling of a container, unless it has more.
-func (c ceilings) capped(has, v int64) int64 { return min(v, max(has, unlimited(c.container))) }
+// capped is an amount below the ceiling of a container, and below what it may be raised to, unless it has more.
+func (c ceilings) capped(q request, v int64) int64 {
+	return min(v, max(q.granted, min(unlimited(c.container), unlimited(q.raiseLimit))))
+}
 
 // says is the ceiling that keeps a request from getting more.
 func (c ceilings) says(q request) string {
@@ -139,7 +138,11 @@ func (c ceilings) says(q request) string {
 // keptBelow is why a request does not get what is wanted, and the message of that.
 func (q request) keptBelow(c ceilings) (reason, message string) {
 	wanted := q.resource.Format(q.wanted)
-	if q.ceiling <= q.target {
+	switch {
+	case q.ceiling <= q.target && q.ceiling >= unlimited(q.raiseLimit):
+		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
+			wanted, q.resource.Format(q.raiseLimit))
+	case q.ceiling <= q.target:
 		return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
 	}
 	return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)

@@ -78,6 +78,9 @@ type Ceilings struct {
 	// NodePercent is the most that a pod requests if it is resized in place, in percent of
 	// LargestNode: 1 to 100. 0 is no ceiling.
 	NodePercent int64
+	// RaiseFactor is how many times the size in the template a request or limit is raised to without
+	// maxAllowed, and the highest ratio of a limit to its request that is kept. 0 is no bound.
+	RaiseFactor int64
 }
 
 // Original is what one container of the template had before we took it over.

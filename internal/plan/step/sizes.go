@@ -6,12 +6,14 @@ package step
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -36,12 +38,19 @@ func (p planner) isDecided(c workload.Container) bool {
 }
 
 func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Size, dropped model.Obstacles) {
-	requests, current := p.Decision.Requests[c.Name], c.Resources
+	requests, own := p.requestsOf(pod, c)
+	current := c.Resources
 	if limit, failed := p.failedShrink(pod, c); failed {
 		current = withMemoryLimit(current, limit)
 	}
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	size = model.Size{Container: c.Name, Resources: rules.Apply(current, requests)}
+	if own {
+		dropped = append(dropped, model.Obstacle{
+			Reason:  v1beta1.ReasonOutlierPod,
+			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
+		})
+	}
 	if free, isRetained := rules.WithoutRetained(); isRetained && free.Apply(current, requests).Limits.MemoryBytes < size.Limits.MemoryBytes {
 		dropped = append(dropped, model.Obstacle{
 			Reason:  v1beta1.ReasonUsageAboveLimit,
@@ -60,6 +69,46 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 	}
 	return size, dropped
 }
+
+// requestsOf are what a container of a pod gets: what is decided, and more memory if one pod of many was OOM-killed with
+// that, at most what any could be raised to. own reports whether it is more. The next decision ends that.
+//
+// A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
+func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests quantity.Amounts, own bool) {
+	requests = p.Decision.Requests[c.Name]
+	rec, _ := p.Recommendation(c.Name)
+	_, hasEnded := rec.ClimbEnd()
+	most := decision.MostRaised(p.Situation, p.policy, c, model.Memory)
+	has := c.Requests.MemoryBytes
+	if requests.MemoryBytes == 0 || has < requests.MemoryBytes || hasEnded != "" || p.AlivePods() <= fewPods {
+		return requests, false
+	}
+	for _, kill := range pod.Kills {
+		switch {
+		case kill.Container != c.Name, kill.At.Before(p.Decision.Time.Add(-killSkew)):
+		case kill.HitBytes >= requests.MemoryBytes && kill.At.After(pod.Resized.Add(killSkew)):
+			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
+		default:
+			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
+		}
+	}
+	return requests, requests.MemoryBytes > p.Decision.Requests[c.Name].MemoryBytes
+}
+
+// doubled is twice an amount, or the most if twice that would reach it.
+func doubled(v, most int64) int64 {
+	if 4*v >= most {
+		return most
+	}
+	return 2 * v
+}
+
+const (
+	// fewPods is how many pods are too few for an outlier.
+	fewPods = 2
+	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
+	killSkew = 30 * time.Second
+)
 
 // failedShrinks are the current memory limits that the kubelets could not lower, by
 // container.

@@ -42,7 +42,7 @@ type fed struct {
 // addTo adds the sample to histories.
 func (f fed) addTo(histories history.Histories, params history.Params) {
 	if f.raisesOnly {
-		histories.Raise(f.Sample)
+		histories.Raise(f.Sample, params)
 	} else {
 		histories.Add(f.Sample, params)
 	}

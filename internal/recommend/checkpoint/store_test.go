@@ -440,7 +440,7 @@ func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
 func countedUntil(encoded []byte, at time.Time) []byte {
 	out := slices.Clone(encoded)
 	b := out[1:]
-	for range 11 + 32 {
+	for range 16 + 32 {
 		_, n := binary.Uvarint(b)
 		b = b[n:]
 	}

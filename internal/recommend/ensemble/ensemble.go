@@ -11,7 +11,10 @@
 // window of its source. A CPU request is a share, not a cap: what a pod uses for less than that
 // comes from idle CPU of the node. Where a CPU limit caps a pod, its highest sample counts as well:
 //
-//	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request))
+//	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request) ÷ 0.9)
+//
+// What a pod would use above 90 % of its limit is not known. Two such samples in a row count as a need of twice the
+// request, at once. So requests double until usage no longer reaches the limit, and stay far enough above usage to tell.
 //
 // A Candidate is a Basis, a margin and a HoldPolicy. The basis and the margin propose a level for
 // the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the
@@ -200,6 +203,8 @@ type Sample struct {
 	// LimitFactor is the pod's CPU limit divided by its CPU request, at least 1, or 0 without a
 	// limit.
 	LimitFactor float64
+	// LimitMillis is the pod's CPU limit, or 0 without one, or if it is not known.
+	LimitMillis int64
 	// At tells the time of day.
 	At time.Time
 }
@@ -497,13 +502,16 @@ func (c *CPU) Need() Need {
 	case level == 0: // no interval was completed yet, and how uneven the pods are is not known
 		usage = slices.Max(all)
 		level = usage * factors[i]
-	case c.open.recent >= interval || c.open.isUrgent(mean, level/spread):
+	case c.open.recent >= interval || c.open.isUrgent(mean, level/spread) || c.open.isCapped():
 		usage = mean * spread
 		proposal := c.amounts(mean)[candidate.Basis] * factors[i] * spread
 		level, _ = tables[j].next(level, proposal, usage, c.ring[0].value()*spread, c.mean*leastSaving, c.guide(mean).scaled(factors[i]*spread), c.minute()-c.fell[k])
 	}
 	urgent := usage
-	if candidate.Hold.Calm {
+	switch {
+	case c.open.isCapped():
+		level = max(level, usage)
+	case candidate.Hold.Calm:
 		urgent = 0
 	}
 	if floor := max(c.hotLevel(), c.lack); floor > level {

@@ -29,10 +29,35 @@ type pod struct {
 	sum   float32
 	last  float32
 	peak  float32 // the highest sample divided by the limit factor
-	count uint32
+	count uint16
+	// capped is the number of samples in a row that reached the limit.
+	capped uint16
 }
 
+// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
+const (
+	cappedShare   = .9
+	cappedSamples = 2
+)
+
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
+
+// reach takes into account how much of its limit a pod has used.
+func (p *pod) reach(usage, factor, limit float32) {
+	isCapped := usage > limit*cappedShare
+	switch {
+	case isCapped:
+		p.capped = min(p.capped+1, cappedSamples)
+	case p.capped == cappedSamples: // now the need is known
+		p.peak, p.capped = min(p.peak, usage/cappedShare), 0
+	default:
+		p.capped = 0
+	}
+	p.peak = max(p.peak, usage/(factor*cappedShare))
+	if p.capped == cappedSamples {
+		p.peak = max(p.peak, 2*usage/factor)
+	}
+}
 
 // count is the number of pods.
 func (o *open) count() int {
@@ -56,11 +81,16 @@ func (o *open) add(s Sample, isWhole bool) {
 	if isWhole {
 		p.sum, p.count = 0, 0
 	}
-	p.sum += usage
+	if p.count < math.MaxUint16 {
+		p.sum += usage
+		p.count++
+	}
 	p.last = usage
-	p.count++
-	if s.LimitFactor > 0 {
-		p.peak = max(p.peak, usage/max(float32(s.LimitFactor), 1))
+	switch factor := max(float32(s.LimitFactor), 1); {
+	case s.LimitFactor > 0 && s.LimitMillis > 0:
+		p.reach(usage, factor, float32(s.LimitMillis))
+	case s.LimitFactor > 0:
+		p.peak = max(p.peak, usage/factor)
 	}
 }
 
@@ -106,6 +136,17 @@ func (o *open) isUrgent(mean, level float32) bool {
 		last += o.at(i).last / float32(n)
 	}
 	return min(mean, last)*float32(o.recent)/float32(interval) > level
+}
+
+// isCapped reports whether the limit caps the usage of half of the pods now.
+func (o *open) isCapped() bool {
+	n, capped := o.count(), 0
+	for i := range n {
+		if o.at(i).capped >= cappedSamples {
+			capped++
+		}
+	}
+	return capped > 0 && 2*capped >= n
 }
 
 // reset begins a new interval. It keeps no more memory than twice the pods need.

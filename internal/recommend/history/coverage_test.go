@@ -110,7 +110,7 @@ func TestMoreMemoryThanRecommendedBeginsAgainAtOnce(t *testing.T) {
 			c.Add(sample(at, 100, 600*mebi), params)
 		},
 		"an old sample":             func(c *Container, at time.Duration) { c.Add(sample(at-time.Hour, 100, 600*mebi), params) },
-		"beside a silent pod":       func(c *Container, at time.Duration) { c.Raise(sample(at, 100, 600*mebi)) },
+		"beside a silent pod":       func(c *Container, at time.Duration) { c.Raise(sample(at, 100, 600*mebi), params) },
 		"an OOM kill at any amount": func(c *Container, at time.Duration) { c.RecordOOM(noon.Add(at), mebi, params) },
 	}
 	for name, happens := range cases {
@@ -192,7 +192,7 @@ func TestOnlyObservedTimeIsCovered(t *testing.T) {
 	feed(c, 2*minute, time.Hour, 200, 400*mebi)
 	before := c.Coverage()
 	for at := time.Hour; at < 3*aDay; at += minute {
-		c.Raise(sample(at, 200, 400*mebi))
+		c.Raise(sample(at, 200, 400*mebi), params)
 	}
 	if got := c.Coverage(); got != before {
 		t.Errorf("beside a silent pod, %+v became %+v", before, got)
@@ -222,7 +222,7 @@ func TestASampleBesideASilentPodShowsAShortfall(t *testing.T) {
 	for cpu, want := range map[int64]time.Duration{330: 0, 340: 5 * minute} { // 12 % is tolerated
 		c := recorded(fair, aWeek)
 		feed(c, 2*minute, time.Hour, 200, 400*mebi)
-		c.Raise(sample(time.Hour+minute, cpu, 400*mebi))
+		c.Raise(sample(time.Hour+minute, cpu, 400*mebi), params)
 		if got := c.Coverage().Starved; got != 0 {
 			t.Errorf("%dm: %s has passed", cpu, got)
 		}

@@ -17,14 +17,17 @@ import (
 const (
 	// Version is the version of the encoding. It is also its first byte, so that the
 	// encoding describes itself.
-	Version = 3
+	Version = 4
 
 	// firstVersion had distributions of CPU usage instead of the ensemble, and secondVersion an
 	// ensemble of other usage. Both knew of OOM kills only the floor and the newest. Their memory
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
+	//
+	// thirdVersion knew nothing of climbs.
 	firstVersion  = 1
 	secondVersion = 2
+	thirdVersion  = 3
 
 	// MaxEncoded is the largest accepted encoding, in bytes. Current encodings take less
 	// than 2 KB.
@@ -35,8 +38,8 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble and its current interval. The encoding is the version, eleven numbers and the 32 peaks as varints, the mean of
-// changes and eight more numbers in four bytes each, and the ensemble.
+// ensemble and its current interval. The encoding is the version, 16 numbers and the 32 peaks as varints, the mean of
+// changes and 11 more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
@@ -55,11 +58,21 @@ func (c *Container) Encode() []byte {
 
 // numbers lists what is encoded as a single number, in order.
 func (c *Container) numbers() []*int64 {
-	return append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
+	return append(c.thirdNumbers(), &c.climb.request, (*int64)(&c.climb.at), &c.climb.limit, &c.climb.from, &c.climb.used)
 }
 
 // smallNumbers are encoded in four bytes each, in order.
 func (c *Container) smallNumbers() []*uint32 {
+	return append(c.thirdSmallNumbers(), &c.oom.by, &c.climb.perMille, &c.climb.state)
+}
+
+// thirdNumbers are the numbers of the third version, in its order.
+func (c *Container) thirdNumbers() []*int64 {
+	return append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
+}
+
+// thirdSmallNumbers are the same of those in four bytes.
+func (c *Container) thirdSmallNumbers() []*uint32 {
 	numbers := []*uint32{&c.oom.row, &c.oom.counted.until}
 	for i := range c.oom.counted.newest {
 		numbers = append(numbers, &c.oom.counted.newest[i].id, &c.oom.counted.newest[i].at)
@@ -76,19 +89,20 @@ func Decode(b []byte) (Container, error) {
 	switch version := b[0]; version {
 	case firstVersion, secondVersion:
 		return c.startOver(b[1:], version)
+	case thirdVersion:
+		return c.decode(b[1:], c.thirdNumbers(), c.thirdSmallNumbers())
 	case Version:
-		return c.decode(b[1:])
+		return c.decode(b[1:], c.numbers(), c.smallNumbers())
 	default:
 		return Container{}, fmt.Errorf("%w: version %d", ErrEncoding, version)
 	}
 }
 
-func (c *Container) decode(b []byte) (Container, error) {
-	b, err := readNumbers(b, append(c.numbers(), c.peakNumbers()...))
+func (c *Container) decode(b []byte, numbers []*int64, small []*uint32) (Container, error) {
+	b, err := readNumbers(b, append(numbers, c.peakNumbers()...))
 	if err != nil {
 		return Container{}, err
 	}
-	small := c.smallNumbers()
 	if len(b) < 4+4*len(small) {
 		return Container{}, fmt.Errorf("%w: cut short", ErrEncoding)
 	}
@@ -180,7 +194,7 @@ func (c *Container) peakNumbers() []*int64 {
 // isPossible reports whether samples and kills can lead to this state. The caller has checked that
 // all numbers are at least 0.
 func (c *Container) isPossible() bool {
-	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown} {
+	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown, c.climb.at} {
 		if age > c.observed {
 			return false
 		}
@@ -194,6 +208,8 @@ func (c *Container) isPossible() bool {
 		c.Peak() <= quantity.MaxMemoryBytes &&
 		c.oom.bytes <= quantity.MaxMemoryBytes &&
 		c.oom.need <= quantity.MaxMemoryBytes &&
+		max(c.climb.request, c.climb.limit, c.climb.from, c.climb.used) <= quantity.MaxMemoryBytes &&
+		c.climb.state <= isFollowed && (!c.climb.hasEnded() || c.climb.request > 0) &&
 		int(c.oom.row) < len(steps) &&
 		c.counted <= mostCounted-firstCounted &&
 		c.changes >= 0 && c.changes <= greatestChange

@@ -43,13 +43,20 @@ func (b Histories) Add(s usage.Sample, p Params) bool {
 
 // Raise adds a sample that was read while another pod was silent: see Container.Raise. It
 // reports whether there was room for it.
-func (b Histories) Raise(s usage.Sample) bool {
+func (b Histories) Raise(s usage.Sample, p Params) bool {
 	c := b.Container(s.Container)
 	if c == nil {
 		return false
 	}
-	c.Raise(s)
+	c.Raise(s, p)
 	return true
+}
+
+// ForgetClimbs lets the memory of all containers be raised again.
+func (b Histories) ForgetClimbs() {
+	for _, c := range b {
+		c.ForgetClimb()
+	}
 }
 
 // Retain deletes the histories of all containers except the named ones.

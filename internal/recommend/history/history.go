@@ -113,7 +113,8 @@ type Container struct {
 	changes float32
 	counted int64
 
-	oom oomFloor
+	oom   oomFloor
+	climb climb
 
 	coverage coverage
 }
@@ -129,15 +130,15 @@ func (c *Container) Add(s usage.Sample, p Params) {
 			c.endInterval()
 		}
 		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
-		c.cpu.Add(ensemble.Sample{Pod: s.Pod, Millis: cpu, Window: s.Window, LimitFactor: s.LimitFactor, At: fromNanos(c.newest)}, step, p.forCPU())
+		c.cpu.Add(ensemble.Sample{Pod: s.Pod, Millis: cpu, Window: s.Window, LimitFactor: s.LimitFactor, LimitMillis: s.CPULimitMillis, At: fromNanos(c.newest)}, step, p.forCPU())
 	}
-	c.addMemory(min(s.MemoryBytes, quantity.MaxMemoryBytes))
+	c.addMemory(s, p)
 }
 
 // Raise takes a sample into account that was read while another running pod was silent. The rest of
 // the pods says nothing about the silent one: such a sample may raise a recommendation, never lower
 // one, and is no observed time.
-func (c *Container) Raise(s usage.Sample) {
+func (c *Container) Raise(s usage.Sample, p Params) {
 	if at := nanos(s.Time); at > c.newest {
 		c.newest = at
 	}
@@ -146,13 +147,18 @@ func (c *Container) Raise(s usage.Sample) {
 		c.coverage.raiseCPU(cpu)
 		c.cpu.Raise(cpu)
 	}
-	c.addMemory(min(s.MemoryBytes, quantity.MaxMemoryBytes))
+	c.addMemory(s, p)
 }
 
-func (c *Container) addMemory(bytes int64) {
+func (c *Container) addMemory(s usage.Sample, p Params) {
+	bytes := min(s.MemoryBytes, quantity.MaxMemoryBytes)
+	shared := c.sharedNeed(s.Pod, bytes)
+	if shared == bytes {
+		c.useLimit(bytes, s.MemoryLimit, s.MemoryRequest, p)
+	}
 	c.coverage.useMemory(bytes, c.newest)
-	c.peaks[0] = max(c.peaks[0], bytes)
-	c.oom.use(bytes, c.observed)
+	c.peaks[0] = max(c.peaks[0], shared)
+	c.oom.use(shared, c.observed)
 }
 
 // advanceTo moves observed time on, and tells by how much.

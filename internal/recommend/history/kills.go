@@ -24,12 +24,25 @@ type Kill struct {
 	// Without a Pod, At does.
 	Pod         string
 	Termination int32
+	// Name is the name of the pod, and Pods how many run. They tell an outlier; 0 if that is not known.
+	Name string
+	Pods int
+	// Request is what the container requested, in bytes. TemplateRequest is what the user has set, and TemplateSize
+	// the size that a kill hits then: the limit, or else the request. MostBytes is the most that the request is
+	// raised to. All are 0 if they are not known.
+	Request, TemplateRequest, TemplateSize, MostBytes int64
 }
 
 const (
-	// inARow is how soon a kill follows another, in the time of the kills. The kubelet waits for
-	// at most five minutes before it restarts a container.
-	inARow = time.Hour
+	// recently is how old a kill is at most that counts as one of now. The kubelet waits for at most five minutes
+	// before it restarts a container.
+	recently = time.Hour
+
+	// lastRaise is the row in which the most that is allowed is tried, after two raises that did not help.
+	lastRaise = 2
+
+	// fewPods is how many pods are too few for an outlier: half of them is no chance.
+	fewPods = 2
 
 	// shortHistory is the observed time below which usage is as likely far above what was
 	// observed as near it.
@@ -67,8 +80,10 @@ type oomFloor struct {
 	need  int64
 	shown time.Duration
 
-	row     uint32 // the step of the newest kill in steps
+	row     uint32 // the step of the newest kill in steps: how many raises did not help
 	counted countedKills
+	// by is the pod of many that has led to the newest step: a hash of its name, or 0.
+	by uint32
 }
 
 // use takes usage of a container that was killed into account.
@@ -89,11 +104,14 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 //
 // The floor then is a step above what was not enough: the size that was hit, or the peak if that was
 // higher (a limit may have been lowered, or the node short of memory). It never falls by another
-// kill. The step is 20 %. It is 70 % and then 100 % for kills that follow within an hour and hit what
-// the kill before had raised the floor to:
+// kill. The step is 20 %. It is 70 % and then 100 % for kills that hit what the kill before had raised the
+// floor to, within a memory window:
 //
 //	hit    1000   1200   2040 MiB
-//	floor  1200   2040   4080 MiB
+//	floor  1200   2040   4080 MiB, or MostBytes
+//
+// The first step leads at least to the template's request, and a kill at the template's size begins a row. A kill at
+// MostBytes ends the climb: see climb. Of three pods or more, only another pod than the one before moves on in the row.
 //
 // Other replicas that hit the old size raise nothing. With less than a day of observed usage, the steps
 // for kills of the last hour are 100, 140 and 200 %. A size that is not known is never invented: the
@@ -106,35 +124,79 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 		return false
 	}
 	at = min(at, reference)
-	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
-	step := c.nextStep(k, at, reference, short)
-	c.oom.bytes = max(min(short+(short*step+99)/100, quantity.MaxMemoryBytes), c.OOMFloor(p))
-	c.oom.set, c.oom.shown = c.observed, 0
-	c.oom.kill = max(at, c.oom.kill)
-	c.oom.need = max(short, c.oom.need)
+	before := c.oom.kill
+	c.oom.kill = max(at, before)
 	c.coverage.beginAgain(KilledForMemory, at)
+	switch end, byUsage := c.ClimbEnd(p); {
+	case end > 0 && !byUsage:
+		return true // no size helps
+	case c.climb.hasEnded():
+		c.ForgetClimb()
+	}
+	c.climb.forgetUsage() // a kill shows a need, and no wish
+	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
+	follows := before != 0 && (p.MemoryWindow <= 0 || max(at-before, before-at) <= int64(p.MemoryWindow))
+	isNext := follows && short >= c.enough(k, p)
+	if isNext && k.Pods > fewPods && c.oom.by == hashOf(k.Name) {
+		return true // a size that is enough for the others
+	}
+	c.moveOn(k, follows, isNext)
+	if c.oom.row > lastRaise {
+		c.oom.bytes, c.oom.need, c.oom.row = 0, 0, 0
+		c.endClimb(c.climb.request, didNotHelp)
+		return true
+	}
+	step := c.stepOf(k, at, reference)
+	floor := min(short+(short*step+99)/100, quantity.MaxMemoryBytes)
+	if c.oom.row == lastRaise && k.HitBytes > 0 {
+		floor = max(floor, k.MostBytes)
+	}
+	c.oom.bytes = max(floor, k.TemplateRequest, c.OOMFloor(p))
+	c.oom.set, c.oom.shown = c.observed, 0
+	c.oom.need = max(short, c.oom.need)
 	return true
 }
 
 // AdoptKills takes over what another history of the same container knows about OOM kills.
 func (c *Container) AdoptKills(from *Container) {
-	c.oom = from.oom
+	c.oom, c.climb = from.oom, from.climb
+	c.climb.at = max(c.observed-(from.observed-from.climb.at), 0)
 	c.oom.set = max(c.observed-(from.observed-from.oom.set), 0)
 	c.oom.shown = min(from.oom.shown, c.observed-c.oom.set)
 	c.oom.use(c.Peak(), c.observed)
 }
 
-// nextStep is the percentage by which the floor rises, and moves on in the row.
-func (c *Container) nextStep(k Kill, at, now, short int64) int64 {
-	before := c.oom.kill
-	follows := before != 0 && max(at-before, before-at) <= int64(inARow)
-	switch {
-	case !follows || k.HitBytes <= 0:
-		c.oom.row = 0
-	case short >= c.oom.bytes:
-		c.oom.row = min(c.oom.row+1, uint32(len(steps)-1))
+// enough is the size that the kill before has led to, as far as it has not faded; a kill there shows that it did not help.
+func (c *Container) enough(k Kill, p Params) int64 {
+	led := min(c.oom.bytes, c.OOMFloor(p))
+	if k.MostBytes > 0 {
+		led = min(led, k.MostBytes)
 	}
-	if k.HitBytes > 0 && c.observed < shortHistory && now-at <= int64(inARow) {
+	return led - led/100 // which may be rounded
+}
+
+// moveOn moves on in the row of kills. One of an unknown size tells nothing about that.
+func (c *Container) moveOn(k Kill, follows, isNext bool) {
+	switch {
+	case !follows, k.HitBytes > 0 && k.HitBytes <= k.TemplateSize, c.oom.bytes == 0:
+		c.oom.row, c.climb.request = 0, max(k.Request, k.TemplateRequest)
+	case k.HitBytes <= 0 || !isNext:
+		return
+	case c.oom.row < lastRaise || k.MostBytes > 0 && c.climb.request > 0:
+		c.oom.row++
+	}
+	c.oom.by = 0
+	if k.Pods > fewPods {
+		c.oom.by = hashOf(k.Name)
+	}
+}
+
+// stepOf is the percentage by which the floor rises.
+func (c *Container) stepOf(k Kill, at, now int64) int64 {
+	switch {
+	case k.HitBytes <= 0:
+		return steps[0]
+	case c.observed < shortHistory && now-at <= int64(recently):
 		return shortSteps[c.oom.row]
 	}
 	return steps[c.oom.row]

@@ -327,6 +327,9 @@ func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples m
 			// CPU used during a boosted start says nothing about later. A sample counts
 			// as one of the start if its window begins there.
 			sample.LimitFactor = limitFactorOf(pod, sample.Container)
+			has := appliedTo(pod, sample.Container)
+			sample.CPULimitMillis = has.Limits.CPUMillis
+			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 			news = append(news, sample)
 		}

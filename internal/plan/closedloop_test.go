@@ -1,0 +1,344 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// loop closes the loop between a container and its size: what the container uses depends on what it has, and what it
+// gets on what it uses. History, recommendation and plan are those of the operator; kubelets apply each resize at once.
+type loop struct {
+	kind    kind
+	random  *rand.Rand
+	history history.Container
+	rec     *recommend.Container
+	params  recommend.Params
+	world   world
+	pods    []*looped
+	start   time.Time
+
+	base, most   int64 // of memory, in bytes: the limit in the template, and the most that was decided
+	killedAt     map[int64]bool
+	lastKill     time.Time
+	firstHit     int64 // the limit at the first kill
+	now          time.Time
+	wake         time.Time     // when the plan changes by itself; zero for never
+	capped       time.Duration // for how long CPU was capped
+	seen         map[string]bool
+	ends         map[string]bool // why climbs have ended
+	siblings     int64           // the most memory that a pod other than the first one got
+	need, demand float64
+}
+
+// looped is the state of the container in one pod.
+type looped struct {
+	started   time.Time
+	startedAt int64 // the memory limit when it started
+	level     float64
+}
+
+// kind is a kind of workload.
+type kind struct {
+	pods int
+	// factor is the limit divided by the request.
+	factor int64
+	step   time.Duration
+	steps  int
+	// memory is what the container wants, in bytes. More than its limit kills it.
+	memory func(l *loop, i int, p *looped, limit int64, now time.Time) float64
+	cpu    func(l *loop, limit int64) float64
+	check  func(l *loop) string
+	// more is how many more sizes than three may not help: a floor that fades between the runs of a job can repeat a step.
+	more int
+}
+
+const leash = 8
+
+func steady(l *loop, _ int, _ *looped, _ int64, now time.Time) float64 {
+	day := 1 + .1*math.Sin(now.Sub(l.start).Hours()/24*2*math.Pi)
+	return l.need * day * (1 + .02*l.random.NormFloat64())
+}
+
+// cache fills what it has, and is reclaimed when that is full.
+func cache(_ *loop, _ int, p *looped, limit int64, _ time.Time) float64 {
+	p.level = min(p.level+20*mebi, 1<<40)
+	return min(p.level, .98*float64(limit))
+}
+
+func idle(l *loop, _ int64) float64 { return 50 * (1 + .05*l.random.NormFloat64()) }
+
+func throttled(noise float64) kind {
+	return kind{pods: 1, factor: 1, step: 30 * time.Second, steps: 40, memory: steady, cpu: func(l *loop, limit int64) float64 {
+		if l.now.Sub(l.start) < 5*time.Minute {
+			return 20
+		}
+		return min(l.demand, float64(limit)*(.91+.08*l.random.Float64()*noise+.04*(1-noise)))
+	}, check: func(l *loop) string {
+		if l.capped > 3*time.Minute {
+			return fmt.Sprintf("CPU is capped for %s", l.capped)
+		}
+		return ""
+	}}
+}
+
+// ends checks that a climb has ended, or not, for a reason.
+func ends(reason string) func(l *loop) string {
+	return func(l *loop) string {
+		if reason == "" && len(l.ends) > 0 || reason != "" && !l.ends[reason] {
+			return fmt.Sprintf("climbs ended: %v", l.ends)
+		}
+		return ""
+	}
+}
+
+// isMet checks that a need is met in the end.
+func isMet(l *loop) string {
+	if left := l.start.Add(time.Duration(l.kind.steps) * l.kind.step).Sub(l.lastKill); left < 30*time.Hour && !l.lastKill.IsZero() {
+		return fmt.Sprintf("the last kill is %s before the end", left)
+	}
+	return ends("")(l)
+}
+
+var kinds = map[string]kind{
+	"healthy": {pods: 2, factor: 2, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
+	"healthy, with a limit as large as its request": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
+	"a heap sized at the start": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" },
+		memory: func(l *loop, _ int, p *looped, limit int64, now time.Time) float64 {
+			if now.Sub(p.started) > 3*time.Hour { // a rollout restart
+				p.started, p.startedAt = now, limit
+			}
+			return .75 * float64(p.startedAt)
+		}},
+	"a heap that follows the limit": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+		memory: func(_ *loop, _ int, _ *looped, limit int64, _ time.Time) float64 { return .75 * float64(limit) }},
+	"page cache, with a limit above its request": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" }, memory: cache},
+	"page cache": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+		memory: cache},
+	"a leak": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 3000, cpu: idle, check: func(*loop) string { return "" },
+		memory: func(l *loop, _ int, p *looped, _ int64, now time.Time) float64 {
+			return l.need + 10*mebi*now.Sub(p.started).Minutes()
+		}},
+	"broken for good": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.RaiseDidNotHelp),
+		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
+			if now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
+				return 1 << 50
+			}
+			return steady(l, i, p, 0, now)
+		}},
+	"a start that needs more": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, check: isMet,
+		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
+			if now.Sub(p.started) < 3*time.Minute && !p.started.Equal(l.start) {
+				return 5 * l.need
+			}
+			if now.Sub(l.start) > 10*time.Hour && p.started.Equal(l.start) { // a rollout restart
+				p.started = now
+			}
+			return steady(l, i, p, 0, now)
+		}},
+	"a daily job": {more: 1, pods: 1, factor: 1, step: 5 * time.Minute, steps: 8 * 288, cpu: idle, check: isMet,
+		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
+			if since := now.Sub(l.start); since > 24*time.Hour && since%(24*time.Hour) < 10*time.Minute {
+				return 5 * l.need
+			}
+			return steady(l, i, p, 0, now)
+		}},
+	"one poison pod": {pods: 5, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle,
+		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
+			if i == 0 && now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
+				return 1 << 50
+			}
+			return steady(l, i, p, 0, now)
+		},
+		check: func(l *loop) string {
+			switch {
+			case l.siblings > l.base*5/2:
+				return fmt.Sprintf("siblings get %d Mi, and the template has %d Mi", l.siblings/mebi, l.base/mebi)
+			case !l.seen["OutlierPod"]:
+				return "the pod is not named"
+			}
+			return ends("")(l)
+		}},
+	"throttled, noisy readings":  throttled(1),
+	"throttled, steady readings": throttled(0),
+}
+
+// TestClosedLoop: whatever a container does, its size never exceeds the leash, at most three raises do not help, and
+// healthy ones are left alone.
+func TestClosedLoop(t *testing.T) {
+	workloads := 1000
+	if testing.Short() {
+		workloads = 5
+	}
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failed := 0
+			for seed := range workloads {
+				l := newLoop(k, uint64(seed))
+				problem := l.run()
+				if problem == "" {
+					if problem = k.check(l); problem != "" {
+						if failed++; failed*100 <= workloads {
+							continue // one in a hundred may be mistaken
+						}
+					}
+				}
+				if problem != "" {
+					t.Fatalf("seed %d: %s (%d of %d)", seed, problem, failed, seed+1)
+				}
+			}
+		})
+	}
+}
+
+func newLoop(k kind, seed uint64) *loop {
+	r := rand.New(rand.NewPCG(seed, 31))
+	l := &loop{kind: k, random: r, params: recommend.DefaultParams(), start: noon, killedAt: map[int64]bool{}, seen: map[string]bool{}, ends: map[string]bool{}}
+	l.params.History.MaxGap = max(l.params.History.MaxGap, 3*k.step)
+	request := int64(256+r.IntN(768)) * mebi
+	cpu := int64(60 + r.IntN(60))
+	l.need, l.demand = float64(request)*(.5+.3*r.Float64()), float64(cpu)*(3+3*r.Float64())
+	if k.cpu(l, 1<<20) < 200 {
+		cpu = 200
+	}
+	l.base = request * k.factor
+	c := workload.Container{Name: "app", Resources: workload.Resources{
+		Requests: quantity.Amounts{CPUMillis: cpu, MemoryBytes: request}, Limits: quantity.Amounts{CPUMillis: cpu * k.factor, MemoryBytes: request * k.factor},
+	}}
+	list := make([]workload.Pod, k.pods)
+	for i := range list {
+		list[i] = pod(fmt.Sprintf("web-%d", i), c)
+		list[i].Started, list[i].Created = noon, noon
+		l.pods = append(l.pods, &looped{started: noon, startedAt: l.base})
+	}
+	l.world = given(template(c), pods(list...), func(w *world) {
+		w.situation.Ceilings = plan.Ceilings{RaiseFactor: leash, NodePercent: 75}
+		w.situation.LargestNode = quantity.Amounts{CPUMillis: 64_000, MemoryBytes: 256 << 30}
+		w.situation.Decision, w.situation.Recommendations = nil, nil
+		w.policy.Cooldown, w.policy.VerificationPeriod = 5*time.Minute, 2*time.Minute
+		w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: true}}
+	})
+	return l
+}
+
+// run carries out the steps, and returns what breaks a promise about any workload.
+func (l *loop) run() string {
+	for i := range l.kind.steps {
+		now := l.start.Add(time.Duration(i) * l.kind.step)
+		l.use(now)
+		l.decide(now)
+		switch most := max(leash*l.base, 1<<30); {
+		case l.most > most:
+			return fmt.Sprintf("%s: %d Mi, and %d Mi are the most", now.Sub(l.start), l.most/mebi, most/mebi)
+		case len(l.killedAt) > 3+l.kind.more:
+			return fmt.Sprintf("%s: kills at %v, above the template's %d", now.Sub(l.start), l.killedAt, l.base)
+		}
+	}
+	return ""
+}
+
+// use lets the containers run for a step, and tells the history.
+func (l *loop) use(now time.Time) {
+	s := &l.world.situation
+	l.now = now
+	for i, p := range l.pods {
+		q := &s.Pods[i]
+		has := q.Containers[0].Resources
+		limit := has.Limits.MemoryBytes
+		memory := l.kind.memory(l, i, p, limit, now)
+		if memory > float64(limit) {
+			memory = float64(limit)
+			p.started, p.startedAt, p.level = now, limit, 0
+			kill := workload.OOMKill{Container: "app", At: now, Termination: int32(now.Sub(l.start) / l.kind.step), HitBytes: limit}
+			q.Kills, q.Exits = []workload.OOMKill{kill}, []workload.Exit{{Container: "app", At: now, OOMKilled: true}}
+			if l.firstHit == 0 {
+				l.firstHit = limit
+			}
+			if l.lastKill = now; limit > max(l.base, l.firstHit) {
+				l.killedAt[limit/(32*mebi)] = true
+			}
+		}
+		cpu := l.kind.cpu(l, has.Limits.CPUMillis)
+		if cpu < .95*l.demand && cpu > .9*float64(has.Limits.CPUMillis) && l.demand > float64(has.Limits.CPUMillis) {
+			l.capped += l.kind.step
+		}
+		l.history.Add(usage.Sample{
+			Pod: q.Name, Container: "app", Time: now, Window: 15 * time.Second, CPUMillis: int64(cpu), MemoryBytes: int64(memory),
+			LimitFactor: float64(l.kind.factor), CPULimitMillis: has.Limits.CPUMillis, MemoryRequest: has.Requests.MemoryBytes, MemoryLimit: limit,
+		}, l.params.History)
+	}
+	for _, q := range s.Pods {
+		for _, kill := range q.Kills {
+			l.history.RecordKill(plan.KillOf(*s, l.world.policy, q, kill), now, l.params.History)
+		}
+	}
+}
+
+// decide recommends and carries out plans until there is nothing to do at that time.
+func (l *loop) decide(now time.Time) {
+	s := &l.world.situation
+	rec, ok := recommend.For("app", &l.history, recommend.Policy{CPU: true, Memory: true}, l.rec, l.params)
+	if !ok {
+		return
+	}
+	isQuiet := l.rec != nil && rec.Target == l.rec.Target && rec.UpperBound == l.rec.UpperBound && rec.LowerBound == l.rec.LowerBound &&
+		!l.lastKill.Equal(now) && (l.wake.IsZero() || now.Before(l.wake))
+	l.rec, s.Recommendations = &rec, []recommend.Container{rec}
+	if isQuiet {
+		return
+	}
+	if _, why := rec.ClimbEnd(); why != "" {
+		l.ends[why] = true
+	}
+	for range 3 * len(l.pods) {
+		p := plan.Next(*s, l.world.policy, now)
+		s.Decision, s.RevertedChanges = p.Decision, p.RevertedChanges
+		l.seen[p.Verdict.Reason], l.wake = true, time.Time{}
+		if p.Verdict.RequeueAfter > 0 {
+			l.wake = now.Add(p.Verdict.RequeueAfter)
+		}
+		step := as[plan.Resize](p)
+		if step == nil {
+			if !is[plan.Record](p) {
+				return
+			}
+			continue
+		}
+		l.resize(step, now)
+	}
+}
+
+func (l *loop) resize(step *plan.Resize, now time.Time) {
+	s := &l.world.situation
+	for i := range s.Pods {
+		q := &s.Pods[i]
+		if q.UID != step.UID || types.UID("") == step.UID {
+			continue
+		}
+		q.Containers, q.Resized = withSizes(q.Containers, step.Sizes), now
+		caughtUp(q)
+		for j := range q.Kills {
+			q.Kills[j].HitBytes = 0
+		}
+		size := q.Containers[0].Resources
+		l.most = max(l.most, size.Requests.MemoryBytes, size.Limits.MemoryBytes)
+		if i > 0 {
+			l.siblings = max(l.siblings, size.Limits.MemoryBytes)
+		}
+	}
+}

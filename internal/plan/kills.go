@@ -1,0 +1,30 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// KillOf is an OOM kill of a pod, with what a history must know to learn from it.
+func KillOf(s Situation, policy Policy, pod workload.Pod, kill workload.OOMKill) history.Kill {
+	out := history.Kill{
+		At: kill.At, HitBytes: kill.HitBytes, Pod: string(pod.UID), Termination: kill.Termination, Name: pod.Name, Pods: s.AlivePods(),
+	}
+	if c, ok := pod.Container(kill.Container); ok {
+		out.Request = c.Requests.MemoryBytes
+	}
+	if c, ok := s.Deployment.Container(kill.Container); ok {
+		written := decision.Written(s, c)
+		out.TemplateRequest = cmp.Or(written.Requests.MemoryBytes, written.Limits.MemoryBytes)
+		out.TemplateSize = cmp.Or(written.Limits.MemoryBytes, written.Requests.MemoryBytes)
+		out.MostBytes = decision.MostRaised(s, policy, c, model.Memory)
+	}
+	return out
+}
