@@ -38,7 +38,7 @@ func adoptable(t *testing.T) *apiServer {
 	s := newAPIServer(t)
 	deployment := func(namespace, name string) appsv1.Deployment {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"tier": "web"}}}
-		d.Spec.Replicas = ptr.To[int32](2)
+		d.Spec.Replicas, d.Status.Replicas = ptr.To[int32](2), 2
 		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("1Gi")},
 		}}}

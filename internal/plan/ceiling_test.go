@@ -88,10 +88,10 @@ func TestWithoutMaxAllowed(t *testing.T) {
 	}.run(t)
 }
 
-// TestAWrongUnitIsNotScaled: a request of 256m of memory is one byte.
+// TestAWrongUnitIsNotScaled: a request of 2000m of memory is two bytes.
 func TestAWrongUnitIsNotScaled(t *testing.T) {
 	c := container("app")
-	c.Requests.MemoryBytes, c.Limits.MemoryBytes = 1, 512*mebi
+	c.Requests.MemoryBytes, c.Limits.MemoryBytes = 2, 512*mebi
 	w := given(template(c), pods(pod("web-1", c)), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
 		recommends(rec(amounts(0, 140), amounts(0, 140), amounts(0, 140))), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
 	step := as[plan.Resize](w.next(noon))
