@@ -136,7 +136,7 @@ type kept struct {
 }
 
 func newKept(c config.Operator) kept {
-	return kept{newBudget(c), &checkpoint.Store{Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}}
+	return kept{newBudget(c), &checkpoint.Store{Params: c.Params().History}}
 }
 
 // runManager runs one manager until the context ends, or until the operator has rights that it lacked.

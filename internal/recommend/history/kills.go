@@ -166,13 +166,6 @@ func (c *Container) OOMFloor(p Params) int64 {
 // without one.
 func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 
-// KillsCountedUntil is the time until which all OOM kills count as counted, rounded up to a second:
-// earlier ones are not counted again. It is zero while all counted kills are known one by one, and
-// never later than the time at which a kill was counted.
-func (c *Container) KillsCountedUntil() time.Time {
-	return fromNanos(int64(c.oom.counted.until) * int64(time.Second))
-}
-
 // countedKills tells which kills have been counted. The newest are known one by one, and of the
 // others only that they are not later than a time. So a kill on a node whose clock is behind counts
 // even if a later one was counted before it, and one on a node whose clock is ahead is in the way of
