@@ -107,7 +107,7 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 			requests = append(requests, p.requestsOfNewPods(c))
 		}
 	}
-	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
+	if obstacle := p.outOfBounds(whole); obstacle.Exists() {
 		return nil, obstacle
 	}
 	if obstacle := p.newPodOverQuota(made, whole); obstacle.Exists() {

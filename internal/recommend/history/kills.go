@@ -127,7 +127,10 @@ func (c *Container) AdoptKills(from *Container) {
 // nextStep is the percentage by which the floor rises, and moves on in the row.
 func (c *Container) nextStep(k Kill, at, now, short int64) int64 {
 	before := c.oom.kill
-	follows := before != 0 && max(at-before, before-at) <= int64(inARow)
+	if at < before-int64(inARow) {
+		return steps[0] // It is reported late, and is in no row with the newest one.
+	}
+	follows := before != 0 && at-before <= int64(inARow)
 	switch {
 	case !follows || k.HitBytes <= 0:
 		c.oom.row = 0
