@@ -105,7 +105,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			plans := func() *scope {
 				p := &scope{scaler: vs, now: noon}
 				p.observation.situation = toEvict()
-				if _, err := r.recallPods(vs, &p.observation.situation); err != nil {
+				if _, _, err := r.recallPods(vs, &p.observation.situation); err != nil {
 					p.err = err
 					return p
 				}
@@ -189,7 +189,7 @@ func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
 			p := &scope{scaler: vs, now: noon}
 			p.observation.situation = toEvict()
 			tc.sees(&p.observation.situation)
-			if _, err := r.recallPods(vs, &p.observation.situation); err != nil {
+			if _, _, err := r.recallPods(vs, &p.observation.situation); err != nil {
 				t.Fatal(err)
 			}
 			p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
@@ -217,7 +217,7 @@ func TestAGrantedEvictionEndsARefusal(t *testing.T) {
 		t.Helper()
 		s := &scope{scaler: vs, now: noon}
 		s.observation.situation = toEvict()
-		if _, err := r.recallPods(vs, &s.observation.situation); err != nil {
+		if _, _, err := r.recallPods(vs, &s.observation.situation); err != nil {
 			t.Fatal(err)
 		}
 		s.policy = scaler.PlanPolicy(vs, s.observation.situation.Deployment)
@@ -242,7 +242,7 @@ func TestAGrantedEvictionEndsARefusal(t *testing.T) {
 	evict(pass(), nil)
 	situation := toEvict()
 	situation.Pods = situation.Pods[1:] // The first one is gone.
-	if _, err := r.recallPods(vs, &situation); err != nil {
+	if _, _, err := r.recallPods(vs, &situation); err != nil {
 		t.Fatal(err)
 	}
 	if rejected := situation.RejectedEviction; rejected != nil {
