@@ -22,10 +22,10 @@ import (
 type restorable struct {
 	client.WithWatch
 
-	mu       sync.Mutex
-	version  int
-	stored   []appsv1.Deployment
-	watches  chan *watch.FakeWatcher
+	mu      sync.Mutex
+	version int
+	stored  []appsv1.Deployment
+	watches chan *watch.FakeWatcher
 }
 
 func (r *restorable) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
