@@ -429,6 +429,30 @@ type PolicyRolloutStatus struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=320
 	HarmedExamples []string `json:"harmedExamples,omitempty"`
+	// halts are where promotion has halted, since when and why. A halt stays until
+	// spec.rollout.resumeTime is its time or later, whatever becomes of the scalers.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +kubebuilder:validation:MaxItems=16
+	Halts []PolicyHalt `json:"halts,omitempty"`
+}
+
+// PolicyHalt is that the promotion of a policy has halted.
+type PolicyHalt struct {
+	// namespace is where promotion has halted. "*" stands for all namespaces.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// time is when the last of the harm was done.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
+	// message is the cause.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // PolicySavings are the savings of a policy, for all pods of its Deployments together, compared with

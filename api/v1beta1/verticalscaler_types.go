@@ -341,9 +341,9 @@ type UpdateWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$')",message="must be a cron expression of five fields, such as '0 2 * * SAT': minute, hour, day of month, month, day of week"
 	Schedule string `json:"schedule,omitempty"`
 
-	// timeZone is the IANA name of the schedule's time zone, such as Europe/Berlin. A time
-	// that the clocks skip opens no window, and a time that occurs twice opens two. Defaults
-	// to UTC.
+	// timeZone is the IANA name of the schedule's time zone, such as Europe/Berlin. When
+	// clocks go forward, a time that they skip is the end of the gap. When they go back, a time
+	// that occurs twice is the first one. Defaults to UTC.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MinLength=1

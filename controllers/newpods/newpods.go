@@ -9,9 +9,11 @@
 package newpods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,7 +85,7 @@ func request(namespace string) reconcile.Request {
 
 // Reconcile makes the NewPodSizes of a namespace say what its scalers say.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	wanted, err := r.wanted(ctx, req.Namespace)
+	lines, owners, err := r.lines(ctx, req.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -91,7 +93,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.List(ctx, &found, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the sizes of new pods in namespace %s: %w", req.Namespace, err)
 	}
-	if isWritten(wanted, found.Items) {
+	ours := slices.DeleteFunc(found.Items, func(o v1beta1.NewPodSizes) bool { return !isOurs(&o) })
+	wanted := objects(req.Namespace, lines, owners, ours, cmp.Or(r.Longest, admission.MaxText))
+	if isWritten(wanted, ours) {
 		r.noteRefusal(ctx, req.Namespace, apierror.Rejection{})
 		r.conflicts.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
@@ -99,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if left := r.untilNext(req.Namespace); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, found.Items))
+	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, ours))
 }
 
 // result tells the queue when to write again.
@@ -157,13 +161,14 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 	}
 }
 
-// wanted are the objects of a namespace. A scaler counts while its status is about the Deployment that its spec names.
-func (r *Reconciler) wanted(ctx context.Context, namespace string) ([]v1beta1.NewPodSizes, error) {
+// lines are what the API server is told of a namespace, by Deployment, and owners are those of the objects. A scaler counts
+// while its status is about the Deployment that its spec names.
+func (r *Reconciler) lines(ctx context.Context, namespace string) (lines map[string]string, owners []metav1.OwnerReference, err error) {
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the scalers of namespace %s: %w", namespace, err)
+		return nil, nil, fmt.Errorf("listing the scalers of namespace %s: %w", namespace, err)
 	}
-	lines, owners := map[string]string{}, []metav1.OwnerReference{}
+	lines = map[string]string{}
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
 		if deployment, line := LineOf(s); line != "" {
@@ -172,11 +177,7 @@ func (r *Reconciler) wanted(ctx context.Context, namespace string) ([]v1beta1.Ne
 		}
 	}
 	slices.SortFunc(owners, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Name, b.Name) })
-	longest := r.Longest
-	if longest == 0 {
-		longest = admission.MaxText
-	}
-	return objects(namespace, admission.Texts(lines, longest), owners[:min(len(owners), maxOwners)]), nil
+	return lines, owners[:min(len(owners), maxOwners)], nil
 }
 
 // LineOf is the name of a scaler's Deployment and what the API server is told of it; an empty line for nothing.
@@ -187,47 +188,67 @@ func LineOf(s *v1beta1.VerticalScaler) (deployment, line string) {
 	return s.Spec.DeploymentName, admission.LineOf(s, *s.Status.NewPods)
 }
 
-// objects are the NewPodSizes with these texts and owners.
-func objects(namespace string, texts []string, owners []metav1.OwnerReference) (out []v1beta1.NewPodSizes) {
-	for i, text := range texts {
-		name := v1beta1.NewPodSizesName
-		if i > 0 {
-			name = fmt.Sprintf("%s-%d", name, i+1)
+// objects are the NewPodSizes with these lines and owners. A line stays in the object that has it.
+func objects(namespace string, lines map[string]string, owners []metav1.OwnerReference, found []v1beta1.NewPodSizes, longest int) (out []v1beta1.NewPodSizes) {
+	found = slices.SortedFunc(slices.Values(found), func(a, b v1beta1.NewPodSizes) int { return cmp.Compare(a.Name, b.Name) })
+	var before []string
+	for i := range found {
+		before = append(before, found[i].Spec.Deployments)
+	}
+	number := 0
+	for i, text := range admission.Texts(lines, longest, before...) {
+		var name string
+		if i < len(found) {
+			name = found[i].Name
 		}
-		out = append(out, v1beta1.NewPodSizes{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: Labels(), OwnerReferences: owners},
-			Spec:       v1beta1.NewPodSizesSpec{Deployments: text},
-		})
+		for name == "" || i >= len(found) && indexOf(found, name) >= 0 {
+			number++
+			name = nameOf(number)
+		}
+		if text != "" {
+			out = append(out, v1beta1.NewPodSizes{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: Labels(), OwnerReferences: owners},
+				Spec:       v1beta1.NewPodSizesSpec{Deployments: text},
+			})
+		}
 	}
 	return out
 }
 
-// isWritten reports whether these objects, and no others of ours, are found. An object without our label is not ours.
-func isWritten(wanted, found []v1beta1.NewPodSizes) bool {
-	wanted = slices.Clone(wanted)
-	for i := range found {
-		if j := indexOf(wanted, found[i].Name); j >= 0 {
-			if !isAs(&found[i], &wanted[j]) {
-				return false
-			}
-			wanted = slices.Delete(wanted, j, j+1)
-		} else if isOurs(&found[i]) {
-			return false
-		}
+// nameOf is the name of one of our objects in a namespace, from 1.
+func nameOf(number int) string {
+	if number == 1 {
+		return v1beta1.NewPodSizesName
 	}
-	return len(wanted) == 0
+	return fmt.Sprintf("%s-%d", v1beta1.NewPodSizesName, number)
+}
+
+// isWritten reports whether our objects are exactly the wanted ones.
+func isWritten(wanted, ours []v1beta1.NewPodSizes) bool {
+	return len(wanted) == len(ours) && !slices.ContainsFunc(ours, func(o v1beta1.NewPodSizes) bool {
+		i := indexOf(wanted, o.Name)
+		return i < 0 || !isSame(&wanted[i], &o)
+	})
+}
+
+func isSame(want, found *v1beta1.NewPodSizes) bool {
+	return found.Spec == want.Spec && isLabelled(found) && slices.Equal(found.OwnerReferences, want.OwnerReferences)
 }
 
 func indexOf(objects []v1beta1.NewPodSizes, name string) int {
 	return slices.IndexFunc(objects, func(o v1beta1.NewPodSizes) bool { return o.Name == name })
 }
 
-// isAs reports whether an object is ours, with the text and the owners of another one.
-func isAs(o, want *v1beta1.NewPodSizes) bool {
-	return isOurs(o) && o.Spec == want.Spec && slices.Equal(o.OwnerReferences, want.OwnerReferences)
+// isOurs reports whether an object has our label, or a name of ours: a user may have removed the label.
+func isOurs(o *v1beta1.NewPodSizes) bool {
+	number := 1
+	if suffix, ok := strings.CutPrefix(o.Name, v1beta1.NewPodSizesName+"-"); ok {
+		number, _ = strconv.Atoi(suffix)
+	}
+	return isLabelled(o) || o.Name == nameOf(number)
 }
 
-func isOurs(o *v1beta1.NewPodSizes) bool {
+func isLabelled(o *v1beta1.NewPodSizes) bool {
 	for key, value := range Labels() {
 		if o.Labels[key] != value {
 			return false
@@ -243,8 +264,8 @@ func (r *Reconciler) untilNext(namespace string) time.Duration {
 	return r.written[namespace].Add(pause).Sub(r.Clock.Now())
 }
 
-// write writes what differs, the last object first: a line that does not fit anymore is in the next object before it
-// leaves this one. Then it deletes the objects that are not needed.
+// write writes what differs. Lines may move from an object to another: those that lose none come first, so that there is no
+// moment without a line. Then it deletes the objects that are not needed.
 func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
 	r.mu.Lock()
 	if r.written == nil {
@@ -252,7 +273,16 @@ func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found 
 	}
 	r.written[namespace] = r.Clock.Now()
 	r.mu.Unlock()
-	for _, want := range slices.Backward(wanted) {
+	var last []v1beta1.NewPodSizes
+	for i, o := range found {
+		if j := indexOf(wanted, o.Name); j >= 0 && losesLines(&found[i], &wanted[j]) {
+			last = append(last, wanted[j])
+		} else if j < 0 && !isLabelled(&o) {
+			last = append(last, v1beta1.NewPodSizes{ObjectMeta: o.ObjectMeta, Spec: o.Spec}) // The pruner needs the label.
+		}
+	}
+	first := slices.DeleteFunc(slices.Clone(wanted), func(o v1beta1.NewPodSizes) bool { return indexOf(last, o.Name) >= 0 })
+	for _, want := range slices.Concat(first, last) {
 		if err := r.writeOne(ctx, &want, found); err != nil {
 			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
 		}
@@ -260,12 +290,22 @@ func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found 
 	return r.prune(ctx, namespace, wanted, found)
 }
 
+// losesLines reports whether an object has a line of a Deployment that it is not to have.
+func losesLines(found, want *v1beta1.NewPodSizes) bool {
+	for line := range strings.Lines(found.Spec.Deployments) {
+		if name, _, ok := strings.Cut(line, " "); ok && !admission.HasDeployment(want.Spec.Deployments, name) {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, found []v1beta1.NewPodSizes) error {
 	i := indexOf(found, want.Name)
 	if i < 0 {
 		return r.Client.Create(ctx, want, client.FieldOwner(ownership.Scalers))
 	}
-	if isAs(&found[i], want) {
+	if isSame(want, &found[i]) {
 		return nil
 	}
 	updated := found[i].DeepCopy()
@@ -282,7 +322,7 @@ func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, fo
 // prune deletes our objects in a namespace that are not wanted.
 func (r *Reconciler) prune(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
 	isLeftover := func(o client.Object) bool { return indexOf(wanted, o.GetName()) < 0 }
-	if !slices.ContainsFunc(found, func(o v1beta1.NewPodSizes) bool { return isOurs(&o) && isLeftover(&o) }) {
+	if !slices.ContainsFunc(found, func(o v1beta1.NewPodSizes) bool { return isLeftover(&o) }) {
 		return nil
 	}
 	leftovers := func(_ context.Context, ours []client.Object) ([]client.Object, error) {

@@ -284,7 +284,7 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 			c.Promoted = r.promoted.of(c.Key, s.now)
 		}
 	}
-	s.promotion = fleet.Promote(fleet.RolloutOf(s.policy.Rules.Rollout), s.survey.Candidates, s.now)
+	s.promotion = fleet.Promote(fleet.RolloutOf(s.policy.Rules.Rollout), haltsIn(s.status.Rollout), s.survey.Candidates, s.now)
 	var errs []error
 	promoted := 0
 	for _, key := range s.promotion.Promote {

@@ -189,7 +189,9 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	}
 	s.advance(aDay - 30*time.Minute) // The verification of the first has not ended yet.
 	s.advance(-time.Hour)
-	s.says(first[2], reverts(s.clock.Now()))
+	for _, name := range []string{first[2], first[4], first[5], first[6]} { // three of each namespace then
+		s.says(name, reverts(s.clock.Now()))
+	}
 	s.settle()
 	s.advance(2 * aDay)
 	s.settle()
@@ -197,7 +199,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 		t.Errorf("promoted %v although the promotion has halted", got)
 	}
 	for kind, want := range map[string]string{"Ready": "False", "Stalled": "True", "Promoting": "False"} {
-		if got := s.condition("fleet", kind); !strings.HasPrefix(got, want+" PromotionHalted: 3 of the 8 scalers") {
+		if got := s.condition("fleet", kind); !strings.HasPrefix(got, want+" PromotionHalted: 3 of the 4 scalers") {
 			t.Errorf("%s %s", kind, got)
 		}
 	}
@@ -205,11 +207,19 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	s.advance(time.Hour)
 	s.settle()
 	s.expectWrites("halted")
+	if err := s.api.Delete(t.Context(), s.scaler(first[0])); err != nil {
+		t.Fatal(err)
+	}
+	s.advance(30 * aDay)
+	s.settle()
+	if halts := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout.Halts; len(halts) != 2 || halts[0].Namespace != "bank" {
+		t.Errorf("a month later, without one that did harm: halts %+v", halts)
+	}
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) {
 		p.Spec.Rollout.ResumeTime = &metav1.Time{Time: s.clock.Now()}
 	})
 	s.settle()
-	if got := s.promoted(); len(got) != 16 {
+	if got := s.promoted(); len(got) != 15 {
 		t.Errorf("promoted %v after the promotion was continued", got)
 	}
 	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True") {
@@ -218,14 +228,14 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	// An edit of the template reaches each scaler, in its own mode, and the marks stay.
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Template.UpdatePolicy.TolerancePercent = new(int32(20)) })
 	s.settle()
-	if got := s.promoted(); len(got) != 16 || fleet.HarmedAt(s.scaler(first[0])).IsZero() || *s.scaler(first[0]).Spec.UpdatePolicy.TolerancePercent != 20 {
+	if got := s.promoted(); len(got) != 15 || fleet.HarmedAt(s.scaler(first[1])).IsZero() || *s.scaler(first[1]).Spec.UpdatePolicy.TolerancePercent != 20 {
 		t.Errorf("promoted %v after an edit", got)
 	}
 }
 
 // Harm that has just been found counts at once, also when there are free places.
 func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
-	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(7)) })
+	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(15)) })
 	s.settle()
 	first := s.promoted()
 	s.advance(time.Hour)
@@ -234,7 +244,7 @@ func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
 	}
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
 	s.settle()
-	if got := s.promoted(); len(first) != 3 || len(got) != 3 {
+	if got := s.promoted(); len(first) != 6 || len(got) != 6 {
 		t.Errorf("promoted %v, then %v", first, got)
 	}
 }

@@ -4,6 +4,7 @@
 package scalingpolicy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 )
 
 // slowPeriod is how often a status is written at most because of the states and savings of scalers alone: they follow
@@ -93,7 +95,30 @@ func rolloutOf(s *scope) *v1beta1.PolicyRolloutStatus {
 	for _, key := range p.HarmedExamples {
 		out.HarmedExamples = append(out.HarmedExamples, key.String())
 	}
+	for _, h := range p.Halts {
+		out.Halts = append(out.Halts, v1beta1.PolicyHalt{
+			Namespace: cmp.Or(h.Namespace, everywhere), Time: metav1.NewTime(h.Since), Message: conditions.Truncated(h.Message),
+		})
+	}
 	return out
+}
+
+// everywhere is the namespace of a halt in all namespaces.
+const everywhere = "*"
+
+// haltsIn are the halts in a status.
+func haltsIn(status *v1beta1.PolicyRolloutStatus) (halts []fleet.Halt) {
+	if status == nil {
+		return nil
+	}
+	for _, h := range status.Halts {
+		known := fleet.Halt{Namespace: h.Namespace, Since: h.Time.Time, Message: h.Message}
+		if h.Namespace == everywhere {
+			known.Namespace = ""
+		}
+		halts = append(halts, known)
+	}
+	return halts
 }
 
 // state is the state of a policy in kstatus terms.
@@ -113,7 +138,7 @@ func stateOf(s *scope) state {
 		return state{false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)}
 	case s.survey.Rejected != "":
 		return state{true, v1beta1.ReasonScalersRejected, "The API server rejects scalers, such as: " + s.survey.Rejected}
-	case s.promotion.Halted:
+	case len(s.promotion.Halts) > 0:
 		return state{true, v1beta1.ReasonPromotionHalted, s.promotion.Message}
 	case s.survey.Selected == 0:
 		return state{false, v1beta1.ReasonNoDeployments, "The policy selects no Deployment"}
@@ -155,7 +180,7 @@ func stalled(s state) metav1.Condition {
 func promoting(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionPromoting, Status: metav1.ConditionTrue, Reason: s.promotion.Reason, Message: s.promotion.Message}
 	switch {
-	case s.promotion.Halted:
+	case len(s.promotion.Halts) > 0:
 		c.Status = metav1.ConditionFalse
 	case s.isPaused:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)

@@ -6,6 +6,7 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +63,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
-	if o.undone, err = r.recallPods(s.scaler, &situation); err != nil {
+	if o.undone, s.requeueAfter, err = r.recallPods(s.scaler, &situation); err != nil {
 		return false, err
 	}
 	if o.judgesQuotas, err = r.readSurroundings(ctx, o.deployment, &situation); err != nil {
@@ -142,8 +143,8 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 
 // recallPods adds what only the operator knows of the pods. It returns an error if the cache is
 // older than our own last write, and otherwise the pods that another controller has resized
-// since.
-func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (undone map[types.UID]int64, err error) {
+// since, and how long it takes until the first rejection ends; 0 without one.
+func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (undone map[types.UID]int64, retry time.Duration, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
@@ -151,7 +152,7 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 	known, now := r.pods.recall(client.ObjectKeyFromObject(vs), alive), r.Clock.Now()
 	last := known[s.Deployment.UID]
 	if last.isNewerThan(s.Deployment.Generation, now) {
-		return nil, errStaleCache
+		return nil, 0, errStaleCache
 	}
 	if last.eviction != nil && last.evictionOf == vs.Generation && now.Before(last.eviction.Until) {
 		s.RejectedEviction = last.eviction
@@ -161,13 +162,18 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 		what := known[pod.UID]
 		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor
 		if evictedNow || what.isNewerThan(pod.Generation, now) {
-			return nil, errStaleCache
+			return nil, 0, errStaleCache
 		}
 		if what.isUndone(pod) {
 			if undone == nil {
 				undone, s.Undone = map[types.UID]int64{}, map[types.UID]bool{}
 			}
 			undone[pod.UID], s.Undone[pod.UID] = pod.Generation, true
+		}
+		for _, each := range what.rejected {
+			if left := each.until.Sub(now); left > 0 && (retry == 0 || left < retry) {
+				retry = left
+			}
 		}
 		if rejected := what.rejectedAt(now); len(rejected) > 0 {
 			if s.RejectedResizes == nil {
@@ -176,5 +182,5 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 			s.RejectedResizes[pod.UID] = rejected
 		}
 	}
-	return undone, nil
+	return undone, retry, nil
 }

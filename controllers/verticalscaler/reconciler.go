@@ -382,10 +382,10 @@ func (r *Reconciler) untilResync(s *scope) time.Duration {
 	return queue.UntilSlot(s.now, r.ResyncPeriod, scaler.Share(s.scaler.UID))
 }
 
-// retryPeriod is when to try again what only something that is not watched can change. It is spread over a
-// fifth of the period of resyncs.
+// retryPeriod is when to try again what only something that is not watched can change: at most the period of resyncs, and
+// spread over a fifth of it.
 func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
-	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*scaler.Share(uid)))
+	return time.Duration(float64(r.ResyncPeriod) * (0.8 + 0.2*scaler.Share(uid)))
 }
 
 // leave drops what is remembered of a deleted scaler.

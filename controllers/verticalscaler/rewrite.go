@@ -79,9 +79,20 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 
 // rewrite writes the sizes to the Deployment's pod template, and takes their fields from the
 // managers that own them. The original values are recorded.
+//
+// A value that is not ours is the user's: if it has changed since it was recorded, it is recorded again, and the next
+// reconcile rewrites the template.
 func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) error {
-	deployment, err := r.patchTemplate(ctx, s, step)
+	deployment, owned, err := r.templateOf(ctx, s, step)
 	if err != nil {
+		return err
+	}
+	if deployed := deployedSince(deployment, s.observation.situation.Originals, owned); len(deployed) > 0 {
+		s.status.OriginalResources = scaler.APIOriginals(s.observation.situation.Originals, deployed, s.observation.situation.Deployment)
+		s.plan.Decision, s.requeueAfter = s.plan.Decision.NotApplied(), staleCacheRetry
+		return nil
+	}
+	if err := r.patchTemplate(ctx, s, deployment, step, owned); err != nil {
 		countAction("rollout", actionOutcome(err))
 		return err
 	}
@@ -94,29 +105,68 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 	return nil
 }
 
-// patchTemplate sends the sizes and returns the Deployment with them. It patches exactly the
-// Deployment that the plan has seen.
-func (r *Reconciler) patchTemplate(ctx context.Context, s *scope, step plan.Rewrite) (*appsv1.Deployment, error) {
+// templateOf reads the Deployment and what we own of it. It must be exactly the one that the plan has seen.
+func (r *Reconciler) templateOf(ctx context.Context, s *scope, step plan.Rewrite) (*appsv1.Deployment, *fieldpath.Set, error) {
 	var deployment appsv1.Deployment
 	key := scaler.Target(s.scaler)
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
-		return nil, fmt.Errorf("reading the field managers of Deployment %s: %w", key, err)
+		return nil, nil, fmt.Errorf("reading the field managers of Deployment %s: %w", key, err)
 	}
 	if deployment.UID != step.UID || deployment.ResourceVersion != step.ResourceVersion {
-		return nil, errStaleCache
+		return nil, nil, errStaleCache
 	}
 	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {
-		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+		return nil, nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
-	patch, err := rewritePatch(&deployment, step.Sizes, s.observation.situation.Originals, owned)
+	return &deployment, owned, nil
+}
+
+// deployedSince are the recorded values of containers that another field manager has changed since, as they are now. A
+// value that is gone counts only while we own nothing of its resource: we may have removed it.
+func deployedSince(d *appsv1.Deployment, recorded []plan.Original, owned *fieldpath.Set) (changed []plan.Original) {
+	if len(d.ManagedFields) == 0 {
+		return nil // It is not known who has written what.
+	}
+	now := workload.ReadDeployment(d)
+	for _, original := range recorded {
+		c, ok := now.Container(original.Container)
+		if !ok || c.Unreadable {
+			continue
+		}
+		after := original
+		for _, r := range []plan.Resource{plan.CPU, plan.Memory} {
+			ownsRequest := ownership.HasResource(owned, c.Name, "requests", r.String())
+			ownsLimit := ownership.HasResource(owned, c.Name, "limits", r.String())
+			ownsNothing := !ownsRequest && !ownsLimit
+			request, limit := r.Request(after.Resources), r.Limit(after.Resources)
+			if found := r.Request(c.Resources); !ownsRequest && (found > 0 || ownsNothing) {
+				request = found
+			}
+			if found := r.Limit(c.Resources); !ownsLimit && (found > 0 || ownsNothing) {
+				limit = found
+			}
+			if after.Has(r) {
+				r.Put(&after.Resources, request, limit)
+			}
+		}
+		if after != original {
+			changed = append(changed, after)
+		}
+	}
+	return changed
+}
+
+// patchTemplate sends the sizes. The Deployment is then the one with them.
+func (r *Reconciler) patchTemplate(ctx context.Context, s *scope, deployment *appsv1.Deployment, step plan.Rewrite, owned *fieldpath.Set) error {
+	patch, err := rewritePatch(deployment, step.Sizes, s.observation.situation.Originals, owned)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
-		return nil, fmt.Errorf("writing the sizes to Deployment %s: %w", key, err)
+	if err := r.Client.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("writing the sizes to Deployment %s: %w", scaler.Target(s.scaler), err)
 	}
-	return &deployment, nil
+	return nil
 }
 
 // rewritePatch writes the sizes to the pod template, and makes us own them and nothing else.

@@ -5,12 +5,17 @@ package verticalscaler
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // While the cache does not show the resize that was just made, no other pod is resized: the next
@@ -48,5 +53,65 @@ func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	}
 	if _, _, err := p.reconcile(); err != nil || len(resized) != 2 || resized[0] == resized[1] {
 		t.Errorf("once the cache has caught up: %v, resized %v, want a second pod", err, resized)
+	}
+}
+
+// Etcd is restored from a backup: a pod and a Deployment have lower generations than our last writes led to. The memory of
+// these writes ends after a while, and the pod is sized.
+func TestAnOldGenerationIsBelievedAfterAWhile(t *testing.T) {
+	p := newPlant(t, 400)
+	resized := 0
+	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			resized++
+			o.SetGeneration(2) // which the backup does not have
+			return nil
+		},
+	})
+	for after, want := range []int{1, 1, 2} { // in half minutes
+		if _, _, err := p.reconcile(); err != nil || resized != want {
+			t.Errorf("after %d half minutes: %v, %d resizes, want %d", after, err, resized, want)
+		}
+		p.clock.SetTime(p.clock.Now().Add(staleFor / 2))
+	}
+}
+
+// A rejected request is tried again within the period of resyncs, whichever scaler it is of.
+func TestARejectionEndsWithinTheResyncPeriod(t *testing.T) {
+	for _, uid := range []types.UID{"a", "b", "c", "web", "api", "e7a0"} {
+		p := newPlant(t, 400)
+		period := p.retryPeriod(uid)
+		if period > p.ResyncPeriod || period < p.ResyncPeriod/2 {
+			t.Errorf("%s: %s of %s", uid, period, p.ResyncPeriod)
+		}
+	}
+	p, rejects := newPlant(t, 400), true
+	tries := 0
+	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			if tries++; rejects {
+				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("the right is missing"))
+			}
+			return nil
+		},
+	})
+	var result reconcile.Result
+	for range 6 { // until all pods are rejected
+		var err error
+		if _, result, err = p.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tries
+	rejects = false
+	for passed := time.Duration(0); tries == before && passed < p.ResyncPeriod; passed += result.RequeueAfter {
+		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
+		var err error
+		if _, result, err = p.reconcile(); err != nil || result.RequeueAfter <= 0 {
+			t.Fatalf("again in %s: %v", result.RequeueAfter, err)
+		}
+	}
+	if tries == before {
+		t.Error("no resize is tried within the period")
 	}
 }

@@ -109,9 +109,8 @@ type Promotion struct {
 	// HarmedExamples are the last three of them, the last one first.
 	HarmedExamples []types.NamespacedName
 
-	// Halted is true if too many scalers did harm, and HaltedSince since when.
-	Halted      bool
-	HaltedSince time.Time
+	// Halts are where promotion halts, and why; the whole policy first, then by namespace.
+	Halts []Halt
 
 	// Reason and Message are those of the condition Promoting. They change only if a count does.
 	Reason, Message string
@@ -127,27 +126,32 @@ type Promotion struct {
 // fewest scalers that are being verified. Within a namespace, a hash of the name decides, because names that are
 // alike are often of workloads that are alike.
 //
-// Promotion halts at the first time t after Resumed at which a scaler did harm and
+// Promotion halts in a namespace at the first time t after Resumed at which a scaler did harm and
 //
 //	h >= MinHarmed and h > MaxHarmedPercent of n
 //
-// where n is the number of scalers that were promoted in the HarmWindow before t, and h how many of these did harm
-// after Resumed and until t. It stays halted until Resumed is t or later. All of that is in the annotations of
-// scalers, so another process comes to the same conclusion. Scalers that were deleted are forgotten, with the harm
-// that they did: who deletes the harmed ones continues the promotion, too.
-func Promote(r Rollout, all []Candidate, now time.Time) Promotion {
+// where n is the number of its scalers that were promoted in the HarmWindow before t, and h how many of these did harm
+// after Resumed and until t. It halts in all namespaces if the same is true for the scalers of all of them, and h counts
+// each namespace once: one tenant cannot halt the fleet.
+//
+// Only harm of the last HarmWindow is judged. A halt is a fact: known are those that were found before, which stay until
+// Resumed is t or later, whatever becomes of the scalers.
+func Promote(r Rollout, known []Halt, all []Candidate, now time.Time) Promotion {
 	p := counted(r, all, now)
-	halt, isHalted := haltOf(r, all)
-	switch {
-	case len(all) == 0:
+	p.Halts = haltsOf(r, known, all, now)
+	if len(all) == 0 {
 		p.Reason, p.Message = v1beta1.ReasonNoDeployments, "The policy has no scalers to promote"
-	case isHalted:
-		p.Halted, p.HaltedSince = true, halt.since
-		p.Reason, p.Message = v1beta1.ReasonPromotionHalted, halt.message(r)
-	default:
-		p.Promote = next(r, all, now, r.limit(len(all))-p.Verifying)
-		p.Reason, p.Message = p.progress(r, all)
+		return p
 	}
+	p.Promote = next(r, p.Halts, all, now, r.limit(len(all))-p.Verifying)
+	if len(p.Halts) > 0 {
+		p.Reason, p.Message = v1beta1.ReasonPromotionHalted, p.Halts[0].Message
+		if more := len(p.Halts) - 1; more > 0 {
+			p.Message += fmt.Sprintf(". %d more in status.rollout.halts", more)
+		}
+		return p
+	}
+	p.Reason, p.Message = p.progress(r, all)
 	return p
 }
 
@@ -188,7 +192,7 @@ func lastOf(harmed []Candidate) (names []types.NamespacedName) {
 }
 
 // next are the scalers that get the free places.
-func next(r Rollout, all []Candidate, now time.Time, free int) (keys []types.NamespacedName) {
+func next(r Rollout, halts []Halt, all []Candidate, now time.Time, free int) (keys []types.NamespacedName) {
 	type waiting struct { // without pointers, which are slow to sort
 		index int
 		hash  uint64
@@ -203,7 +207,7 @@ func next(r Rollout, all []Candidate, now time.Time, free int) (keys []types.Nam
 		switch c := &all[i]; {
 		case c.isVerified(r, now):
 			verified[c.Key.Namespace]++
-		case c.Promoted.IsZero() && c.Ready && !c.Blocked:
+		case c.Promoted.IsZero() && c.Ready && !c.Blocked && !isHalted(halts, "") && !isHalted(halts, c.Key.Namespace):
 			queue = append(queue, waiting{index: i, hash: hashOf(c.Key)})
 		}
 	}
@@ -235,27 +239,76 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// halt is why promotion halts.
-type halt struct {
-	since            time.Time
-	harmed, promoted int
-	examples         []types.NamespacedName
+// maxHalts is how many namespaces may halt before the whole policy does.
+const maxHalts = 16
+
+// Halt is that promotion has halted.
+type Halt struct {
+	// Namespace is where; empty for all of them.
+	Namespace string
+	// Since is when the last of the harm was done.
+	Since time.Time
+	// Message names the cause.
+	Message string
 }
 
-// haltOf finds the first time at which too many scalers did harm. ok is false if there is none.
-func haltOf(r Rollout, all []Candidate) (h halt, ok bool) {
-	var harmed []Candidate
+func isHalted(halts []Halt, namespace string) bool {
+	return slices.ContainsFunc(halts, func(h Halt) bool { return h.Namespace == namespace })
+}
+
+// haltsOf are the known halts that have not been resumed, and those by recent harm.
+func haltsOf(r Rollout, known []Halt, all []Candidate, now time.Time) (halts []Halt) {
+	for _, h := range known {
+		if h.Since.After(r.Resumed) {
+			halts = append(halts, h)
+		}
+	}
+	window := max(HarmWindow, r.Verification) // so that a scaler that does harm is always one of those promoted
+	var firsts []Candidate                    // of each namespace
+	harmed := map[string][]Candidate{}
+	for _, c := range harmedSince(r, all, now.Add(-window)) {
+		if len(harmed[c.Key.Namespace]) == 0 {
+			firsts = append(firsts, c)
+		}
+		harmed[c.Key.Namespace] = append(harmed[c.Key.Namespace], c)
+	}
+	if h, ok := haltOf(r, firsts, all, ""); ok && !isHalted(halts, "") {
+		halts = append(halts, h)
+	}
+	for _, first := range firsts {
+		namespace := first.Key.Namespace
+		if h, ok := haltOf(r, harmed[namespace], all, namespace); ok && !isHalted(halts, namespace) {
+			halts = append(halts, h)
+		}
+	}
+	slices.SortStableFunc(halts, func(a, b Halt) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	if len(halts) > maxHalts {
+		if !isHalted(halts, "") {
+			halts = slices.Insert(halts, 0, Halt{Since: halts[0].Since, Message: fmt.Sprintf("Promotion has halted in more than %d namespaces, the first of which says: %s", maxHalts, halts[0].Message)})
+		}
+		halts = halts[:maxHalts]
+	}
+	return halts
+}
+
+// harmedSince are the scalers that did harm after that time and after Resumed, in the order of their harm.
+func harmedSince(r Rollout, all []Candidate, since time.Time) (harmed []Candidate) {
 	for i := range all {
-		if c := &all[i]; c.didHarm(r) && c.Harmed.After(r.Resumed) {
+		if c := &all[i]; c.didHarm(r) && c.Harmed.After(r.Resumed) && c.Harmed.After(since) {
 			harmed = append(harmed, *c)
 		}
 	}
-	if len(harmed) < MinHarmed {
-		return halt{}, false
-	}
 	slices.SortFunc(harmed, func(a, b Candidate) int { return cmp.Or(a.Harmed.Compare(b.Harmed), compareKeys(a.Key, b.Key)) })
-	promotions, harmful := promotionsOf(all), promotionsOf(harmed)
-	window := max(HarmWindow, r.Verification) // so that a scaler that does harm is always one of those promoted
+	return harmed
+}
+
+// haltOf finds the first time at which too many scalers of a namespace, or of all, did harm. ok is false if there is none.
+func haltOf(r Rollout, harmed, all []Candidate, namespace string) (_ Halt, ok bool) {
+	if len(harmed) < MinHarmed {
+		return Halt{}, false
+	}
+	promoted, harmful := promotionsOf(all, namespace), promotionsOf(harmed, namespace)
+	window := max(HarmWindow, r.Verification)
 	for i := range harmed {
 		at := harmed[i].Harmed
 		if i+1 < len(harmed) && harmed[i+1].Harmed.Equal(at) {
@@ -263,21 +316,22 @@ func haltOf(r Rollout, all []Candidate) (h halt, ok bool) {
 		}
 		// What was promoted before the window did its harm before at: a verification is not longer than the window.
 		from := at.Add(-window)
-		h = halt{since: at, harmed: i + 1 - harmful.before(from), promoted: promotions.until(at) - promotions.before(from)}
-		if r.isExceededBy(h.harmed, h.promoted) {
-			h.examples = lastOf(slices.DeleteFunc(harmed[:i+1], func(c Candidate) bool { return c.Promoted.Before(from) }))
-			return h, true
+		h, n := i+1-harmful.before(from), promoted.until(at)-promoted.before(from)
+		if r.isExceededBy(h, n) {
+			examples := lastOf(slices.DeleteFunc(slices.Clone(harmed[:i+1]), func(c Candidate) bool { return c.Promoted.Before(from) }))
+			return Halt{Namespace: namespace, Since: at, Message: haltMessage(r, namespace, at, h, n, examples)}, true
 		}
 	}
-	return halt{}, false
+	return Halt{}, false
 }
 
 // promotions are the times of promotions, in order.
 type promotions []time.Time
 
-func promotionsOf(all []Candidate) (times promotions) {
+// promotionsOf are those of a namespace, or of all if it is empty.
+func promotionsOf(all []Candidate, namespace string) (times promotions) {
 	for i := range all {
-		if at := all[i].Promoted; !at.IsZero() {
+		if at := all[i].Promoted; !at.IsZero() && (namespace == "" || all[i].Key.Namespace == namespace) {
 			times = append(times, at)
 		}
 	}
@@ -294,17 +348,21 @@ func (p promotions) before(at time.Time) int {
 // until is the number of promotions until a time, with those at that time.
 func (p promotions) until(at time.Time) int { return p.before(at.Add(1)) }
 
-func (h halt) message(r Rollout) string {
+func haltMessage(r Rollout, namespace string, at time.Time, harmed, promoted int, examples []types.NamespacedName) string {
 	var names []string
-	for _, key := range h.examples {
+	for _, key := range examples {
 		names = append(names, key.String())
 	}
-	if more := h.harmed - len(names); more > 0 {
+	if more := harmed - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s reverted a change or answered an OOM kill, and at most %d %% may. "+
+	where := ", with one counted in each namespace,"
+	if namespace != "" {
+		where = " in namespace " + namespace
+	}
+	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s%s reverted a change or answered an OOM kill, and at most %d %% may. "+
 		"Check %s, then set spec.rollout.resumeTime to the current time to continue",
-		h.harmed, h.promoted, h.since.UTC().Format(time.RFC3339), r.MaxHarmedPercent, strings.Join(names, ", "))
+		harmed, promoted, at.UTC().Format(time.RFC3339), where, r.MaxHarmedPercent, strings.Join(names, ", "))
 }
 
 // progress says how far a promotion is that is not halted.

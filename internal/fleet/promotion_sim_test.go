@@ -91,8 +91,8 @@ func (s *simulation) create(readyAt time.Time) {
 func (s *simulation) run() (last Promotion, halted bool) {
 	for s.now.Before(s.start.Add(simulatedTime)) {
 		s.live()
-		last = Promote(s.rollout, s.candidates, s.now.Add(s.skew))
-		if last.Halted {
+		last = Promote(s.rollout, last.Halts, s.candidates, s.now.Add(s.skew))
+		if len(last.Halts) > 0 {
 			return last, true
 		}
 		chosen := sets.New(last.Promote...)

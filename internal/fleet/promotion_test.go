@@ -84,7 +84,7 @@ func TestFewScalersAreVerifiedAtTheSameTime(t *testing.T) {
 			r := defaults()
 			r.MaxConcurrentPercent = c.percent
 			all := slices.Concat(scalersOf("shop", c.verified, promotedAgo(2*time.Hour, c.harmed)), scalersOf("pay", c.all-c.verified, ready))
-			p := Promote(r, all, promotionNow)
+			p := Promote(r, nil, all, promotionNow)
 			if len(p.Promote) != c.want || p.Verifying != c.wantVerified || p.Harmed != c.harmed {
 				t.Errorf("%d are promoted, %d verified, %d harmed; want %d, %d and %d", len(p.Promote), p.Verifying, p.Harmed, c.want, c.wantVerified, c.harmed)
 			}
@@ -95,14 +95,14 @@ func TestFewScalersAreVerifiedAtTheSameTime(t *testing.T) {
 func TestAPlaceGetsFreeWhenAVerificationEnds(t *testing.T) {
 	all := scalersOf("shop", 3, ready)
 	all[0].Promoted = ago(day - time.Minute)
-	p := Promote(defaults(), all, promotionNow)
+	p := Promote(defaults(), nil, all, promotionNow)
 	if len(p.Promote) != 0 || p.LookAgain <= 0 {
 		t.Fatalf("%v are promoted while one is being verified, the next look is after %v", p.Promote, p.LookAgain)
 	}
-	if early := Promote(defaults(), all, promotionNow.Add(p.LookAgain-1)); len(early.Promote) != 0 {
+	if early := Promote(defaults(), nil, all, promotionNow.Add(p.LookAgain-1)); len(early.Promote) != 0 {
 		t.Errorf("%v are promoted too early", early.Promote)
 	}
-	if late := Promote(defaults(), all, promotionNow.Add(p.LookAgain)); len(late.Promote) != 1 || late.Verifying != 0 || late.LookAgain != 0 {
+	if late := Promote(defaults(), nil, all, promotionNow.Add(p.LookAgain)); len(late.Promote) != 1 || late.Verifying != 0 || late.LookAgain != 0 {
 		t.Errorf("after the verification: %+v", late)
 	}
 }
@@ -110,7 +110,7 @@ func TestAPlaceGetsFreeWhenAVerificationEnds(t *testing.T) {
 func TestAScalerThatWasPromotedByAFastClockKeepsItsPlace(t *testing.T) {
 	all := scalersOf("shop", 3, ready)
 	all[0].Promoted = ago(-40 * day)
-	if p := Promote(defaults(), all, promotionNow); len(p.Promote) != 0 || p.Verifying != 1 || p.LookAgain <= 40*day {
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Promote) != 0 || p.Verifying != 1 || p.LookAgain <= 40*day {
 		t.Errorf("%+v", p)
 	}
 }
@@ -129,7 +129,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	r := defaults()
 	r.MaxConcurrentPercent = 2 // 20 places, 16 of them free
 	got := map[string]int{}
-	for _, key := range Promote(r, all, promotionNow).Promote {
+	for _, key := range Promote(r, nil, all, promotionNow).Promote {
 		got[key.Namespace]++
 	}
 	if diff := cmp.Diff(map[string]int{"huge": 9, "busy": 4, "small": 2, "tiny": 1}, got); diff != "" {
@@ -146,7 +146,7 @@ func TestTheOrderIsTheSameForever(t *testing.T) {
 	r := defaults()
 	r.MaxConcurrentPercent = 50
 	var got []string
-	for _, key := range Promote(r, all, promotionNow).Promote {
+	for _, key := range Promote(r, nil, all, promotionNow).Promote {
 		got = append(got, key.String())
 	}
 	want := "pay/app-3 shop/app-0 web/app-1 shop/app-1 web/app-0 pay/app-1"
@@ -192,11 +192,11 @@ func TestAPromotionSaysWhyNoMoreArePromoted(t *testing.T) {
 		{"all promoted, some just now", v1beta1.ReasonAllPromoted, "9 of 9 scalers are promoted; 9 are being verified", scalersOf("a", 9, promotedAgo(time.Hour, 0))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Promote(defaults(), c.all, promotionNow)
+			p := Promote(defaults(), nil, c.all, promotionNow)
 			if p.Reason != c.reason || p.Message != c.message {
 				t.Errorf("%s: %s\nwant %s: %s", p.Reason, p.Message, c.reason, c.message)
 			}
-			if again := Promote(defaults(), c.all, promotionNow.Add(p.LookAgain/2)); again.Message != p.Message {
+			if again := Promote(defaults(), nil, c.all, promotionNow.Add(p.LookAgain/2)); again.Message != p.Message {
 				t.Errorf("a while later: %s", again.Message)
 			}
 		})
@@ -227,7 +227,7 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 		{name: "spread over more than a week", days: days{{20, 1}, {20, 0}, {20, 0}, {20, 1}, {20, 0}, {20, 0}, {20, 0}, {20, 1}}},
 		{name: "promotions before that week do not count", days: days{0: {100, 3}, 8: {5000, 0}}, halted: true},
 		{name: "promotions after the harm do not count", days: days{0: {5000, 0}, 1: {100, 3}}, halted: true},
-		{name: "long ago, and never resumed", days: days{30: {100, 3}}, halted: true},
+		{name: "harm of long ago", days: days{30: {100, 3}}},
 		{name: "a long time ago, below the rate", days: days{30: {100, 2}, 20: {100, 2}, 10: {100, 2}}},
 		{name: "resumed after it", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Minute) }},
 		{name: "resumed at the same time", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Hour) }},
@@ -246,11 +246,11 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 			if c.edit != nil {
 				c.edit(&r)
 			}
-			p := Promote(r, at(c.days...), promotionNow)
-			if p.Halted != c.halted || (p.Reason == v1beta1.ReasonPromotionHalted) != c.halted || p.HaltedSince.IsZero() == c.halted {
-				t.Errorf("halted: %v, since %v, with the reason %s: %s", p.Halted, p.HaltedSince, p.Reason, p.Message)
+			p := Promote(r, nil, at(c.days...), promotionNow)
+			if (len(p.Halts) > 0) != c.halted || (p.Reason == v1beta1.ReasonPromotionHalted) != c.halted {
+				t.Errorf("halts %+v, with the reason %s: %s", p.Halts, p.Reason, p.Message)
 			}
-			if c.halted && len(p.Promote) > 0 {
+			if isHalted(p.Halts, "") && len(p.Promote) > 0 {
 				t.Errorf("%d are promoted", len(p.Promote))
 			}
 		})
@@ -258,12 +258,13 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 }
 
 func TestAScalerThatIsPromotedAtTheTimeOfTheHarmCounts(t *testing.T) {
-	all := slices.Concat(scalersOf("shop", 299, promotedAgo(2*time.Hour, 3)), scalersOf("pay", 1, promotedAgo(time.Hour, 0)))
-	if p := Promote(defaults(), all, promotionNow); p.Halted {
+	all := slices.Concat(scalersOf("shop", 300, promotedAgo(2*time.Hour, 3)))
+	all[299].Promoted = ago(time.Hour)
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) > 0 {
 		t.Errorf("3 of 300 are too many: %s", p.Message)
 	}
 	all[299].Promoted = ago(time.Hour - time.Second)
-	if p := Promote(defaults(), all, promotionNow); !p.Halted {
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) == 0 {
 		t.Errorf("3 of 299 are not too many: %s", p.Message)
 	}
 }
@@ -276,23 +277,80 @@ func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
 	for i := range 4 { // The last two did harm in the same second.
 		all[10*i].Harmed = all[10*i].Promoted.Add(time.Duration(min(i, 2)+1) * time.Hour)
 	}
-	p := Promote(defaults(), all, promotionNow)
-	want := "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z reverted a change or answered an OOM kill, and at most 1 % may. " +
-		"Check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"
-	if p.Message != want || !p.HaltedSince.Equal(ago(2*time.Hour)) {
-		t.Errorf("since %v: %s\nwant: %s", p.HaltedSince, p.Message, want)
+	p := Promote(defaults(), nil, all, promotionNow)
+	want := []Halt{{Namespace: "shop", Since: ago(2 * time.Hour), Message: "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z in namespace shop " +
+		"reverted a change or answered an OOM kill, and at most 1 % may. " +
+		"Check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"}}
+	if diff := cmp.Diff(want, p.Halts); diff != "" || p.Message != want[0].Message {
+		t.Errorf("%s (-want +got):\n%s", p.Message, diff)
 	}
 	all[50].Harmed = ago(time.Minute)
-	later := Promote(defaults(), all, promotionNow.Add(40*day))
-	if later.Message != want || later.HaltedSince != p.HaltedSince {
-		t.Errorf("after more harm, and 40 days later: %s", later.Message)
+	later := Promote(defaults(), p.Halts, all, promotionNow.Add(40*day))
+	if diff := cmp.Diff(want, later.Halts); diff != "" {
+		t.Errorf("after more harm, and 40 days later (-want +got):\n%s", diff)
 	}
 	examples := []types.NamespacedName{all[50].Key, all[20].Key, all[30].Key}
 	if diff := cmp.Diff(examples, later.HarmedExamples); diff != "" || later.Harmed != 5 {
 		t.Errorf("%d did harm; the last ones (-want +got):\n%s", later.Harmed, diff)
 	}
-	if left := Promote(defaults(), slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return !c.Harmed.IsZero() }), promotionNow); left.Halted {
-		t.Errorf("the harm of deleted scalers counts: %s", left.Message)
+	left := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return !c.Harmed.IsZero() })
+	if diff := cmp.Diff(want, Promote(defaults(), p.Halts, left, promotionNow).Halts); diff != "" {
+		t.Errorf("after the harmed ones were deleted (-want +got):\n%s", diff)
+	}
+	r := defaults()
+	r.Resumed = ago(2 * time.Hour)
+	if p := Promote(r, p.Halts, left, promotionNow); len(p.Halts) > 0 {
+		t.Errorf("after it was resumed: %+v", p.Halts)
+	}
+}
+
+// In its first week a policy promoted 400 scalers, of which 4 did harm: 1 %, which is allowed. Half a year later, a healthy
+// Deployment of that week is deleted.
+func TestHarmOfLongAgoIsNotJudgedAgain(t *testing.T) {
+	all := append(scalersOf("shop", 400, promotedAgo(180*day, 4)), scalersOf("new", 1, ready)...)
+	if p := Promote(defaults(), nil, all, ago(179*day)); len(p.Halts) > 0 {
+		t.Errorf("in that week: %+v", p.Halts)
+	}
+	if p := Promote(defaults(), nil, all[4:], promotionNow); len(p.Halts) > 0 || len(p.Promote) != 1 {
+		t.Errorf("after others were deleted: %+v", p)
+	}
+	if p := Promote(defaults(), nil, all[:399], promotionNow); len(p.Halts) > 0 {
+		t.Errorf("after a healthy one was deleted: %+v", p.Halts)
+	}
+}
+
+// A tenant lets its pods run out of memory after each promotion. That is its own halt; three tenants are the policy's.
+func TestOneTenantHaltsNobodyElse(t *testing.T) {
+	fleet := append(scalersOf("others", 200, promotedAgo(2*time.Hour, 0)), scalersOf("waiting", 500, ready)...)
+	for tenants, want := range map[int][]string{1: {"tenant-0"}, 2: {"tenant-0", "tenant-1"}, 3: {"", "tenant-0", "tenant-1", "tenant-2"}} {
+		all := slices.Clone(fleet)
+		for i := range tenants {
+			name := fmt.Sprintf("tenant-%d", i)
+			bombs := scalersOf(name, 20, promotedAgo(2*time.Hour, 20))
+			all = append(all, append(bombs, Candidate{Key: types.NamespacedName{Namespace: name, Name: "waits"}, Ready: true})...)
+		}
+		r := defaults()
+		r.MaxConcurrentPercent = 100
+		p := Promote(r, nil, all, promotionNow)
+		var got []string
+		for _, h := range p.Halts {
+			got = append(got, h.Namespace)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d tenants halt (-want +got):\n%s", tenants, diff)
+		}
+		promotesOthers := slices.ContainsFunc(p.Promote, func(key types.NamespacedName) bool { return key.Namespace == "waiting" })
+		promotesTenant := slices.ContainsFunc(p.Promote, func(key types.NamespacedName) bool { return strings.HasPrefix(key.Namespace, "tenant") })
+		if promotesOthers != (tenants < 3) || promotesTenant {
+			t.Errorf("%d tenants: %v are promoted", tenants, p.Promote)
+		}
+	}
+	var all []Candidate
+	for i := range 2 * maxHalts {
+		all = append(all, scalersOf(fmt.Sprintf("tenant-%d", i), 3, promotedAgo(2*time.Hour, 3))...)
+	}
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) != maxHalts || p.Halts[0].Namespace != "" {
+		t.Errorf("%d halts, the first one of %q", len(p.Halts), p.Halts[0].Namespace)
 	}
 }
 
@@ -310,11 +368,11 @@ func TestOnlyHarmOfAVerificationCounts(t *testing.T) {
 			c.Promoted, c.Harmed = ago(time.Hour), ago(time.Hour)
 		}
 	}
-	if p := Promote(defaults(), all, promotionNow); p.Halted || p.Harmed != 2 {
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) > 0 || p.Harmed != 2 {
 		t.Errorf("%d did harm: %s", p.Harmed, p.Message)
 	}
 	all[32].Promoted, all[32].Harmed = ago(time.Hour), ago(time.Hour)
-	if p := Promote(defaults(), all, promotionNow); !p.Halted {
+	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) == 0 {
 		t.Errorf("not halted: %s", p.Message)
 	}
 }
@@ -327,7 +385,7 @@ func FuzzPromote(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		r, all := randomFleet(random)
-		p := Promote(r, all, promotionNow)
+		p := Promote(r, nil, all, promotionNow)
 		checkCounts(t, r, all, p)
 		checkPlaces(t, r, all, p)
 		checkHalt(t, r, all, p)
@@ -335,7 +393,7 @@ func FuzzPromote(f *testing.F) {
 		shuffled := slices.Clone(all)
 		random.Shuffle(len(all), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		before := slices.Clone(shuffled)
-		if diff := cmp.Diff(p, Promote(r, shuffled, promotionNow)); diff != "" {
+		if diff := cmp.Diff(p, Promote(r, nil, shuffled, promotionNow)); diff != "" {
 			t.Errorf("the order of the scalers matters (-before +after):\n%s", diff)
 		}
 		if !slices.Equal(before, shuffled) {
@@ -383,10 +441,10 @@ func checkCounts(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 		t.Errorf("reason %q, message %q, look again after %v while %d are being verified", p.Reason, p.Message, p.LookAgain, p.Verifying)
 	}
 	if p.LookAgain > 0 {
-		if early := Promote(r, all, promotionNow.Add(p.LookAgain-1)); !cmp.Equal(early.Promote, p.Promote) || early.Message != p.Message {
+		if early := Promote(r, nil, all, promotionNow.Add(p.LookAgain-1)); !cmp.Equal(early.Promote, p.Promote) || early.Message != p.Message {
 			t.Errorf("something changes before the next look: %s, then %s", p.Message, early.Message)
 		}
-		if late := Promote(r, all, promotionNow.Add(p.LookAgain)); late.Verifying >= p.Verifying {
+		if late := Promote(r, nil, all, promotionNow.Add(p.LookAgain)); late.Verifying >= p.Verifying {
 			t.Errorf("no verification ends with the next look: %d, then %d", p.Verifying, late.Verifying)
 		}
 	}
@@ -409,14 +467,14 @@ func checkPlaces(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 			eligible++
 		}
 	}
-	if want := min(eligible, max(0, limit-p.Verifying)); len(p.Promote) != want && !p.Halted {
+	if want := min(eligible, max(0, limit-p.Verifying)); len(p.Promote) != want && len(p.Halts) == 0 {
 		t.Errorf("%d are promoted and %d verified of at most %d, and %d could be promoted", len(p.Promote), p.Verifying, limit, eligible)
 	}
 	for _, key := range p.Promote {
 		c, known := byKey[key]
 		delete(byKey, key)
-		if !known || !c.Ready || c.Blocked || !c.Promoted.IsZero() || p.Halted {
-			t.Errorf("%v is promoted (halted: %v): %+v", key, p.Halted, c)
+		if !known || !c.Ready || c.Blocked || !c.Promoted.IsZero() || isHalted(p.Halts, "") || isHalted(p.Halts, key.Namespace) {
+			t.Errorf("%v is promoted (halts: %v): %+v", key, p.Halts, c)
 		}
 		for other, n := range open {
 			if n > 0 && verified[other] < verified[key.Namespace] {
@@ -431,43 +489,49 @@ func checkPlaces(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 // checkHalt compares with the rule as it is documented, word by word, and checks that a halt lasts.
 func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	t.Helper()
-	var since time.Time
+	window := max(7*day, r.Verification)
 	counts := func(c Candidate) bool {
-		return !c.Promoted.IsZero() && c.Harmed.After(r.Resumed) && !c.Harmed.Before(c.Promoted) && c.Harmed.Sub(c.Promoted) <= r.Verification
+		return !c.Promoted.IsZero() && c.Harmed.After(r.Resumed) && c.Harmed.After(promotionNow.Add(-window)) &&
+			!c.Harmed.Before(c.Promoted) && c.Harmed.Sub(c.Promoted) <= r.Verification
 	}
-	for _, at := range all {
-		if !counts(at) {
-			continue
-		}
-		h, n := 0, 0
-		for _, c := range all {
-			if c.Promoted.IsZero() || c.Promoted.After(at.Harmed) || at.Harmed.Sub(c.Promoted) > max(7*day, r.Verification) {
+	namespaces := map[string]bool{}
+	for _, c := range all {
+		namespaces[c.Key.Namespace] = true
+	}
+	for namespace := range namespaces {
+		var since time.Time
+		for _, at := range all {
+			if !counts(at) || at.Key.Namespace != namespace {
 				continue
 			}
-			n++
-			if counts(c) && !c.Harmed.After(at.Harmed) {
-				h++
+			h, n := 0, 0
+			for _, c := range all {
+				if c.Key.Namespace != namespace || c.Promoted.IsZero() || c.Promoted.After(at.Harmed) || at.Harmed.Sub(c.Promoted) > window {
+					continue
+				}
+				n++
+				if counts(c) && !c.Harmed.After(at.Harmed) {
+					h++
+				}
+			}
+			if h >= 3 && h*100 > n*r.MaxHarmedPercent && (since.IsZero() || at.Harmed.Before(since)) {
+				since = at.Harmed
 			}
 		}
-		if h >= 3 && h*100 > n*r.MaxHarmedPercent && (since.IsZero() || at.Harmed.Before(since)) {
-			since = at.Harmed
+		i := slices.IndexFunc(p.Halts, func(h Halt) bool { return h.Namespace == namespace })
+		if since.IsZero() != (i < 0) || i >= 0 && !p.Halts[i].Since.Equal(since) {
+			t.Errorf("halts %+v, want namespace %s since %v", p.Halts, namespace, since)
 		}
 	}
-	if p.Halted == since.IsZero() || !p.HaltedSince.Equal(since) {
-		t.Errorf("halted: %v, since %v, want since %v", p.Halted, p.HaltedSince, since)
-	}
-	if !p.Halted {
-		return
-	}
-	if later := Promote(r, all, promotionNow.Add(365*day)); later.HaltedSince != p.HaltedSince || later.Message != p.Message {
-		t.Errorf("a halt does not last: %+v", later)
+	if diff := cmp.Diff(p.Halts, Promote(r, p.Halts, all, promotionNow.Add(365*day)).Halts); diff != "" {
+		t.Errorf("halts do not last (-now +in a year):\n%s", diff)
 	}
 	for _, c := range all {
 		if c.Harmed.After(r.Resumed) {
 			r.Resumed = c.Harmed
 		}
 	}
-	if p := Promote(r, all, promotionNow); p.Halted {
+	if p := Promote(r, p.Halts, all, promotionNow); len(p.Halts) > 0 {
 		t.Errorf("still halted after resuming: %+v", p)
 	}
 }
@@ -491,7 +555,7 @@ func hugeFleet() []Candidate {
 }
 
 func TestAHugeFleetIsPromoted(t *testing.T) {
-	if p := Promote(defaults(), hugeFleet(), promotionNow); len(p.Promote) != 2500 || p.Harmed != 17 {
+	if p := Promote(defaults(), nil, hugeFleet(), promotionNow); len(p.Promote) != 2500 || p.Harmed != 17 {
 		t.Errorf("%d are promoted, %d did harm: %s", len(p.Promote), p.Harmed, p.Message)
 	}
 }
@@ -500,6 +564,6 @@ func BenchmarkPromoteHugeFleet(b *testing.B) {
 	all := hugeFleet()
 	b.ReportAllocs()
 	for b.Loop() {
-		Promote(defaults(), all, promotionNow)
+		Promote(defaults(), nil, all, promotionNow)
 	}
 }

@@ -230,6 +230,13 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			LimitRange: LimitRange limits allows a pod at most 300Mi of memory
 			0/2 stalled`,
 		},
+		"A template that makes no pods without an injected container is not written": {
+			given(rollout, decidedBefore(), appTakenOver(),
+				pods(pod("web-1", small(), sized("proxy", amounts(50, 64), amounts(100, 100))), pod("web-2", small(), sized("proxy", amounts(50, 64), amounts(100, 100)))), bounds(workload.Bounds{PodMin: amounts(0, 300)})),
+			`keeps app 200m 256Mi
+			LimitRange: LimitRange limits allows a pod no less than 300Mi of memory
+			0/2 stalled`,
+		},
 		"The limit that a LimitRange gives to new pods bounds a request without one": {
 			given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))),
 				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),

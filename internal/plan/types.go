@@ -14,6 +14,7 @@ type (
 	ContainerPolicy = model.ContainerPolicy
 	LimitPolicy     = model.LimitPolicy
 	Boost           = model.Boost
+	Resource        = model.Resource
 
 	Situation        = model.Situation
 	Ceilings         = model.Ceilings
@@ -62,6 +63,12 @@ const (
 	DecidedScaleUp    = model.DecidedScaleUp
 	DecidedScaleDown  = model.DecidedScaleDown
 	DecidedAdopted    = model.DecidedAdopted
+)
+
+// The resources.
+const (
+	CPU    = model.CPU
+	Memory = model.Memory
 )
 
 // DefaultTolerance is the policy's default.

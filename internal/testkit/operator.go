@@ -120,8 +120,6 @@ func OperatorConfig() operatorconfig.Operator {
 	c.LeaderElection.Enabled = false
 	c.ResyncPeriod.Duration = never
 	c.Collection.Interval.Duration = never
-	// Usage is stamped as if rounds were minutes apart, so it runs ahead of the clock.
-	c.Recommendation.MaxAhead = 1000 * time.Hour
 	// Only tests of the budget wait for it.
 	c.Budget.ChangesPerMinute, c.Budget.ChangesPerMinutePerNamespace = 100000, 100000
 	return c

@@ -6,6 +6,7 @@ package stepped
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // revision returns the revision of a Deployment's latest rollout.
@@ -73,6 +75,76 @@ func (w *fixture) restored(before *appsv1.Deployment) {
 		if !equality.Semantic.DeepEqual(a.Annotations, b.Annotations) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 			!equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) {
 			return fmt.Sprintf("the metadata was\n%+v\nand is\n%+v", a.ObjectMeta, b.ObjectMeta)
+		}
+		return ""
+	})
+}
+
+// The user deploys other requests before any write of the operator, also while the right to rewrite the template is missing.
+// When the scaler is deleted, these come back.
+func TestRolloutGivesBackWhatTheUserHasDeployedLast(t *testing.T) {
+	t.Parallel()
+	deployed := func(w *fixture) {
+		w.Change("web", "kubectl", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("110m"), "memory": resource.MustParse("140Mi")}
+		})
+	}
+	for n := 1; n <= 12; n++ {
+		t.Run(fmt.Sprintf("before write %d", n), func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			w.deploy("web")
+			w.Uses("web", "app", 300, 240)
+			i := 0
+			w.Fault = func(_ world.Write, _ int, send func() error) error {
+				if i++; i == n {
+					deployed(w)
+				}
+				return send()
+			}
+			w.scale("web", inMode("Rollout"))
+			w.Sized("web")
+			if i < n {
+				deployed(w)
+				w.Sized("web")
+			}
+			w.givesBack("web", "110m", "140Mi")
+		})
+	}
+	t.Run("while the right is missing", func(t *testing.T) {
+		t.Parallel()
+		w := newFixture(t)
+		w.deploy("web")
+		w.Uses("web", "app", 300, 240)
+		w.Fault = func(write world.Write, _ int, send func() error) error {
+			if write.Resource == "deployments" {
+				return world.Refuse(http.StatusForbidden)(write, send)
+			}
+			return send()
+		}
+		w.scale("web", inMode("Rollout"))
+		w.eventually(func() string {
+			if w.Scaler("web").Status.OriginalResources == nil {
+				return "no original values are recorded"
+			}
+			return ""
+		})
+		deployed(w)
+		w.Fault = nil
+		w.Sized("web")
+		w.givesBack("web", "110m", "140Mi")
+	})
+}
+
+// givesBack deletes a scaler, and fails unless its Deployment then has these requests.
+func (w *fixture) givesBack(name, cpu, memory string) {
+	w.Helper()
+	w.Remove(testkit.Scaler(w.Namespace, name, name))
+	w.Gone(testkit.Scaler(w.Namespace, name, name))
+	w.eventually(func() string {
+		r := w.Deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests
+		if r.Cpu().String() != cpu || r.Memory().String() != memory {
+			return fmt.Sprintf("the template requests %+v", r)
 		}
 		return ""
 	})

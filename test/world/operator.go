@@ -50,7 +50,7 @@ func newOperator(w *World) *Operator {
 	c, live := &operatorClient{WithWatch: w.actsAs, world: w, owner: o}, &operatorClient{WithWatch: w.actsAs, world: w, owner: o, isLive: true}
 	o.fill()
 	params := w.config.Params()
-	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History, MaxAhead: w.config.Recommendation.MaxAhead}
+	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History}
 	pods := cached.LivePods{Reader: c}
 	o.Collector = &collect.Collector{
 		Cached: c, Pods: pods, Source: w.Usage, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,

@@ -113,7 +113,7 @@ func newProcess(c config.Operator, o Options) *process {
 		clock:     o.Clock,
 		namespace: os.Getenv(NamespaceEnv),
 		changes:   newBudget(c),
-		histories: &checkpoint.Store{Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead},
+		histories: &checkpoint.Store{Params: c.Params().History},
 	}
 	if p.clock == nil {
 		p.clock = clock.RealClock{}

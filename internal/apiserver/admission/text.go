@@ -65,30 +65,61 @@ func text(amount *resource.Quantity) string {
 	return copied.String()
 }
 
-// Texts puts lines, in their order by name, into as few texts as they fit in, each of at most longest bytes.
-// A line that is longer than that is left out, and its Deployment's pods start as in the template.
-func Texts(lines map[string]string, longest int) (texts []string) {
-	var next strings.Builder
-	finish := func() {
-		if next.Len() > 0 {
-			texts = append(texts, next.String())
-			next.Reset()
+// Texts puts lines, in their order by name, into texts of at most longest bytes each: the first ones with room. A line
+// that is longer than that is left out, and its Deployment's pods start as in the template.
+//
+// The line of a Deployment stays in the text of before that has it, unless that text becomes too long: its last lines then
+// move to other texts. So at most the texts that shrink lose a line to another. The first texts are those of before, and
+// may be empty.
+func Texts(lines map[string]string, longest int, before ...string) []string {
+	home := map[string]int{}
+	for i, text := range slices.Backward(before) {
+		for line := range strings.Lines(text) {
+			name, _, _ := strings.Cut(line, " ")
+			home[name] = i
 		}
 	}
+	placed, sizes, isFull := make([][]string, len(before)), make([]int, len(before)), make([]bool, len(before))
+	put := func(i int, name string) {
+		placed[i], sizes[i] = append(placed[i], name), sizes[i]+len(lines[name])+1
+	}
+	hasRoom := func(i int, name string) bool { return 1+sizes[i]+len(lines[name])+1 <= longest }
+	var homeless []string
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		line := lines[name] + "\n"
-		if len(line)+1 > longest {
-			continue
+		i, isKnown := home[name]
+		switch {
+		case len(lines[name])+2 > longest:
+		case isKnown && hasRoom(i, name):
+			put(i, name)
+		default:
+			if isKnown {
+				isFull[i] = true
+			}
+			homeless = append(homeless, name)
 		}
-		if next.Len()+len(line) > longest {
-			finish()
-		}
-		if next.Len() == 0 {
-			next.WriteByte('\n')
-		}
-		next.WriteString(line)
 	}
-	finish()
+	for _, name := range homeless {
+		i := 0
+		for i < len(placed) && (isFull[i] || !hasRoom(i, name)) {
+			i++
+		}
+		if i == len(placed) {
+			placed, sizes, isFull = append(placed, nil), append(sizes, 0), append(isFull, false)
+		}
+		put(i, name)
+	}
+	var texts []string
+	for _, names := range placed {
+		slices.Sort(names)
+		var text strings.Builder
+		for i, name := range names {
+			if i == 0 {
+				text.WriteByte('\n')
+			}
+			text.WriteString(lines[name] + "\n")
+		}
+		texts = append(texts, text.String())
+	}
 	return texts
 }
 

@@ -241,6 +241,20 @@ func TestFewAreRequeuedAtATime(t *testing.T) {
 	}
 }
 
+// Two changes end at about the same time, and the later end is noted first. Each slot is free one window after its own end.
+func TestEndsMayBeNotedOutOfOrder(t *testing.T) {
+	b := New(Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
+	a, c := named("shop", "a"), named("shop", "c")
+	asks(t, b, at(0), a, Want{}, true)
+	asks(t, b, at(0), c, Want{}, true)
+	b.Done(at(10), a)
+	b.Done(at(5), c)
+	asks(t, b, at(64), named("shop", "d"), Want{}, false)
+	asks(t, b, at(65), named("shop", "d"), Want{}, true)
+	asks(t, b, at(69), named("shop", "e"), Want{}, false)
+	asks(t, b, at(70), named("shop", "e"), Want{}, true)
+}
+
 func TestTheLimitGrowsWithTheFleet(t *testing.T) {
 	b := New(Limits{Changes: 300, PerNamespace: 60, PodPercent: 5, Window: time.Minute})
 	pods := func(namespace, name string, n, all, own int) {

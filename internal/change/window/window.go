@@ -30,7 +30,8 @@ const (
 
 // Spec is a window as users write it.
 type Spec struct {
-	// Schedule is a cron expression with five fields: when the window opens.
+	// Schedule is a cron expression with five fields: when the window opens. A time that a day does not have, because
+	// clocks go forward, is the end of the gap. A time that a day has twice is the first one.
 	Schedule string
 	// TimeZone is the IANA name of the zone of the schedule; UTC if empty.
 	TimeZone string
@@ -44,7 +45,8 @@ type Spec struct {
 // Window is a time in which changes in some directions may be made.
 type Window struct {
 	spec     Spec
-	schedule cron.Schedule // nil never opens
+	schedule cron.Schedule // of wall clocks, which are given as times in UTC; nil never opens
+	zone     *time.Location
 }
 
 // Windows are open while at least one of them is.
@@ -73,7 +75,8 @@ func Parse(spec Spec) (Window, error) {
 	if spec.TimeZone == "Local" {
 		return w, errors.New(`timeZone "Local" depends on where the operator runs: use an IANA name`)
 	}
-	if schedule.Location, err = time.LoadLocation(spec.TimeZone); err != nil {
+	schedule.Location = time.UTC
+	if w.zone, err = time.LoadLocation(spec.TimeZone); err != nil {
 		return w, fmt.Errorf("timeZone %q is not known", spec.TimeZone)
 	}
 	if schedule.Next(time.Unix(0, 0)).IsZero() {
@@ -89,12 +92,45 @@ func (w Window) Equal(other Window) bool {
 		w.spec.Duration == other.spec.Duration && slices.Equal(w.spec.Directions, other.spec.Directions)
 }
 
+// next is the first opening after a time; zero for never.
+func (w Window) next(after time.Time) (at time.Time) {
+	local := after.In(w.zone)
+	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+	for !at.After(after) {
+		if wall = w.schedule.Next(wall); wall.IsZero() {
+			return time.Time{}
+		}
+		at = w.at(wall)
+	}
+	return at
+}
+
+// at is when clocks show a time, or skip it.
+func (w Window) at(wall time.Time) time.Time {
+	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, w.zone)
+	begin, end := at.ZoneBounds()
+	if shown := at.Hour()*60 + at.Minute(); shown != wall.Hour()*60+wall.Minute() || at.Day() != wall.Day() { // skipped
+		if _, offset := at.Zone(); at.Add(time.Duration(offset) * time.Second).UTC().Before(wall) {
+			return end
+		}
+		return begin
+	}
+	if first := begin.Add(-1); !begin.IsZero() {
+		_, before := first.Zone()
+		_, now := at.Zone()
+		if earlier := at.Add(time.Duration(now-before) * time.Second); earlier.Before(begin) && now < before {
+			return earlier
+		}
+	}
+	return at
+}
+
 // isOpen reports whether the last opening is less than the duration ago.
 func (w Window) isOpen(now time.Time) bool {
 	if w.schedule == nil {
 		return false
 	}
-	first := w.schedule.Next(now.Add(-w.spec.Duration))
+	first := w.next(now.Add(-w.spec.Duration))
 	return !first.IsZero() && !first.After(now)
 }
 
@@ -113,7 +149,7 @@ func (ws Windows) Opens(d Direction, now time.Time) (open bool, in time.Duration
 		if w.schedule == nil {
 			continue
 		}
-		if next := w.schedule.Next(now); !next.IsZero() && (in == 0 || next.Sub(now) < in) {
+		if next := w.next(now); !next.IsZero() && (in == 0 || next.Sub(now) < in) {
 			in = next.Sub(now)
 		}
 	}

@@ -63,21 +63,37 @@ func TestOpens(t *testing.T) {
 				"2026-06-10T00:30:00Z": open, "2026-06-10T23:59:00Z": open, "2026-06-11T00:29:59Z": open,
 			},
 		},
-		"a skipped hour opens nothing: in Berlin 2:30 did not exist on 29 March 2026": {
+		"a skipped time is the end of the gap: in Berlin 2:30 did not exist on 29 March 2026": {
 			[]Spec{{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin", Duration: time.Hour, Directions: both}},
 			map[string]string{
-				"2026-03-29T01:59:59+01:00": "23h30m1s", "2026-03-29T03:30:00+02:00": "23h0m0s", "2026-03-30T02:30:00+02:00": open,
+				"2026-03-29T01:59:59+01:00": "1s", "2026-03-29T03:59:59+02:00": open, "2026-03-29T04:00:00+02:00": "22h30m0s", "2026-03-30T02:30:00+02:00": open,
 			},
+		},
+		"a weekly window in a skipped hour": {
+			[]Spec{{Schedule: "0 2 * * 0", TimeZone: "America/New_York", Duration: time.Hour, Directions: both}},
+			map[string]string{"2027-03-14T01:59:00-05:00": "1m0s", "2027-03-14T03:59:00-04:00": open, "2027-03-14T04:00:00-04:00": "166h0m0s"},
+		},
+		"a midnight that is skipped": {
+			[]Spec{{Schedule: "0 0 * * *", TimeZone: "America/Sao_Paulo", Duration: time.Hour, Directions: both}},
+			map[string]string{"2018-11-03T23:59:00-03:00": "1m0s", "2018-11-04T01:30:00-02:00": open},
+		},
+		"half an hour is skipped": {
+			[]Spec{{Schedule: "15 2 * * *", TimeZone: "Australia/Lord_Howe", Duration: time.Hour, Directions: both}},
+			map[string]string{"2027-10-03T01:59:00+10:30": "1m0s", "2027-10-03T02:30:00+11:00": open},
+		},
+		"a day that is skipped": {
+			[]Spec{{Schedule: "30 9 * * *", TimeZone: "Pacific/Apia", Duration: time.Hour, Directions: both}},
+			map[string]string{"2011-12-29T23:59:00-10:00": "1m0s", "2011-12-31T00:59:00+14:00": open, "2011-12-31T01:00:00+14:00": "8h30m0s"},
 		},
 		"a window over a skipped hour is as long as ever, and so ends later by the wall": {
 			[]Spec{{Schedule: "0 1 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}},
 			map[string]string{"2026-03-29T03:59:59+02:00": open, "2026-03-29T04:00:00+02:00": "21h0m0s"},
 		},
-		"an hour that comes twice opens twice: in New York 1:30 on 1 November 2026": {
+		"an hour that comes twice opens once: in New York 1:30 on 1 November 2026": {
 			[]Spec{{Schedule: "30 1 * * *", TimeZone: "America/New_York", Duration: 20 * time.Minute, Directions: both}},
 			map[string]string{
-				"2026-11-01T01:30:00-04:00": open, "2026-11-01T01:50:00-04:00": "40m0s",
-				"2026-11-01T01:30:00-05:00": open, "2026-11-01T01:50:00-05:00": "23h40m0s",
+				"2026-11-01T01:30:00-04:00": open, "2026-11-01T01:50:00-04:00": "24h40m0s",
+				"2026-11-01T01:30:00-05:00": "24h0m0s", "2026-11-01T01:50:00-05:00": "23h40m0s",
 			},
 		},
 		"the hour before a change of the clocks is the hour that it is called": {

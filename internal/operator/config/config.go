@@ -146,9 +146,6 @@ type Recommendation struct {
 	// ConfidenceUnit is the time scale at which bounds narrow. After a quarter of it, the
 	// upper bound is twice the target. Defaults to 24h.
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
-	// MaxAhead is how far a checkpoint may be ahead of the clock. Only tests change it, whose usage
-	// runs ahead.
-	MaxAhead time.Duration `json:"-"`
 }
 
 // Budget limits the rate of changes. A change is a resize of one pod or a write of one pod

@@ -178,7 +178,7 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	}
 	whole = p.notBelowProved(made, whole)
 	started := p.startedWith(made, whole)
-	if obstacle := decision.OutOfBounds(resized(made, started), started, p.Bounds); obstacle.Exists() {
+	if obstacle := p.outOfBounds(started); obstacle.Exists() {
 		return nil, obstacle
 	}
 	if obstacle := p.newPodOverQuota(made, started); obstacle.Exists() {

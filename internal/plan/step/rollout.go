@@ -198,10 +198,18 @@ func (p planner) template() (t template) {
 	case p.Deployment.PodLevelResources:
 		t.obstacle = podLevelResources()
 	default:
-		after := p.withDefaults(resized(p.NewPod(), t.wanted))
-		t.obstacle = decision.OutOfBounds(after, t.wanted, p.Bounds)
+		t.obstacle = p.outOfBounds(t.wanted)
 	}
 	return t
+}
+
+// outOfBounds says which rule of a LimitRange a new pod of these sizes breaks. What is injected into pods is known from
+// those that run only: a new pod may come without it.
+func (p planner) outOfBounds(sizes []model.Size) (o model.Obstacle) {
+	for _, made := range []workload.Footprint{p.NewPod(), p.Deployment.NewPod(nil)} {
+		o = cmp.Or(o, decision.OutOfBounds(p.withDefaults(resized(made, sizes)), sizes, p.Bounds))
+	}
+	return o
 }
 
 func (t *template) add(c workload.Container, size templateSize, before model.Original) {

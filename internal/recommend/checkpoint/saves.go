@@ -23,7 +23,13 @@ type saves struct {
 	// known is what was read or written last.
 	known digest
 	// doubts are writes since then that may have succeeded, although their reply was lost.
-	doubts []digest
+	doubts []doubt
+}
+
+// doubt is a write that may be stored, and what it leads to.
+type doubt struct {
+	digest digest
+	save   save
 }
 
 // know notes what is stored.
@@ -32,8 +38,9 @@ func (s *saves) know(spec v1beta1.VerticalScalerCheckpointSpec) {
 }
 
 // doubt notes a write that may be stored.
-func (s *saves) doubt(sent digest) {
-	s.doubts = append(s.doubts, sent)
+func (s *saves) doubt(sent digest, of save) {
+	of.object = nil
+	s.doubts = append(s.doubts, doubt{sent, of})
 	if len(s.doubts) > maxDoubts {
 		s.doubts = slices.Delete(s.doubts, 0, 1)
 	}
@@ -41,8 +48,19 @@ func (s *saves) doubt(sent digest) {
 
 // has reports whether this process has read or written it.
 func (s *saves) has(spec v1beta1.VerticalScalerCheckpointSpec) bool {
-	d := digestOf(spec)
-	return d == s.known || slices.Contains(s.doubts, d)
+	_, isDoubted := s.doubted(spec)
+	return isDoubted || digestOf(spec) == s.known
+}
+
+// doubted returns the write without a reply that is stored.
+func (s *saves) doubted(stored v1beta1.VerticalScalerCheckpointSpec) (save, bool) {
+	d := digestOf(stored)
+	for _, each := range s.doubts {
+		if each.digest == d {
+			return each.save, true
+		}
+	}
+	return save{}, false
 }
 
 // digestOf is the digest of a save. Labels and annotations are not part of it: a user may set them.

@@ -12,7 +12,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,8 +47,6 @@ type Store struct {
 	Live client.Reader
 	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
-	// MaxAhead is how far the times in a checkpoint may be ahead of our clock. 0 is a minute.
-	MaxAhead time.Duration
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
@@ -62,7 +59,8 @@ type entry struct {
 	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved     map[string]mark                   // what the object leads to
 	saves     saves
-	overtaken history.Histories // what was in memory when another process had saved; nil for nothing
+	overtaken history.Histories             // what was in memory when another process had saved; nil for nothing
+	newer     []v1beta1.ContainerCheckpoint // parts that a newer version has saved; they are never overwritten
 
 	mu         sync.Mutex // guards the rest
 	owner      types.UID
@@ -106,14 +104,9 @@ func (s *Store) paramsWith(p profile.Profile) history.Params {
 	return params
 }
 
-// defaultMaxAhead is the default of Store.MaxAhead.
-const defaultMaxAhead = time.Minute
-
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
 // the first time. A scaler that was retargeted or recreated starts over. So does a
-// container whose part of the checkpoint cannot be read, or is from the future: it
-// knows of a sample or a kill later than now plus MaxAhead, or of all kills until then, and
-// would learn nothing until then.
+// container whose part of the checkpoint cannot be read. Times after now, by another clock, count as now.
 func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
@@ -132,25 +125,21 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.overtaken = nil
 	}
-	known := history.Histories{}
 	if isLoaded {
-		known, e.overtaken = e.histories, e.histories
+		e.overtaken = e.histories
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
-	e.histories, e.object, e.saved, e.filling, e.saves = history.Histories{}, nil, nil, filling{}, saves{}
-	if err != nil {
-		e.keepOthers(known)
-		return nil
+	e.histories, e.object, e.saved, e.newer, e.filling, e.saves = history.Histories{}, nil, nil, nil, filling{}, saves{}
+	if err == nil {
+		e.object = &object
+		e.saves.know(object.Spec)
+		if e.isAbout(&object) {
+			e.decode(ctx, now)
+			e.filling.done = object.Annotations[FilledAnnotation] != ""
+		}
 	}
-	e.object = &object
-	e.saves.know(object.Spec)
-	if e.isAbout(&object) {
-		e.decode(ctx, s.latest(now))
-		e.filling.done = object.Annotations[FilledAnnotation] != ""
-		e.keepOvertaken(s.ParamsOf(vs))
-	}
-	e.keepOthers(known)
+	e.keepOvertaken(s.ParamsOf(vs))
 	return nil
 }
 
@@ -161,17 +150,14 @@ func (e *entry) isLoaded(vs *v1beta1.VerticalScaler) bool {
 	return e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName
 }
 
-// latest is the latest time that a checkpoint may know of.
-func (s *Store) latest(now time.Time) time.Time {
-	return now.Add(cmp.Or(s.MaxAhead, defaultMaxAhead))
-}
-
-// keepOvertaken tells the histories of another process of the peaks and the OOM kills that only this
-// one knows of.
+// keepOvertaken tells the histories that were read of the peaks and the OOM kills that only this process knows of,
+// and keeps its histories of containers that were not read.
 func (e *entry) keepOvertaken(params history.Params) {
 	for name, c := range e.overtaken {
 		if theirs := e.histories[name]; theirs != nil {
 			keepMemory(c, theirs, params)
+		} else {
+			e.histories[name] = c
 		}
 	}
 	e.overtaken = nil
@@ -186,12 +172,17 @@ func (e *entry) isAbout(object *v1beta1.VerticalScalerCheckpoint) bool {
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read costs
-// its own history only, and its part of the checkpoint counts as missing. latest is the latest time
-// that it may know of.
-func (e *entry) decode(ctx context.Context, latest time.Time) {
+// its own history only, and its part of the checkpoint counts as missing.
+func (e *entry) decode(ctx context.Context, now time.Time) {
 	var readable []v1beta1.ContainerCheckpoint
 	for _, c := range e.object.Spec.Containers {
-		container, err := read(c, latest)
+		if c.Version > version {
+			e.newer = append(e.newer, c)
+			log.FromContext(ctx).Info("A newer version of the operator has saved the history of a container: it stays as it is, "+
+				"and this version starts over without saving", "Container", c.ContainerName, "version", c.Version)
+			continue
+		}
+		container, err := read(c, now)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",
 				"Container", c.ContainerName)
@@ -204,7 +195,7 @@ func (e *entry) decode(ctx context.Context, latest time.Time) {
 }
 
 // read reads one container's part of a checkpoint. A coverage that cannot be read costs only itself.
-func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, error) {
+func read(c v1beta1.ContainerCheckpoint, now time.Time) (history.Container, error) {
 	container, err := history.Decode(c.Data)
 	if err != nil {
 		return history.Container{}, err
@@ -212,20 +203,8 @@ func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, e
 	if c.Version != int32(c.Data[0]) {
 		return history.Container{}, fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
 	}
-	for _, known := range []struct {
-		what string
-		at   time.Time
-	}{
-		{"its newest sample is of", container.NewestSample()},
-		{"its newest OOM kill is of", container.NewestKill()},
-		{"OOM kills count as counted until", container.KillsCountedUntil()},
-	} {
-		if known.at.After(latest) {
-			return history.Container{}, fmt.Errorf("it is from the future: %s %s, and now is at most %s",
-				known.what, known.at.Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
-		}
-	}
-	_ = container.DecodeCoverage(c.Coverage, latest)
+	_ = container.DecodeCoverage(c.Coverage)
+	container.LimitTo(now)
 	return container, nil
 }
 
@@ -273,11 +252,11 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
 	defer e.requests.Unlock()
-	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now, s.latest(now))
+	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now)
 	if next.object == nil || err != nil {
 		return err
 	}
-	if err := s.write(ctx, e, next.object, now); err != nil {
+	if err := s.write(ctx, e, &next); err != nil {
 		e.noteUnsaved(next)
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
@@ -294,7 +273,7 @@ type save struct {
 }
 
 // nextSave is what to write; nothing if nothing that matters would be lost.
-func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now, latest time.Time) (save, error) {
+func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time) (save, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
@@ -305,7 +284,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
 		return save{}, nil
 	}
-	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks, latest) {
+	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks, now) {
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return save{}, nil
 	}
@@ -330,22 +309,21 @@ func (e *entry) settle(marks map[string]mark) {
 }
 
 // current reports whether the checkpoint read at the start still holds all that the
-// histories does. Time observed since then is too little to matter. latest is the latest time that it may know of.
-func (e *entry) current(marks map[string]mark, latest time.Time) bool {
+// histories does. Time observed since then is too little to matter.
+func (e *entry) current(marks map[string]mark, now time.Time) bool {
 	if !e.isAbout(e.object) || metav1.GetControllerOf(e.object) == nil {
 		return false
 	}
-	read := map[string]mark{}
+	stored := map[string]mark{}
 	for _, c := range e.object.Spec.Containers {
-		container, err := history.Decode(c.Data)
+		container, err := read(c, now)
 		m, ok := marks[c.ContainerName]
 		if err != nil || c.Version != version || !ok {
-			continue // unreadable, or nothing is recommended for it
+			continue // unreadable or older, or nothing is recommended for it
 		}
-		_ = container.DecodeCoverage(c.Coverage, latest) // It covers nothing if it cannot be read.
-		read[c.ContainerName] = markOf(m.recommendation, &container)
+		stored[c.ContainerName] = markOf(m.recommendation, &container)
 	}
-	return !worthSaving(read, marks, scaler.Share(e.owner))
+	return !worthSaving(stored, marks, scaler.Share(e.owner))
 }
 
 func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
@@ -410,7 +388,15 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 		DeploymentName: e.deployment,
 		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),
 	}
+	object.Spec.Containers = slices.Clone(e.newer)
+	isNewer := map[string]bool{}
+	for _, c := range e.newer {
+		isNewer[c.ContainerName] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.histories)) {
+		if isNewer[name] || len(object.Spec.Containers) >= history.MaxContainers {
+			continue
+		}
 		container := e.histories.Container(name).Closed(params)
 		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
 			ContainerName: name, Version: version, Data: container.Encode(), Coverage: container.EncodeCoverage(),
@@ -419,25 +405,39 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 	return object
 }
 
-// write writes the checkpoint.
-func (s *Store) write(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint, now time.Time) error {
+// write writes the checkpoint. If the reply to an earlier write was lost, that one may be enough.
+func (s *Store) write(ctx context.Context, e *entry, next *save) error {
+	object := next.object
 	if e.object != nil && !e.isAbout(e.object) {
 		if err := s.confirm(ctx, e, object); err != nil {
 			return err
 		}
 	}
-	err := s.put(ctx, e, object)
+	err := s.put(ctx, e, next)
 	if isOutdated(err) {
-		if err := s.meet(ctx, e, object, s.latest(now)); err != nil {
+		if err := s.meet(ctx, e, object); err != nil {
 			return err
 		}
-		err = s.put(ctx, e, object)
+		if e.object != nil && e.isStored(next) {
+			return nil
+		}
+		err = s.put(ctx, e, next)
 	}
 	if err != nil {
 		return err
 	}
 	e.object = object
 	return nil
+}
+
+// isStored reports whether a write whose reply was lost is stored, and leads to the same.
+func (e *entry) isStored(next *save) bool {
+	stored, ok := e.saves.doubted(e.object.Spec)
+	if !ok || next.holdsPast && !stored.holdsPast || worthSaving(stored.marks, next.marks, scaler.Share(e.owner)) {
+		return false
+	}
+	next.marks = stored.marks
+	return true
 }
 
 // isOutdated reports whether a write was refused because the checkpoint has been changed, removed or
@@ -449,7 +449,7 @@ func isOutdated(err error) bool {
 // meet reads the checkpoint that is there instead of the one that was read last, so that it can be
 // overwritten. A save of another process is not: the history in memory is dropped, and the next Load
 // reads that one.
-func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint, latest time.Time) error {
+func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
 	switch {
@@ -459,7 +459,7 @@ func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScal
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading what has been saved instead: %w", err)
-	case e.isAbout(&live) && !e.saves.has(live.Spec) && isReadable(live.Spec, latest):
+	case e.isAbout(&live) && !e.saves.has(live.Spec):
 		e.object, e.saved = nil, nil
 		e.overtaken = e.drop()
 		return ErrOvertaken
@@ -469,6 +469,7 @@ func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScal
 		}
 	}
 	object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
+	e.object = &live
 	return nil
 }
 
@@ -502,18 +503,10 @@ func (e *entry) drop() history.Histories {
 	return dropped
 }
 
-// isReadable reports whether all of a checkpoint can be read.
-func isReadable(spec v1beta1.VerticalScalerCheckpointSpec, latest time.Time) bool {
-	return !slices.ContainsFunc(spec.Containers, func(c v1beta1.ContainerCheckpoint) bool {
-		_, err := read(c, latest)
-		return err != nil
-	})
-}
-
 // put writes the checkpoint, and notes what may be stored now.
-func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
+func (s *Store) put(ctx context.Context, e *entry, next *save) error {
 	var err error
-	sent := digestOf(object.Spec)
+	object, sent := next.object, digestOf(next.object.Spec)
 	if object.ResourceVersion == "" {
 		err = s.Client.Create(ctx, object)
 	} else {
@@ -523,7 +516,7 @@ func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScale
 	case err == nil:
 		e.saves.know(object.Spec)
 	case !isOutdated(err):
-		e.saves.doubt(sent)
+		e.saves.doubt(sent, *next)
 	}
 	return err
 }

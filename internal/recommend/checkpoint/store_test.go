@@ -233,7 +233,7 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	object := w.live()
-	if got, want := object.Spec.SaveTime.UTC(), noon.Truncate(time.Second); !got.Equal(want) {
+	if got, want := object.Spec.SaveTime.UTC(), tomorrow; !got.Equal(want) {
 		t.Errorf("saveTime is %v, want %v", got, want)
 	}
 	wantOwners := []metav1.OwnerReference{{
@@ -332,7 +332,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
 		"for its data":    func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
 		"for no data":     func(c *v1beta1.ContainerCheckpoint) { c.Data = nil },
-		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = history.Version + 1 },
+		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = history.Version - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -368,12 +368,45 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 	}
 }
 
-// TestACheckpointFromTheFutureIsRefused: it would learn nothing until then. The other containers keep
-// what they know, and what is learned instead is saved.
-func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
-	year := 365 * 24 * time.Hour
+// A newer version of the operator has saved one container. An older one leaves that part alone, however much it learns, and
+// goes on saving the others.
+func TestWhatANewerVersionHasSavedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.feed("newer", 0, 60)
+	all := slices.Concat(recs("app", 310, 640*mebi), recs("newer", 10, 16*mebi))
+	w.save(all)
+	object := w.live()
+	object.Spec.Containers[1].Version, object.Spec.Containers[1].Data[0] = history.Version+1, history.Version+1
+	w.must(w.server.Update(t.Context(), object))
+	want := object.Spec.Containers[1]
+	for i := range 2 {
+		w.restart()
+		w.load()
+		w.feed("newer", 61, 10*24*60)
+		w.kill("app", 61+60*i)
+		w.save(all)
+		if diff := cmp.Diff([]v1beta1.ContainerCheckpoint{want}, w.live().Spec.Containers[:1]); diff != "" {
+			t.Errorf("the newer part (-want +got):\n%s", diff)
+		}
+	}
+	w.restart()
+	w.load()
+	w.with(func(h history.Histories) {
+		if h["app"].NewestKill().IsZero() {
+			t.Error("the other container was not saved")
+		}
+	})
+}
+
+// The clock of the next process is ahead or behind, or one of a node was. Nothing that was saved is lost, and learning goes
+// on at once.
+func TestAnotherClockCostsNoHistory(t *testing.T) {
+	days := 8 * 24 * 60
+	saved := noon.Add(time.Duration(days) * time.Minute)
 	sampled := func(c *history.Container, at time.Time) {
-		c.Add(usage.Sample{Container: "ahead", Time: at, CPUMillis: 1000, MemoryBytes: 4000 * mebi}, params)
+		c.Add(usage.Sample{Container: "app", Time: at, CPUMillis: 200, MemoryBytes: 400 * mebi}, params)
 	}
 	killed := func(c *history.Container, at time.Time) { c.RecordOOM(at, 4000*mebi, params) }
 	counted := func(c *history.Container, at time.Time) {
@@ -383,55 +416,44 @@ func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
 		}
 		*c = *forged.Clone()
 	}
-	for name, tc := range map[string]struct {
-		spoil  func(c *history.Container, at time.Time)
-		at     time.Time
-		isRead bool
-	}{
-		"a sample of next year":      {spoil: sampled, at: tomorrow.Add(year)},
-		"a kill of next year":        {spoil: killed, at: tomorrow.Add(year)},
-		"kills until next year":      {spoil: counted, at: tomorrow.Add(year)},
-		"kills in two minutes":       {spoil: counted, at: tomorrow.Add(2 * time.Minute)},
-		"kills until now":            {spoil: counted, at: tomorrow, isRead: true},
-		"a sample in two minutes":    {spoil: sampled, at: tomorrow.Add(2 * time.Minute)},
-		"a kill in two minutes":      {spoil: killed, at: tomorrow.Add(2 * time.Minute)},
-		"a clock that is just ahead": {spoil: sampled, at: tomorrow.Add(time.Minute), isRead: true},
-		"a kill of now":              {spoil: killed, at: tomorrow, isRead: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.load()
-			w.feed("ahead", 0, 60)
-			w.feed("app", 0, 60)
-			w.feed("last", 0, 60)
-			w.with(func(histories history.Histories) { tc.spoil(histories["ahead"], tc.at) })
-			all := slices.Concat(recs("ahead", 310, 640*mebi), recs("app", 310, 640*mebi), recs("last", 20, 32*mebi))
-			w.save(all)
-			want := w.histories()
-			if !tc.isRead {
-				delete(want, "ahead")
+	for name, last := range map[string]func(*history.Container, time.Time){"sample": sampled, "kill": killed, "counted kills": counted} {
+		for _, ahead := range []time.Duration{0, 55 * time.Second, 365 * 24 * time.Hour} {
+			for _, behind := range []time.Duration{-10 * time.Minute, 0, 30 * time.Second, 10 * time.Minute} {
+				t.Run(fmt.Sprintf("%s %s ahead, then a clock %s behind", name, ahead, behind), func(t *testing.T) {
+					w := newWorld(t)
+					w.load()
+					w.feed("app", 0, days)
+					w.with(func(h history.Histories) { last(h["app"], saved.Add(ahead)) })
+					w.save(recs("app", 310, 640*mebi))
+					var before, after history.Container
+					w.with(func(h history.Histories) { before = *h["app"].Clone() })
+					w.restart()
+					now := saved.Add(15*time.Second - behind)
+					w.must(w.store.Load(t.Context(), w.scaler, now))
+					w.with(func(h history.Histories) {
+						c := h["app"]
+						if c == nil || c.Observed() != before.Observed() || c.OOMFloor(params) != before.OOMFloor(params) {
+							t.Fatalf("loaded %+v", c)
+						}
+						for i := range 3 {
+							sampled(c, now.Add(time.Duration(i+1)*time.Minute))
+						}
+						if got := c.Observed() - before.Observed(); got < 2*time.Minute {
+							t.Errorf("in three minutes, %s are observed", got)
+						}
+						if !c.RecordKill(history.Kill{At: now.Add(2 * time.Minute), HitBytes: 5000 * mebi, Pod: "next"}, now.Add(3*time.Minute), params) {
+							t.Error("the next OOM kill does not count")
+						}
+						after = *c.Clone()
+					})
+					w.must(w.store.Save(t.Context(), w.scaler, based(recs("app", 320, 640*mebi), after.Observed()), now.Add(3*time.Minute)))
+					got, err := history.Decode(w.live().Spec.Containers[0].Data)
+					if err != nil || got.Observed() != after.Observed() {
+						t.Errorf("%s are saved: %v", got.Observed(), err)
+					}
+				})
 			}
-			w.took()
-
-			w.restart()
-			w.load()
-			if diff := cmp.Diff(want, w.histories()); diff != "" {
-				t.Errorf("loaded (-want +got):\n%s", diff)
-			}
-			if tc.isRead {
-				return
-			}
-			w.feed("ahead", 61, 64)
-			w.save(all)
-			w.expect("update")
-			w.restart()
-			w.load()
-			w.with(func(histories history.Histories) {
-				if c := histories["ahead"]; c == nil || c.Observed() != 3*time.Minute || c.NewestSample().After(tomorrow) {
-					t.Errorf("what was learned instead was not saved: %+v", c)
-				}
-			})
-		})
+		}
 	}
 }
 
@@ -453,14 +475,6 @@ func TestSomebodyElseWrites(t *testing.T) {
 		meanwhile func(w *world)
 		want      []string
 	}{
-		"changed meanwhile, it is overwritten": {
-			meanwhile: func(w *world) {
-				object := w.live()
-				object.Spec.Containers[0].Data = []byte("forged")
-				w.must(w.server.Update(w.t.Context(), object))
-			},
-			want: []string{"update: conflict", "update"},
-		},
 		"labelled meanwhile, it is overwritten": {
 			meanwhile: func(w *world) {
 				object := w.live()
@@ -512,6 +526,28 @@ func TestSomebodyElseWrites(t *testing.T) {
 		w.save(recs("app", 310, 640*mebi))
 		w.expect("create: already exists", "update")
 	})
+}
+
+// What another process has saved cannot be read. What is in memory is kept, and saved.
+func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.save(recs("app", 310, 640*mebi))
+	want := w.histories()
+	object := w.live()
+	object.Spec.Containers[0].Data = []byte("garbage")
+	w.must(w.server.Update(t.Context(), object))
+	if err := w.store.Save(t.Context(), w.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
+		t.Errorf("Save() = %v", err)
+	}
+	w.load()
+	w.save(recs("app", 400, 640*mebi))
+	w.restart()
+	w.load()
+	if diff := cmp.Diff(want, w.histories()); diff != "" {
+		t.Errorf("what is stored (-want +got):\n%s", diff)
+	}
 }
 
 // other is another process of the operator, which begins with what is stored.
@@ -680,39 +716,34 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// A write whose reply is lost has been made by this process, even if it is told otherwise.
-func TestALostReplyIsNoSaveOfAnotherProcess(t *testing.T) {
-	for name, writes := range map[string]int{"one": 1, "three": 3} {
-		t.Run(name, func(t *testing.T) {
-			lost := errors.New("connection reset by peer")
-			w := newWorld(t)
-			w.load()
-			w.feed("app", 0, 60)
-			for i, verb := range []string{"create", "update"} {
-				target := int64(300 * (i + 1))
-				w.lose = lost
-				for j := range writes {
-					w.feed("app", 61+10*i+j, 61+10*i+j)
-					if err := w.store.Save(t.Context(), w.scaler, recs("app", target, 640*mebi), tomorrow); err == nil {
-						t.Fatalf("save %d of %s: Save() = nil, and its reply was lost; wrote %v", j, verb, w.took())
-					}
-				}
-				w.lose = nil
-				w.took()
-				w.feed("app", 70+10*i, 70+10*i)
-				w.save(recs("app", target, 640*mebi))
-				if got := w.took(); len(got) != 2 || got[1] != "update" || !strings.HasPrefix(got[0], verb+": ") && writes == 1 {
-					t.Errorf("writes %v, want a refused %s and an update", got, verb)
-				}
-				want := w.histories()
-				w.restart()
-				w.load()
-				if diff := cmp.Diff(want, w.histories()); diff != "" {
-					t.Errorf("what is stored (-want +got):\n%s", diff)
-				}
-				w.save(recs("app", target, 640*mebi)) // which is what it has read
-			}
-		})
+// A write whose reply is lost has been made by this process. The next one is refused, finds what was sent, and is not
+// repeated: its reply might be lost, too. What has changed meanwhile is saved.
+func TestASaveWhoseReplyIsLostIsNotRepeated(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	for i, verb := range []string{"create", "update"} {
+		target := int64(300 * (i + 1))
+		w.lose = lost
+		if err := w.store.Save(t.Context(), w.scaler, recs("app", target, 640*mebi), tomorrow); err == nil {
+			t.Fatalf("%s: Save() = nil, and its reply was lost; wrote %v", verb, w.took())
+		}
+		want := w.histories()
+		w.took()
+		w.feed("app", 61+i, 61+i)
+		w.save(recs("app", target, 640*mebi))
+		if got := w.took(); len(got) != 1 || !strings.HasPrefix(got[0], verb+": ") {
+			t.Errorf("writes %v, want a refused %s", got, verb)
+		}
+		w.lose = nil
+		w.restart()
+		w.load()
+		if diff := cmp.Diff(want, w.histories()); diff != "" {
+			t.Errorf("what is stored (-want +got):\n%s", diff)
+		}
+		w.save(recs("app", target, 640*mebi)) // which is what it has read
+		w.expect()
 	}
 }
 
@@ -923,7 +954,7 @@ func (w *world) load() {
 
 func (w *world) save(recommendations []recommend.Container) {
 	w.t.Helper()
-	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, noon))
+	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
 }
 
 // feed adds a sample a minute, from and to being minutes after noon.

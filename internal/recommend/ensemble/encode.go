@@ -29,13 +29,13 @@ const (
 
 // AppendBinary appends the encoded state, without the current interval: 1.7 KB. The encoding has no
 // version; the caller stores one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
-// about the same.
+// about the same. Amounts above the greatest are encoded as that: a state that was read stays readable, whatever was read.
 func (c *CPU) AppendBinary(b []byte) []byte {
 	for _, d := range c.durations() {
 		b = binary.AppendUvarint(b, uint64(*d))
 	}
 	for _, f := range c.floats() {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(*f))
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(min(*f, greatest)))
 	}
 	b = binary.LittleEndian.AppendUint16(b, c.slot)
 	b = binary.LittleEndian.AppendUint16(b, c.phase)
@@ -47,8 +47,8 @@ func (c *CPU) AppendBinary(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint16(b, uint16(p))
 	}
 	for k := range c.level {
-		b = binary.LittleEndian.AppendUint16(b, uint16(pack(c.level[k])))
-		b = binary.LittleEndian.AppendUint16(b, uint16(math.Float32bits(c.cost[k])>>costShift))
+		b = binary.LittleEndian.AppendUint16(b, uint16(pack(min(c.level[k], greatest))))
+		b = binary.LittleEndian.AppendUint16(b, uint16(math.Float32bits(min(c.cost[k], math.MaxFloat32))>>costShift))
 		b = append(b, byte(min(c.resizes[k]/resizeUnit, math.MaxUint8)), byte(min((c.minute()-c.fell[k])/fellUnit, math.MaxUint8)))
 	}
 	return b

@@ -198,8 +198,8 @@ func (v *coverage) numbers() []*int64 {
 }
 
 // DecodeCoverage reads an encoded coverage. For any bytes, the result is a valid coverage or an error, after which
-// nothing is recorded. latest is the latest time that it may know of.
-func (c *Container) DecodeCoverage(b []byte, latest time.Time) error {
+// nothing is recorded.
+func (c *Container) DecodeCoverage(b []byte) error {
 	c.coverage = coverage{}
 	if len(b) == 0 {
 		return nil
@@ -214,7 +214,7 @@ func (c *Container) DecodeCoverage(b []byte, latest time.Time) error {
 		return err
 	case len(rest) > 0:
 		return fmt.Errorf("%w: %d bytes too many", ErrEncoding, len(rest))
-	case !v.isPossible(c.observed) || fromNanos(v.at).After(latest):
+	case !v.isPossible(c.observed):
 		return fmt.Errorf("%w: values out of range", ErrEncoding)
 	}
 	c.coverage = v

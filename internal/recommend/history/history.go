@@ -271,6 +271,13 @@ func (c *Container) IsCPULasting() bool { return c.cpu.IsLasting() }
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
 func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
+// LimitTo makes times after now, which another clock has recorded, the time now. Until then, nothing would be learned.
+func (c *Container) LimitTo(now time.Time) {
+	latest := max(nanos(now), int64(c.observed))
+	c.newest, c.oom.kill, c.coverage.at = min(c.newest, latest), min(c.oom.kill, latest), min(c.coverage.at, latest)
+	c.oom.counted.until = min(c.oom.counted.until, secondsOf(latest))
+}
+
 // NewestSample is the time of the newest sample; zero without one.
 func (c *Container) NewestSample() time.Time { return fromNanos(c.newest) }
 

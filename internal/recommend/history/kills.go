@@ -136,7 +136,8 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	c.climb.forgetUsage() // a kill shows a need, and no wish
 	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
 	follows := before != 0 && (p.MemoryWindow <= 0 || max(at-before, before-at) <= int64(p.MemoryWindow))
-	isNext := follows && short >= c.enough(k, p)
+	isLate := at < before-int64(recently) // It was reported late, and hit a size of before the newest raise.
+	isNext := follows && !isLate && short >= c.enough(k, p)
 	if isNext && k.Pods > fewPods && c.oom.by == hashOf(k.Name) {
 		return true // a size that is enough for the others
 	}
@@ -147,8 +148,11 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 		return true
 	}
 	step := c.stepOf(k, at, reference)
+	if isLate {
+		step = steps[0]
+	}
 	floor := min(short+(short*step+99)/100, quantity.MaxMemoryBytes)
-	if c.oom.row == lastRaise && k.HitBytes > 0 {
+	if c.oom.row == lastRaise && k.HitBytes > 0 && !isLate {
 		floor = max(floor, k.MostBytes)
 	}
 	c.oom.bytes = max(floor, k.TemplateRequest, c.OOMFloor(p))
@@ -227,13 +231,6 @@ func (c *Container) OOMFloor(p Params) int64 {
 // NewestKill is the time of the newest OOM kill that was counted, at most when it was counted; zero
 // without one.
 func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
-
-// KillsCountedUntil is the time until which all OOM kills count as counted, rounded up to a second:
-// earlier ones are not counted again. It is zero while all counted kills are known one by one, and
-// never later than the time at which a kill was counted.
-func (c *Container) KillsCountedUntil() time.Time {
-	return fromNanos(int64(c.oom.counted.until) * int64(time.Second))
-}
 
 // countedKills tells which kills have been counted. The newest are known one by one, and of the
 // others only that they are not later than a time. So a kill on a node whose clock is behind counts

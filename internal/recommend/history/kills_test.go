@@ -137,6 +137,25 @@ func TestARowOfTheFirstDay(t *testing.T) {
 	}
 }
 
+// Two kills in a row have led to 2040 MiB. One on a node that was away, of hours before them, is reported late: it is the
+// first of its own row, and the next one is still the third of theirs.
+func TestAKillThatIsReportedLateIsInNoRow(t *testing.T) {
+	c, now := aged(900)
+	record := func(pod string, at time.Time, hit, want int64) {
+		t.Helper()
+		if !c.RecordKill(Kill{At: at, HitBytes: hit * mebi, Pod: pod, Termination: 1}, now, params) {
+			t.Errorf("the kill of %s does not count", pod)
+		}
+		if got := c.OOMFloor(params) / mebi; got != want {
+			t.Errorf("after the kill of %s the floor is %d MiB, want %d", pod, got, want)
+		}
+	}
+	record("a", now.Add(-30*time.Minute), 1000, 1200)
+	record("b", now.Add(-20*time.Minute), 1200, 2040)
+	record("late", now.Add(-5*time.Hour), 2040, 2448)
+	record("c", now.Add(-time.Minute), 2448, 4896)
+}
+
 // TestAKillCountsOnce lets up to thirty pods on nodes with skewed clocks be killed at random. All
 // pods report their newest kill in each round, in any order, and the history is restarted now and
 // then. No kill counts twice; and the first report of a kill on a node with the right time counts.

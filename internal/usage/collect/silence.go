@@ -17,8 +17,8 @@ import (
 
 // Silence of a running pod is no evidence for less. The rules are:
 //
-//   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it
-//     and however young it is. A pod that terminates counts until its grace period is over: then
+//   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it.
+//     A pod that terminates counts until its grace period is over: then
 //     its kubelet does not answer, and another pod has taken its place.
 //   - Each container in the spec of such a pod counts, except init containers that end and native
 //     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
@@ -28,6 +28,9 @@ import (
 //
 // While a container is silent in one pod, the samples of that container in all pods may raise its
 // recommendation, and never lower it. While any container is silent, nothing is lowered.
+//
+// A pod that has just started has no usage yet. It keeps requests from being lowered, but the samples of the other pods
+// count in full: with many pods, one is always new.
 
 const (
 	// recoveredAfter is for how many rounds in a row a container must have a sample until its
@@ -63,6 +66,12 @@ type silences map[containerID]silence
 // it.
 func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused, now time.Time) (after silences, silent map[string]bool) {
 	after, silent = silences{}, map[string]bool{}
+	heard := map[string]bool{}
+	for _, list := range samples {
+		for _, sample := range list {
+			heard[sample.Container] = true
+		}
+	}
 	for _, pod := range pods {
 		if !counts(pod, now) {
 			continue
@@ -70,7 +79,9 @@ func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, r
 		for _, c := range pod.Containers {
 			id := containerID{pod.UID, c.Name}
 			if !hasSample(samples[pod.Name], c.Name) {
-				silent[c.Name] = true
+				if !heard[c.Name] || now.Sub(pod.Started) > settling || len(refused[pod.Name]) > 0 {
+					silent[c.Name] = true
+				}
 				why, isRefused := whyOf(samples[pod.Name], refused[pod.Name], c.Name)
 				isYoung := now.Sub(startOf(pod, c.Name)) <= settling
 				after[id] = s[id].again(pod, why, isYoung, isRefused)

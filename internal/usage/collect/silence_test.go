@@ -5,6 +5,7 @@ package collect
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ func TestWhatIsSilent(t *testing.T) {
 		refused []usage.Refused
 		want    []string
 		named   string
+		learns  bool // the samples of the other pods count in full
 	}{
 		"nothing is missing":                 {pod: running, samples: both},
 		"the pod is not in the answer":       {pod: running, want: both, named: "pod web-1: no usage reported"},
@@ -53,7 +55,7 @@ func TestWhatIsSilent(t *testing.T) {
 		"the pod has ended":                  {pod: with(func(p *workload.Pod) { p.Running, p.Ended = false, true })},
 		"the pod terminates":                 {pod: with(func(p *workload.Pod) { p.Terminating, p.GraceEnds = true, noon.Add(time.Hour) }), want: both},
 		"the pod should have ended long ago": {pod: with(func(p *workload.Pod) { p.Terminating, p.GraceEnds = true, noon })},
-		"the pod has just started":           {pod: with(func(p *workload.Pod) { p.Started = noon }), want: both},
+		"the pod has just started":           {pod: with(func(p *workload.Pod) { p.Started = noon }), want: both, learns: true},
 		"a sample of a new pod is refused":   {pod: with(func(p *workload.Pod) { p.Started = noon }), refused: []usage.Refused{{Pod: "web-1", Why: usage.Malformed}}, want: both, named: "pod web-1: Malformed"},
 		"the container has just started":     {pod: with(func(p *workload.Pod) { p.Runs = []workload.Run{{Container: "app", Since: noon}} }), samples: both[1:], want: both[:1]},
 		"the container runs":                 {pod: with(func(p *workload.Pod) { p.Runs = []workload.Run{{Container: "app", Since: p.Started}} }), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
@@ -68,8 +70,9 @@ func TestWhatIsSilent(t *testing.T) {
 			}
 			want := map[string]bool{}
 			for _, container := range tc.want {
-				want[container] = true
+				want[container] = !tc.learns
 			}
+			maps.DeleteFunc(want, func(_ string, isSilent bool) bool { return !isSilent })
 			var s silences
 			for range outageAfter {
 				if got := s.String(); got != "" {
@@ -114,6 +117,27 @@ type deploymentUsage struct {
 
 // step is the time between two rounds. Time passes as far as that after a gap, too.
 const step = time.Minute
+
+// In each round, one of many pods is new, and has no usage yet. What the others use is learned.
+func TestAPodThatIsAlwaysNewDoesNotStopTheLearning(t *testing.T) {
+	const pods, rounds = 50, 60
+	d := newDeploymentUsage(t, pods)
+	cpu := make([]int64, pods)
+	for i := range cpu {
+		cpu[i] = 50
+	}
+	for round := range rounds {
+		fresh := round % pods
+		d.pods[fresh] = workload.Pod{
+			Name: fmt.Sprintf("web-%d-%d", fresh, round), UID: types.UID(fmt.Sprint("new-", round)), Running: true, Current: true, Started: d.now,
+			Containers: []workload.Container{{Name: "app"}},
+		}
+		d.round(cpu, func(i int) bool { return i == fresh })
+	}
+	if got := d.observed(); got < (rounds-2)*time.Minute {
+		t.Errorf("in %d rounds, %s were observed", rounds, got)
+	}
+}
 
 func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	t.Helper()
