@@ -430,7 +430,7 @@ type PolicyRolloutStatus struct {
 	// +kubebuilder:validation:items:MaxLength=320
 	HarmedExamples []string `json:"harmedExamples,omitempty"`
 	// halts are where promotion has halted, since when and why. A halt stays until
-	// spec.rollout.resumeTime is its time or later, whatever becomes of the scalers.
+	// spec.rollout.resumeTime is its time or later. Changes of the scalers do not end it.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace

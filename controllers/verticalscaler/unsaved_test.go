@@ -29,7 +29,10 @@ var refusals = map[string]struct {
 		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`user "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
 		"Forbidden", "Give the operator the role",
 	},
-	"a quota":  {apierrors.NewForbidden(checkpoints, "checkout", errors.New("exceeded quota: few, requested: count/verticalscalercheckpoints=1")), "QuotaExceeded", "Raise the ResourceQuota"},
+	"a quota": {apierrors.NewForbidden(checkpoints, "checkout", errors.New("exceeded quota: few, requested: count/verticalscalercheckpoints=1")), "QuotaExceeded", "Raise the ResourceQuota"},
+	"a webhook that is down": {
+		apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": connection refused`)), "Rejected", `webhook "w.example.com"`,
+	},
 	"a policy": {apierrors.NewInvalid(schema.GroupKind{Group: checkpoints.Group, Kind: "VerticalScalerCheckpoint"}, "checkout", nil), "Rejected", "Make the policy"},
 }
 

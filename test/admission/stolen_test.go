@@ -250,7 +250,10 @@ func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 	app.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/alive"}}}}
 	app.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/drain"}}}}
 	template.Spec.Containers = []corev1.Container{app, {Name: "auth-proxy", Image: "proxy:1"}}
-	template.Spec.Volumes = []corev1.Volume{{Name: "rules"}, {Name: "cache"}}
+	template.Spec.Volumes = []corev1.Volume{
+		{Name: "rules", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}}},
+		{Name: "cache"},
+	}
 	owner := asking("web", template)
 	for name, change := range map[string]func(s *corev1.PodSpec, app *corev1.Container){
 		"a container":                  func(s *corev1.PodSpec, _ *corev1.Container) { s.Containers = s.Containers[:1] },
@@ -259,7 +262,10 @@ func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 		"the end of an init container": func(s *corev1.PodSpec, _ *corev1.Container) {
 			s.Containers, s.InitContainers = append(s.Containers, s.InitContainers[0]), s.InitContainers[1:]
 		},
-		"a volume":                     func(s *corev1.PodSpec, _ *corev1.Container) { s.Volumes = s.Volumes[:1] },
+		"a volume": func(s *corev1.PodSpec, _ *corev1.Container) { s.Volumes = s.Volumes[:1] },
+		"the content of a volume": func(s *corev1.PodSpec, _ *corev1.Container) {
+			s.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		},
 		"a variable":                   func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = app.Env[1:] },
 		"all variables":                func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = nil },
 		"the order of variables":       func(_ *corev1.PodSpec, app *corev1.Container) { slices.Reverse(app.Env) },

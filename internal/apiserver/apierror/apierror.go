@@ -72,6 +72,8 @@ func Of(err error) Rejection {
 		return Rejection{invalidReason(answer.Message), answer.Message}
 	case apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
 		return Rejection{v1beta1.ReasonRejected, answer.Message} // some webhooks reject with a 400
+	case apierrors.IsInternalError(err) && strings.Contains(answer.Message, failedWebhook):
+		return Rejection{v1beta1.ReasonRejected, answer.Message}
 	}
 	return Rejection{}
 }
@@ -136,6 +138,10 @@ func isUIDImmutable(status metav1.Status) bool {
 	}
 	return false
 }
+
+// failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Then nothing
+// that it covers can be written, for as long as it is down.
+const failedWebhook = "failed calling webhook"
 
 // unknownOwnerKind is part of the message of the owner reference admission while it does not
 // know the owner's kind yet, up to half a minute after an installation.

@@ -116,6 +116,9 @@ func TestOf(t *testing.T) {
 			"Rejected",
 		},
 		"a webhook that rejects with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},
+		"a webhook that is down": {
+			answer(500, "InternalError", `Internal error occurred: failed calling webhook "w.example.com": Post "https://w.svc:443/": connection refused`), "Rejected",
+		},
 		"an API server that cannot resize": {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", pods, "web-1", "404 page not found", 0, true), "Unsupported",
 		},

@@ -7,6 +7,7 @@ package conditions
 import (
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +55,16 @@ func Truncated(message string) string {
 // maxQuote is the maximum length in bytes of a text of a user that a message quotes.
 const maxQuote = 256
 
-// OneLine turns a text of a user into one short line of valid UTF-8 that a message can quote.
+// OneLine turns a text of a user into one short line of valid UTF-8, without control characters, that a message
+// can quote.
 func OneLine(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxQuote {
 		text = strings.ToValidUTF8(text[:maxQuote], "") + "..."
 	}

@@ -95,3 +95,9 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+func TestOneLineHasNoControlCharacters(t *testing.T) {
+	if got := OneLine("paused\x1b[2J\x07 by\n\u009bme"); got != "paused [2J by me" {
+		t.Errorf("OneLine() = %q", got)
+	}
+}
