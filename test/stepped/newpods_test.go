@@ -130,3 +130,42 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 		t.Errorf("%d pods", n)
 	}
 }
+
+// Where the API server refuses the resize, the fallback follows at once: no event tells that.
+func TestTheFallbackFollowsARefusedResize(t *testing.T) {
+	t.Parallel()
+	const onSmallNode = "example.com/small-node"
+	for reason, change := range map[string]func(*corev1.PodTemplateSpec){
+		"Unsupported":  func(pod *corev1.PodTemplateSpec) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} },
+		"NodeCapacity": func(pod *corev1.PodTemplateSpec) { pod.Annotations = map[string]string{onSmallNode: "yes"} },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			w := newServed(t)
+			small, large := w.node("small", "250m"), w.node("large", "8")
+			w.Kubelet.Place = func(pod *corev1.Pod) string {
+				if pod.Annotations[onSmallNode] != "" && world.Asked(pod, "app").Requests.Cpu().MilliValue() <= 250 {
+					return small
+				}
+				return large
+			}
+			waiting := w.deploy("waiting", func(d *appsv1.Deployment) { change(&d.Spec.Template) })
+			w.Uses("waiting", "app", 300, 240)
+			w.scale("waiting")
+			w.Says("waiting", "Applied", "False", reason)
+			if d := w.Deployment("waiting"); d.Generation != waiting.Generation {
+				t.Errorf("with the fallback Wait, the template has %+v", d.Spec.Template.Spec.Containers)
+			}
+
+			before := w.deploy("web", func(d *appsv1.Deployment) { change(&d.Spec.Template) })
+			w.Uses("web", "app", 300, 240)
+			w.scale("web", orRollout)
+			w.Says("web", "RecommendationProvided", "True", "EnoughHistory")
+			w.Minutes(2) // less than the resync period
+			if w.Deployment("web").Generation == before.Generation {
+				t.Errorf("the template is as it was: %+v", w.Condition("web", "Applied"))
+			}
+			w.Sized("web")
+		})
+	}
+}
