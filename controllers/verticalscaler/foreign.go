@@ -32,7 +32,7 @@ func (r *Reconciler) nameForeignPods(ctx context.Context, s *scope) error {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.observation.deployment.Spec.Selector)
 	if err != nil {
-		return nil // The API server accepts no such Deployment.
+		return fmt.Errorf("reading the selector of Deployment %s: %w", s.observation.deployment.Name, err)
 	}
 	pods := metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))

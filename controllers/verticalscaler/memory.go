@@ -108,6 +108,16 @@ func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize) {
 	return rejected
 }
 
+// untilRetry is how long it takes until the first rejection ends, or the time before if that is less; 0 for never.
+func (m remembered) untilRetry(before time.Duration, now time.Time) time.Duration {
+	for _, last := range m.rejected {
+		if left := last.until.Sub(now); left > 0 && (before == 0 || left < before) {
+			before = left
+		}
+	}
+	return before
+}
+
 const (
 	// leastWithdrawal is how long a withdrawn resize is not repeated, at first. Twice the grace of a
 	// Deferred resize is less, so that the parts of the size have their turns in the meantime.

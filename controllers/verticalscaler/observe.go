@@ -170,11 +170,7 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 			}
 			undone[pod.UID], s.Undone[pod.UID] = pod.Generation, true
 		}
-		for _, each := range what.rejected {
-			if left := each.until.Sub(now); left > 0 && (retry == 0 || left < retry) {
-				retry = left
-			}
-		}
+		retry = what.untilRetry(retry, now)
 		if rejected := what.rejectedAt(now); len(rejected) > 0 {
 			if s.RejectedResizes == nil {
 				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}

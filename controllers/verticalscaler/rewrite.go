@@ -136,18 +136,8 @@ func deployedSince(d *appsv1.Deployment, recorded []plan.Original, owned *fieldp
 		}
 		after := original
 		for _, r := range []plan.Resource{plan.CPU, plan.Memory} {
-			ownsRequest := ownership.HasResource(owned, c.Name, "requests", r.String())
-			ownsLimit := ownership.HasResource(owned, c.Name, "limits", r.String())
-			ownsNothing := !ownsRequest && !ownsLimit
-			request, limit := r.Request(after.Resources), r.Limit(after.Resources)
-			if found := r.Request(c.Resources); !ownsRequest && (found > 0 || ownsNothing) {
-				request = found
-			}
-			if found := r.Limit(c.Resources); !ownsLimit && (found > 0 || ownsNothing) {
-				limit = found
-			}
 			if after.Has(r) {
-				r.Put(&after.Resources, request, limit)
+				putDeployed(&after.Resources, c, r, owned)
 			}
 		}
 		if after != original {
@@ -155,6 +145,21 @@ func deployedSince(d *appsv1.Deployment, recorded []plan.Original, owned *fieldp
 		}
 	}
 	return changed
+}
+
+// putDeployed puts the request and the limit of a container that are not ours.
+func putDeployed(to *workload.Resources, c workload.Container, r plan.Resource, owned *fieldpath.Set) {
+	ownsRequest := ownership.HasResource(owned, c.Name, "requests", r.String())
+	ownsLimit := ownership.HasResource(owned, c.Name, "limits", r.String())
+	ownsNothing := !ownsRequest && !ownsLimit
+	request, limit := r.Request(*to), r.Limit(*to)
+	if found := r.Request(c.Resources); !ownsRequest && (found > 0 || ownsNothing) {
+		request = found
+	}
+	if found := r.Limit(c.Resources); !ownsLimit && (found > 0 || ownsNothing) {
+		limit = found
+	}
+	r.Put(to, request, limit)
 }
 
 // patchTemplate sends the sizes. The Deployment is then the one with them.

@@ -117,30 +117,41 @@ func isMet(l *loop) string {
 var kinds = map[string]kind{
 	"healthy": {pods: 2, factor: 2, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
 	"healthy, with a limit as large as its request": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
-	"a heap sized at the start": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" },
+	"a heap sized at the start": {
+		pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" },
 		memory: func(l *loop, _ int, p *looped, limit int64, now time.Time) float64 {
 			if now.Sub(p.started) > 3*time.Hour { // a rollout restart
 				p.started, p.startedAt = now, limit
 			}
 			return .75 * float64(p.startedAt)
-		}},
-	"a heap that follows the limit": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
-		memory: func(_ *loop, _ int, _ *looped, limit int64, _ time.Time) float64 { return .75 * float64(limit) }},
+		},
+	},
+	"a heap that follows the limit": {
+		pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+		memory: func(_ *loop, _ int, _ *looped, limit int64, _ time.Time) float64 { return .75 * float64(limit) },
+	},
 	"page cache, with a limit above its request": {pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" }, memory: cache},
-	"page cache": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
-		memory: cache},
-	"a leak": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 3000, cpu: idle, check: func(*loop) string { return "" },
+	"page cache": {
+		pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
+		memory: cache,
+	},
+	"a leak": {
+		pods: 1, factor: 1, step: 2 * time.Minute, steps: 3000, cpu: idle, check: func(*loop) string { return "" },
 		memory: func(l *loop, _ int, p *looped, _ int64, now time.Time) float64 {
 			return l.need + 10*mebi*now.Sub(p.started).Minutes()
-		}},
-	"broken for good": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.RaiseDidNotHelp),
+		},
+	},
+	"broken for good": {
+		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.RaiseDidNotHelp),
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
 				return 1 << 50
 			}
 			return steady(l, i, p, 0, now)
-		}},
-	"a start that needs more": {pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, check: isMet,
+		},
+	},
+	"a start that needs more": {
+		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, check: isMet,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if now.Sub(p.started) < 3*time.Minute && !p.started.Equal(l.start) {
 				return 5 * l.need
@@ -149,15 +160,19 @@ var kinds = map[string]kind{
 				p.started = now
 			}
 			return steady(l, i, p, 0, now)
-		}},
-	"a daily job": {more: 1, pods: 1, factor: 1, step: 5 * time.Minute, steps: 8 * 288, cpu: idle, check: isMet,
+		},
+	},
+	"a daily job": {
+		more: 1, pods: 1, factor: 1, step: 5 * time.Minute, steps: 8 * 288, cpu: idle, check: isMet,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if since := now.Sub(l.start); since > 24*time.Hour && since%(24*time.Hour) < 10*time.Minute {
 				return 5 * l.need
 			}
 			return steady(l, i, p, 0, now)
-		}},
-	"one poison pod": {pods: 5, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle,
+		},
+	},
+	"one poison pod": {
+		pods: 5, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
 			if i == 0 && now.Sub(l.start) > 20*time.Hour && now.Sub(p.started) > 5*time.Minute {
 				return 1 << 50
@@ -172,7 +187,8 @@ var kinds = map[string]kind{
 				return "the pod is not named"
 			}
 			return ends("")(l)
-		}},
+		},
+	},
 	"throttled, noisy readings":  throttled(1),
 	"throttled, steady readings": throttled(0),
 }

@@ -101,16 +101,20 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		"one crashes":               {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.BackingOff = []string{"app"} }))}, newSize},
 		"one is ready for a moment": {[]func(*world){deployment(func(d *workload.Deployment) { d.MinReady = time.Hour }), pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.ReadyChanged = noon }))}, newSize},
 		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": small().Resources} }))}, newSize},
-		"the rollout goes on": {[]func(*world){hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }),
-			pods(ofOldTemplate(lowered("set-1", "web-1")), lowered("set-2", "web-2"))}, newSize + ", exactly in set-1"},
+		"the rollout goes on": {[]func(*world){
+			hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }),
+			pods(ofOldTemplate(lowered("set-1", "web-1")), lowered("set-2", "web-2")),
+		}, newSize + ", exactly in set-1"},
 		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
 		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},
 		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, "app 100m 128Mi of 200m 256Mi, exactly in set-1"},
 		"only CPU was proved": {[]func(*world){admission(func(a *plan.NewPods) {
 			a.ReplicaSet, a.Sizes = "set-1", []plan.Size{{Container: "app", Resources: resources(amounts(60, 0), amounts(120, 0))}}
 		}), pods(of("set-1", pod("web-1", small())))}, "app 60m 128Mi of 120m 256Mi, exactly in set-1"},
-		"a larger limit was proved": {[]func(*world){hadProved("set-1", sized("app", amounts(50, 64), amounts(300, 300))), pods(of("set-1", pod("web-1", small())))},
-			"app 50m 64Mi of 300m 300Mi, exactly in set-1"},
+		"a larger limit was proved": {
+			[]func(*world){hadProved("set-1", sized("app", amounts(50, 64), amounts(300, 300))), pods(of("set-1", pod("web-1", small())))},
+			"app 50m 64Mi of 300m 300Mi, exactly in set-1",
+		},
 		"nothing has been told since": {[]func(*world){admission(func(a *plan.NewPods) { a.ReplicaSet = "set-1" }), pods(of("set-1", pod("web-1", small())))}, newSize},
 	} {
 		w := given(append([]func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved())}, tc.change...)...)
@@ -172,10 +176,12 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 		"another one has started with it":  {[]func(*world){pods(crashing("web-1"), started)}, "ScaleUp app 50m 64Mi"},
 		"it is of an old template":         {[]func(*world){pods(ofOldTemplate(crashing("web-1")), started)}, "ScaleUp app 50m 64Mi"},
 		"it crashes with the template too": {[]func(*world){pods(with(crashing("web-1"), func(p *workload.Pod) { p.Containers = []workload.Container{small()} }))}, "ScaleUp app 50m 64Mi"},
-		"a template with a limit only": {[]func(*world){template(sized("app", amounts(0, 0), amounts(100, 128))),
+		"a template with a limit only": {[]func(*world){
+			template(sized("app", amounts(0, 0), amounts(100, 128))),
 			pods(with(crashing("web-1"), func(p *workload.Pod) {
 				p.Containers = []workload.Container{sized("app", amounts(50, 64), amounts(50, 64))}
-			}))}, "Reverted app 100m 128Mi"},
+			})),
+		}, "Reverted app 100m 128Mi"},
 		"the template is ours": {[]func(*world){rollout, template(half()), func(w *world) {
 			w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: small().Resources}}
 		}, pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},

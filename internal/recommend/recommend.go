@@ -264,10 +264,7 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		if isEnough && !waitsForCPU || oomFloor > 0 {
 			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, policy.Phase, p), p)
 		}
-		l := policy.limits(Memory)
-		if end, byUsage := h.ClimbEnd(p.History); end > 0 {
-			l = l.endedAt(end, byUsage)
-		}
+		l := policy.limits(Memory).endedAt(h.ClimbEnd(p.History))
 		memory := settle(Memory, now, before.of(Memory), l, policy.notes(Memory, evidence, before.Observed), p)
 		out.put(Memory, memory)
 		isSame = isSame && memory.isOld

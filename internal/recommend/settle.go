@@ -32,7 +32,10 @@ type limits struct {
 // endedAt are the limits once a climb has ended at a request.
 func (l limits) endedAt(request int64, byUsage bool) limits {
 	most := l.clamp(request)
-	if byUsage {
+	switch {
+	case request == 0:
+		return l
+	case byUsage:
 		return limits{min: l.min, max: most, end: UsageFollowsLimit}
 	}
 	return limits{min: most, max: most, end: RaiseDidNotHelp}

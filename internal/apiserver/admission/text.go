@@ -72,18 +72,11 @@ func text(amount *resource.Quantity) string {
 // move to other texts. So at most the texts that shrink lose a line to another. The first texts are those of before, and
 // may be empty.
 func Texts(lines map[string]string, longest int, before ...string) []string {
-	home := map[string]int{}
-	for i, text := range slices.Backward(before) {
-		for line := range strings.Lines(text) {
-			name, _, _ := strings.Cut(line, " ")
-			home[name] = i
-		}
-	}
-	placed, sizes, isFull := make([][]string, len(before)), make([]int, len(before)), make([]bool, len(before))
+	home, placed := homes(before), make([]page, len(before), len(before)+1)
 	put := func(i int, name string) {
-		placed[i], sizes[i] = append(placed[i], name), sizes[i]+len(lines[name])+1
+		placed[i].names, placed[i].size = append(placed[i].names, name), placed[i].size+len(lines[name])+1
 	}
-	hasRoom := func(i int, name string) bool { return 1+sizes[i]+len(lines[name])+1 <= longest }
+	hasRoom := func(i int, name string) bool { return 1+placed[i].size+len(lines[name])+1 <= longest }
 	var homeless []string
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		i, isKnown := home[name]
@@ -93,34 +86,57 @@ func Texts(lines map[string]string, longest int, before ...string) []string {
 			put(i, name)
 		default:
 			if isKnown {
-				isFull[i] = true
+				placed[i].isFull = true
 			}
 			homeless = append(homeless, name)
 		}
 	}
 	for _, name := range homeless {
 		i := 0
-		for i < len(placed) && (isFull[i] || !hasRoom(i, name)) {
+		for i < len(placed) && (placed[i].isFull || !hasRoom(i, name)) {
 			i++
 		}
 		if i == len(placed) {
-			placed, sizes, isFull = append(placed, nil), append(sizes, 0), append(isFull, false)
+			placed = append(placed, page{})
 		}
 		put(i, name)
 	}
 	var texts []string
-	for _, names := range placed {
-		slices.Sort(names)
-		var text strings.Builder
-		for i, name := range names {
-			if i == 0 {
-				text.WriteByte('\n')
-			}
-			text.WriteString(lines[name] + "\n")
-		}
-		texts = append(texts, text.String())
+	for _, page := range placed {
+		texts = append(texts, page.text(lines))
 	}
 	return texts
+}
+
+// homes are the numbers of the texts that have the line of each Deployment.
+func homes(texts []string) map[string]int {
+	home := map[string]int{}
+	for i, text := range slices.Backward(texts) {
+		for line := range strings.Lines(text) {
+			name, _, _ := strings.Cut(line, " ")
+			home[name] = i
+		}
+	}
+	return home
+}
+
+// page is what goes into one text.
+type page struct {
+	names  []string
+	size   int
+	isFull bool // it loses lines, so that it gets none of other texts
+}
+
+func (p page) text(lines map[string]string) string {
+	slices.Sort(p.names)
+	var text strings.Builder
+	for i, name := range p.names {
+		if i == 0 {
+			text.WriteByte('\n')
+		}
+		text.WriteString(lines[name] + "\n")
+	}
+	return text.String()
 }
 
 // HasLine reports whether a text has exactly that line.

@@ -25,6 +25,7 @@ type climber struct {
 }
 
 func newClimber(t *testing.T, template, size, most int64) *climber {
+	t.Helper()
 	c := &climber{T: t, history: &Container{}, now: noon, template: template, size: size, most: most}
 	feed(c.history, 0, aDay+time.Hour, 100, size*8/10*mebi)
 	c.now = noon.Add(aDay + time.Hour)

@@ -64,7 +64,12 @@ func TestTheCacheFollowsARestoredServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Start(ctx) }()
-	defer func() { stop(); <-done }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 	if err := f.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
