@@ -495,11 +495,3 @@ func TestAHugeFleetIsPromoted(t *testing.T) {
 		t.Errorf("%d are promoted, %d did harm: %s", len(p.Promote), p.Harmed, p.Message)
 	}
 }
-
-func BenchmarkPromoteHugeFleet(b *testing.B) {
-	all := hugeFleet()
-	b.ReportAllocs()
-	for b.Loop() {
-		Promote(defaults(), all, promotionNow)
-	}
-}

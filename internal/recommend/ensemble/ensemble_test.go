@@ -439,22 +439,3 @@ func TestDecodeRefusesImpossibleStates(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkAdd(b *testing.B) {
-	usage := loads()["diurnal"]
-	var c CPU
-	feed(&c, 0, day, usage, params)
-	b.ReportAllocs()
-	for m := day; b.Loop(); m++ {
-		c.Add(sampleAt(m, usage(m)), time.Minute, params)
-	}
-}
-
-func BenchmarkNeed(b *testing.B) {
-	var c CPU
-	feed(&c, 0, day, loads()["diurnal"], params)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Need()
-	}
-}
