@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-	"unsafe"
 )
 
 var (
@@ -375,13 +374,6 @@ func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
 		if found := selected(list, index); found != slices.Sorted(slices.Values(list))[index] {
 			t.Fatalf("selected(%v, %d) = %d", list, index, found)
 		}
-	}
-}
-
-func TestSize(t *testing.T) {
-	var c CPU
-	if size := unsafe.Sizeof(c); size > 2_800 {
-		t.Errorf("an ensemble takes %d B", size)
 	}
 }
 

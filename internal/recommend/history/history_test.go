@@ -454,16 +454,6 @@ func tenDays(load func(r *rand.Rand, minute int) float64) *Container {
 	return c
 }
 
-func TestSizeOfAUsualContainer(t *testing.T) {
-	for name, load := range loads {
-		c := tenDays(load)
-		t.Logf("%s: %d B encoded", name, len(c.Encode()))
-		if len(c.Encode()) >= 2_000 {
-			t.Errorf("%s: %d B encoded, want less than 2 KB", name, len(c.Encode()))
-		}
-	}
-}
-
 func TestTheWorstContainerStillEncodes(t *testing.T) {
 	c := tenDays(loads["heavy tail"])
 	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
