@@ -408,7 +408,7 @@ func TestAnyTemplateIsAppliedUntilOneOfItsValuesChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok, err := isApplied(desired, live); !ok || err != nil {
-			t.Fatalf("seed %d: not applied: %v\n%s", seed, err, firstDifference("", desired.Object, asJSON(t, live)))
+			t.Fatalf("seed %d: not applied: %v\n%s", seed, err, cmp.Diff(asJSON(t, desired.Object), asJSON(t, live)))
 		}
 		if again, err := deploymentFor(owner, nil); err != nil || appliedHash(again) != appliedHash(desired) {
 			t.Fatalf("seed %d: another hash the second time, %v", seed, err)
@@ -476,30 +476,6 @@ func replaceLeaf(value any, path []step) any {
 		v[path[0].index] = replaceLeaf(v[path[0].index], path[1:])
 	}
 	return value
-}
-
-// firstDifference tells where a desired value is missing.
-func firstDifference(at string, desired, live any) string {
-	switch want := desired.(type) {
-	case map[string]any:
-		have, _ := live.(map[string]any)
-		for _, key := range sortedKeys(want) {
-			if !contains(key, want[key], have[key]) {
-				return firstDifference(at+"."+key, want[key], have[key])
-			}
-		}
-	case []any:
-		have, _ := live.([]any)
-		for i := range want {
-			if i >= len(have) || !contains("", want[i], have[i]) {
-				if i < len(have) {
-					return firstDifference(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
-				}
-				return fmt.Sprintf("%s[%d] is missing", at, i)
-			}
-		}
-	}
-	return fmt.Sprintf("%s is %#v, not %#v", at, live, desired)
 }
 
 // fill gives fields random values, fewer the deeper they are.

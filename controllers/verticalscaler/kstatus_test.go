@@ -4,9 +4,7 @@
 package verticalscaler
 
 import (
-	"container/heap"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -139,86 +137,4 @@ func TestAnEditIsInProgressUntilItIsApplied(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestAFleetIsCurrent simulates a day of 500 scalers that change as often as those in docs/record.md.
-// Flux waits until all objects of a Kustomization are current at once.
-func TestAFleetIsCurrent(t *testing.T) {
-	const (
-		scalers       = 500
-		changesPerDay = 9.64
-		day           = 24 * time.Hour
-		resizing      = 5 * time.Second
-	)
-	random := rand.New(rand.NewPCG(1, 2))
-	pause := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(day) / changesPerDay) }
-	var due timeline
-	fleet := make([]*v1beta1.VerticalScaler, scalers)
-	for i := range fleet {
-		fleet[i] = reconciled(checkout(), aScope())
-		heap.Push(&due, moment{pause(), i, []plan.Verdict{}})
-	}
-	var busy, changes int
-	var allCurrent, last time.Duration
-	isBusy := make([]bool, scalers)
-	for {
-		next, _ := heap.Pop(&due).(moment)
-		if busy == 0 {
-			allCurrent += min(next.at, day) - last
-		}
-		if next.at >= day {
-			break
-		}
-		last = next.at
-		// A change is resized, then verified if it lowers something, then applied.
-		left := next.left
-		if len(left) == 0 {
-			changes++
-			left = []plan.Verdict{plan.Changing.Because("Resizing", "…")}
-			if random.IntN(2) == 0 {
-				left = append(left, plan.Changing.Because("Verifying", "…"))
-			}
-			left = append(left, plan.Applied.Because("Applied", "…"))
-		}
-		vs := reconciled(fleet[next.scaler], aScope(func(p *scope) { p.now, p.plan.Verdict = noon.Add(next.at), left[0] }))
-		fleet[next.scaler] = vs
-		if was, now := isBusy[next.scaler], gitops.StatusOf(t, vs) != kstatus.CurrentStatus; was != now {
-			isBusy[next.scaler] = now
-			busy += map[bool]int{true: 1, false: -1}[now]
-		}
-		wait := map[string]time.Duration{"Resizing": resizing, "Verifying": 2 * time.Minute, "Applied": pause()}[left[0].Reason]
-		heap.Push(&due, moment{next.at + wait, next.scaler, left[1:]})
-	}
-	if changes < scalers*9 || changes > scalers*10 {
-		t.Errorf("%d changes: the simulation is not at the rate of the record", changes)
-	}
-	if share := float64(allCurrent) / float64(day); share < 0.99 {
-		t.Errorf("all %d scalers are current %.1f %% of the time, want 99 %%", scalers, 100*share)
-	}
-}
-
-// moment is when a scaler is reconciled next, and what is left of its change.
-type moment struct {
-	at     time.Duration
-	scaler int
-	left   []plan.Verdict
-}
-
-// timeline is a heap of moments, the earliest first.
-type timeline []moment
-
-func (l timeline) Len() int           { return len(l) }
-func (l timeline) Less(i, j int) bool { return l[i].at < l[j].at }
-func (l timeline) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-
-func (l *timeline) Push(m any) {
-	if m, ok := m.(moment); ok {
-		*l = append(*l, m)
-	}
-}
-
-func (l *timeline) Pop() any {
-	last := (*l)[len(*l)-1]
-	*l = (*l)[:len(*l)-1]
-	return last
 }

@@ -238,18 +238,6 @@ func (w *world) rest() (reconciles int) {
 	return reconciles
 }
 
-// The common choice for the scalers' watch loses events. If the world did not
-// notice, it would prove nothing.
-func TestTheWorldNoticesAnEventThatIsLost(t *testing.T) {
-	w := newWorld(t, [][]step{{createScaler("a", "web")}, {createDeployment("web"), changeDeployment("web")}}, false)
-	w.scalerWatch = predicate.GenerationChangedPredicate{}
-	if _, lost := explore(w); lost == "" {
-		t.Error("no event was lost behind a plain generation predicate")
-	} else {
-		t.Log(lost)
-	}
-}
-
 // world is one state. Objects in it are never changed, only replaced.
 type world struct {
 	t     testing.TB

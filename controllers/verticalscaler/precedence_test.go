@@ -5,9 +5,7 @@ package verticalscaler
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -49,34 +47,6 @@ func TestADeploymentEventCostsTheSameHoweverManyScalersNameIt(t *testing.T) {
 func (w *world) changes() {
 	changeDeployment("web").do(w)
 	w.rest()
-}
-
-// BenchmarkADeploymentEvent compares what an event of a Deployment costs, with all the reconciles that
-// it triggers, by the number of scalers that name the Deployment. They take turns, so that other load
-// on the machine affects all of them. The result is the ratio to one scaler.
-//
-//	go test ./controllers/verticalscaler -run '^$' -bench ADeploymentEvent -benchtime 2000x
-func BenchmarkADeploymentEvent(b *testing.B) {
-	sizes := []int{1, 100, 1000, 5000}
-	worlds, took := make([]*world, len(sizes)), make([][]time.Duration, len(sizes))
-	for i, n := range sizes {
-		worlds[i] = crowded(b, n)
-	}
-	for b.Loop() {
-		for i, w := range worlds {
-			began := time.Now()
-			w.changes()
-			took[i] = append(took[i], time.Since(began))
-		}
-	}
-	median := func(of []time.Duration) float64 {
-		slices.Sort(of)
-		return float64(of[len(of)/2])
-	}
-	for i, n := range sizes {
-		b.ReportMetric(median(took[i])/float64(time.Microsecond), fmt.Sprintf("µs@%d", n))
-		b.ReportMetric(median(took[i])/median(took[0]), fmt.Sprintf("ratio@%d", n))
-	}
 }
 
 // What a scaler behind another one has still to restore may depend on events of the Deployment.

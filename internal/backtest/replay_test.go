@@ -166,37 +166,6 @@ func TestObservations(t *testing.T) {
 	}
 }
 
-// TestConstantSeries: where usage never changes, and neither do requests, every measure
-// follows from one division.
-func TestConstantSeries(t *testing.T) {
-	for cpu := 50.0; cpu < 4000; cpu *= 1.7 {
-		for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Hour} {
-			trace := backtest.Trace{Name: "app", Step: step, HasMemory: true, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
-			memory := cpu / 2
-			for at := time.Duration(0); at < 49*time.Hour; at += step {
-				trace.Samples = append(trace.Samples, backtest.Sample{At: int64(at.Seconds()), CPUMillis: cpu, MemoryBytes: int64(memory * mebi)})
-			}
-			got := backtest.Replay(trace, backtest.Static(), backtest.Options{}).Measures
-			hours := float64(len(trace.Samples)) * step.Hours()
-			want := backtest.Measures{
-				Hours: hours, RequestedCPU: hours, UsedCPU: min(cpu/1000, 1) * hours, WantedCPU: cpu / 1000 * hours,
-				UnservedCPU: max(0, cpu/1000-1) * hours, SlackCPU: max(0, 1-cpu/1000) * hours,
-				HasMemory: true, RequestedMemory: hours, UsedMemory: min(memory/1024, 1) * hours, SlackMemory: max(0, 1-memory/1024) * hours,
-				Days: got.Days,
-			}
-			if cpu > 1000 {
-				want.StarvedHours, want.StarvedMeanHours = hours, hours
-			}
-			if memory > 1024 {
-				want.Kills, want.KillDays = len(trace.Samples), got.Days
-			}
-			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-3)); diff != "" {
-				t.Errorf("%gm, %s (-want +got):\n%s", cpu, step, diff)
-			}
-		}
-	}
-}
-
 // A plot is XML, and it does not grow with a sample a minute, nor with a hundred resizes a day.
 func TestPlots(t *testing.T) {
 	trace := traces.One("diurnal", 30*24*time.Hour, time.Minute)

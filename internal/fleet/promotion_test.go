@@ -63,80 +63,6 @@ func TestARolloutHasTheDefaultsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestFewScalersAreVerifiedAtTheSameTime(t *testing.T) {
-	for _, c := range []struct {
-		name                 string
-		percent, all         int
-		verified, want       int // of all, and how many are promoted now
-		harmed, wantVerified int
-	}{
-		{name: "a lone scaler", percent: 5, all: 1, want: 1},
-		{name: "a small fleet, one at a time", percent: 5, all: 20, want: 1},
-		{name: "one that is being verified", percent: 5, all: 20, verified: 1, want: 0, wantVerified: 1},
-		{name: "a part of a scaler is rounded up", percent: 5, all: 21, want: 2},
-		{name: "a large fleet", percent: 5, all: 1000, verified: 47, want: 3, wantVerified: 47},
-		{name: "harmed ones keep their places", percent: 5, all: 1000, verified: 47, harmed: 2, want: 3, wantVerified: 47},
-		{name: "the limit was lowered", percent: 1, all: 1000, verified: 47, want: 0, wantVerified: 47},
-		{name: "all at once", percent: 100, all: 300, want: 300},
-		{name: "a percentage that the schema refuses", percent: 0, all: 300, want: 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := defaults()
-			r.MaxConcurrentPercent = c.percent
-			all := slices.Concat(scalersOf("shop", c.verified, promotedAgo(2*time.Hour, c.harmed)), scalersOf("pay", c.all-c.verified, ready))
-			p := Promote(r, nil, all, promotionNow)
-			if len(p.Promote) != c.want || p.Verifying != c.wantVerified || p.Harmed != c.harmed {
-				t.Errorf("%d are promoted, %d verified, %d harmed; want %d, %d and %d", len(p.Promote), p.Verifying, p.Harmed, c.want, c.wantVerified, c.harmed)
-			}
-		})
-	}
-}
-
-func TestAPlaceGetsFreeWhenAVerificationEnds(t *testing.T) {
-	all := scalersOf("shop", 3, ready)
-	all[0].Promoted = ago(day - time.Minute)
-	p := Promote(defaults(), nil, all, promotionNow)
-	if len(p.Promote) != 0 || p.LookAgain <= 0 {
-		t.Fatalf("%v are promoted while one is being verified, the next look is after %v", p.Promote, p.LookAgain)
-	}
-	if early := Promote(defaults(), nil, all, promotionNow.Add(p.LookAgain-1)); len(early.Promote) != 0 {
-		t.Errorf("%v are promoted too early", early.Promote)
-	}
-	if late := Promote(defaults(), nil, all, promotionNow.Add(p.LookAgain)); len(late.Promote) != 1 || late.Verifying != 0 || late.LookAgain != 0 {
-		t.Errorf("after the verification: %+v", late)
-	}
-}
-
-func TestAScalerThatWasPromotedByAFastClockKeepsItsPlace(t *testing.T) {
-	all := scalersOf("shop", 3, ready)
-	all[0].Promoted = ago(-40 * day)
-	if p := Promote(defaults(), nil, all, promotionNow); len(p.Promote) != 0 || p.Verifying != 1 || p.LookAgain <= 40*day {
-		t.Errorf("%+v", p)
-	}
-}
-
-func TestNamespacesTakeTurns(t *testing.T) {
-	all := slices.Concat(
-		scalersOf("huge", 900, ready),
-		scalersOf("busy", 30, func(i int, c *Candidate) {
-			if c.Ready = true; i < 4 {
-				c.Promoted = ago(time.Hour)
-			}
-		}),
-		scalersOf("small", 2, ready), scalersOf("tiny", 1, ready), scalersOf("blocked", 50, func(_ int, c *Candidate) { c.Ready, c.Blocked = true, true }),
-		scalersOf("young", 17, func(int, *Candidate) {}),
-	)
-	r := defaults()
-	r.MaxConcurrentPercent = 2 // 20 places, 16 of them free
-	got := map[string]int{}
-	for _, key := range Promote(r, nil, all, promotionNow).Promote {
-		got[key.Namespace]++
-	}
-	if diff := cmp.Diff(map[string]int{"huge": 9, "busy": 4, "small": 2, "tiny": 1}, got); diff != "" {
-		t.Errorf("promoted by namespace (-want +got):\n%s", diff)
-	}
-}
-
 func TestTheOrderIsTheSameForever(t *testing.T) {
 	// A new version must not begin again elsewhere.
 	var all []Candidate
@@ -203,6 +129,7 @@ func TestAPromotionSaysWhyNoMoreArePromoted(t *testing.T) {
 	}
 }
 
+// FuzzPromote checks the rule. These are its edges, which random fleets seldom meet.
 func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 	week := []struct{ promoted, harmed int }{{100, 3}} // the days before, the last one first
 	at := func(days ...struct{ promoted, harmed int }) (all []Candidate) {
@@ -218,8 +145,6 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 		edit   func(*Rollout)
 		halted bool
 	}{
-		{name: "three of a hundred", days: week, halted: true},
-		{name: "two are too few to tell", days: days{{2, 2}}},
 		{name: "three of three", days: days{{3, 3}}, halted: true},
 		{name: "exactly the rate", days: days{{300, 3}}},
 		{name: "just above it", days: days{{299, 3}}, halted: true},
@@ -232,13 +157,6 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 		{name: "resumed after it", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Minute) }},
 		{name: "resumed at the same time", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Hour) }},
 		{name: "resumed before it", days: week, edit: func(r *Rollout) { r.Resumed = ago(61 * time.Minute) }, halted: true},
-		{name: "resumed between", days: days{{100, 2}, {100, 2}}, edit: func(r *Rollout) { r.Resumed = ago(10 * time.Hour) }},
-		{name: "resumed, and too many again", days: days{{100, 3}, {100, 2}}, edit: func(r *Rollout) { r.Resumed = ago(10 * time.Hour) }, halted: true},
-		{name: "resumed in the future", days: week, edit: func(r *Rollout) { r.Resumed = ago(-day) }},
-		{name: "a higher rate is allowed", days: week, edit: func(r *Rollout) { r.MaxHarmedPercent = 3 }},
-		{name: "none may do harm", days: days{{5000, 3}}, edit: func(r *Rollout) { r.MaxHarmedPercent = 0 }, halted: true},
-		{name: "all may do harm", days: days{{50, 50}}, edit: func(r *Rollout) { r.MaxHarmedPercent = 100 }},
-		{name: "harm after a short verification", days: week, edit: func(r *Rollout) { r.Verification = time.Minute }},
 		{name: "harm at the end of a verification", days: week, edit: func(r *Rollout) { r.Verification = time.Hour }, halted: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -354,29 +272,6 @@ func TestOneTenantHaltsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestOnlyHarmOfAVerificationCounts(t *testing.T) {
-	all := scalersOf("shop", 50, ready)
-	for i := range all {
-		switch c := &all[i]; {
-		case i < 10: // It was not promoted, or is not any longer.
-			c.Harmed = ago(time.Hour)
-		case i < 20: // It did harm before its promotion.
-			c.Promoted, c.Harmed = ago(time.Hour), ago(2*time.Hour)
-		case i < 30: // It did harm later.
-			c.Promoted, c.Harmed = ago(3*day), ago(day)
-		case i < 32:
-			c.Promoted, c.Harmed = ago(time.Hour), ago(time.Hour)
-		}
-	}
-	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) > 0 || p.Harmed != 2 {
-		t.Errorf("%d did harm: %s", p.Harmed, p.Message)
-	}
-	all[32].Promoted, all[32].Harmed = ago(time.Hour), ago(time.Hour)
-	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) == 0 {
-		t.Errorf("not halted: %s", p.Message)
-	}
-}
-
 // FuzzPromote checks what Promote promises, in random fleets.
 func FuzzPromote(f *testing.F) {
 	for seed := range uint64(300) {
@@ -405,7 +300,7 @@ func FuzzPromote(f *testing.F) {
 // randomFleet is a fleet with uneven namespaces, skewed clocks and equal times.
 func randomFleet(random *rand.Rand) (Rollout, []Candidate) {
 	r := Rollout{
-		MaxConcurrentPercent: 1 + random.IntN(100), MaxHarmedPercent: random.IntN(6),
+		MaxConcurrentPercent: max(0, random.IntN(110)-9), MaxHarmedPercent: random.IntN(6),
 		Verification: time.Duration(1+random.IntN(9*24)) * time.Hour, // up to more than a week, which the schema refuses
 	}
 	if random.IntN(2) == 0 {
@@ -533,37 +428,5 @@ func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	}
 	if p := Promote(r, p.Halts, all, promotionNow); len(p.Halts) > 0 {
 		t.Errorf("still halted after resuming: %+v", p)
-	}
-}
-
-// hugeFleet has 50,000 scalers, a third of which were promoted within a month. Of these, 1 in 1,000 did harm, which
-// does not halt promotion.
-func hugeFleet() []Candidate {
-	random := rand.New(rand.NewPCG(5, 6))
-	all := make([]Candidate, 50_000)
-	for i := range all {
-		c := &all[i]
-		c.Key = types.NamespacedName{Namespace: fmt.Sprintf("namespace-%d", random.IntN(5000)), Name: fmt.Sprintf("deployment-%d", i)}
-		if c.Ready = true; i%3 == 0 {
-			c.Promoted = ago(time.Duration(24+random.IntN(30*24)) * time.Hour)
-			if i%(3*1000) == 0 {
-				c.Harmed = c.Promoted.Add(time.Hour)
-			}
-		}
-	}
-	return all
-}
-
-func TestAHugeFleetIsPromoted(t *testing.T) {
-	if p := Promote(defaults(), nil, hugeFleet(), promotionNow); len(p.Promote) != 2500 || p.Harmed != 17 {
-		t.Errorf("%d are promoted, %d did harm: %s", len(p.Promote), p.Harmed, p.Message)
-	}
-}
-
-func BenchmarkPromoteHugeFleet(b *testing.B) {
-	all := hugeFleet()
-	b.ReportAllocs()
-	for b.Loop() {
-		Promote(defaults(), nil, all, promotionNow)
 	}
 }

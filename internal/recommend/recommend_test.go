@@ -733,15 +733,6 @@ func FuzzFor(f *testing.F) {
 	})
 }
 
-func BenchmarkFor(b *testing.B) {
-	h := seen(8*day, spikes)
-	previous, _ := For("app", h, policy, nil, params)
-	b.ReportAllocs()
-	for b.Loop() {
-		For("app", h, policy, &previous, params)
-	}
-}
-
 // The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
 // Doublings are those that counting them one by one finds, right at a doubling and next to it as well.
 func TestDoublingsAreCounted(t *testing.T) {

@@ -6,7 +6,6 @@ package scaler
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -21,9 +20,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -186,58 +182,6 @@ func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
 	if got.Containers[0].ContainerName != "a" {
 		t.Error("containers are not sorted")
 	}
-}
-
-// FuzzAStatusExplainsItself makes each target in a status anew from nothing but the steps
-// in it, for any usage and policy. What was published before is read from the status, as
-// the operator does.
-func FuzzAStatusExplainsItself(f *testing.F) {
-	for seed := range uint64(10) {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 6))
-		params := recommend.DefaultParams()
-		h, policy := &history.Container{}, recommend.Policy{CPU: true, Memory: true}
-		var published *v1beta1.Recommendation
-		at := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-		cpu, memory := 100.0, 300.0
-		for range 600 {
-			at = at.Add(time.Minute)
-			cpu, memory = cpu*math.Exp(r.NormFloat64()/10), memory*math.Exp(r.NormFloat64()/20)
-			h.Add(usage.Sample{Container: "app", Time: at, CPUMillis: int64(cpu), MemoryBytes: int64(memory * (1 << 20))}, params.History)
-			switch r.IntN(100) {
-			case 0:
-				h.RecordOOM(at, int64(memory)<<20, params.History)
-			case 1:
-				amounts := func(most int64) quantity.Amounts {
-					return quantity.Amounts{CPUMillis: r.Int64N(most), MemoryBytes: r.Int64N(most) << 20}
-				}
-				policy.Profile, policy.MarginPercent = profile.All()[r.IntN(4)], r.IntN(100)
-				policy.MinAllowed, policy.MaxAllowed = amounts(200), amounts(2000)
-			case 2:
-				h = &history.Container{}
-			}
-			rec, ok := recommend.For("app", h, policy, PublishedRecommendation(published, "app"), params)
-			if !ok {
-				continue
-			}
-			status := throughJSON(t, v1beta1.VerticalScalerStatus{Recommendation: APIRecommendation([]recommend.Container{rec})})
-			published = status.Recommendation
-			container := published.ContainerRecommendations[0]
-			steps := map[v1beta1.ControlledResource][]recommend.Reason{}
-			for _, reason := range container.Reasons {
-				steps[reason.Resource] = append(steps[reason.Resource], Reason(reason))
-				if got := recommend.Recompute(steps[reason.Resource]); got != Reason(reason).Value {
-					t.Fatalf("seed %d: the steps to %s lead to %d: %+v", seed, reason.Code, got, container.Reasons)
-				}
-			}
-			target := Amounts(container.Target)
-			if c, m := recommend.Recompute(steps["cpu"]), recommend.Recompute(steps["memory"]); c != target.CPUMillis || m != target.MemoryBytes {
-				t.Fatalf("seed %d: the steps lead to %dm and %d B, the target is %+v: %+v", seed, c, m, target, container.Reasons)
-			}
-		}
-	})
 }
 
 func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {

@@ -10,11 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // Comparing these the usual way takes longer than any test may.
@@ -167,23 +165,4 @@ func TestStatusesAreComparedByMeaning(t *testing.T) {
 	if !EqualStatus(ours, theirs) {
 		t.Error("the same in another notation differs")
 	}
-}
-
-func BenchmarkEqualStatus(b *testing.B) {
-	var status v1beta1.VerticalScalerStatus
-	fill(reflect.ValueOf(&status).Elem())
-	other := *status.DeepCopy()
-	byReflection := conversion.EqualitiesOrDie(quantity.Equal, equalTime)
-	b.Run("written out", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			EqualStatus(status, other)
-		}
-	})
-	b.Run("reflection", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			byReflection.DeepEqual(status, other)
-		}
-	})
 }

@@ -25,12 +25,7 @@ func TestQoSOf(t *testing.T) {
 		want       corev1.PodQOSClass
 	}{
 		"nothing set is BestEffort":                        {[]workload.Container{none, none}, nil, "BestEffort"},
-		"requests equal to all limits are Guaranteed":      {[]workload.Container{full, full}, nil, "Guaranteed"},
 		"limits alone are Guaranteed":                      {[]workload.Container{container(amounts(0, 0), amounts(1, 1))}, nil, "Guaranteed"},
-		"one request below its limit is Burstable":         {[]workload.Container{full, container(amounts(1, 1), amounts(1, 2))}, nil, "Burstable"},
-		"one limit missing is Burstable":                   {[]workload.Container{container(amounts(1, 1), amounts(1, 0))}, nil, "Burstable"},
-		"one container without resources is Burstable":     {[]workload.Container{full, none}, nil, "Burstable"},
-		"one request alone is Burstable":                   {[]workload.Container{none, container(amounts(1, 0), amounts(0, 0))}, nil, "Burstable"},
 		"an init container without resources is Burstable": {[]workload.Container{full}, []workload.Container{none}, "Burstable"},
 		"an init container with a request is Burstable":    {[]workload.Container{none}, []workload.Container{container(amounts(0, 1), amounts(0, 0))}, "Burstable"},
 		"an init container may be Guaranteed too":          {[]workload.Container{full}, []workload.Container{full}, "Guaranteed"},

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-	"unsafe"
 )
 
 var (
@@ -378,13 +377,6 @@ func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
-	var c CPU
-	if size := unsafe.Sizeof(c); size > 2_800 {
-		t.Errorf("an ensemble takes %d B", size)
-	}
-}
-
 // Whatever is added, the answer covers the newest usage unless the candidate is a calm
 // one, and what is encoded is read again.
 func FuzzAdd(f *testing.F) {
@@ -440,24 +432,5 @@ func TestDecodeRefusesImpossibleStates(t *testing.T) {
 		if _, _, err := DecodeBinary(c.AppendBinary(nil)); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	usage := loads()["diurnal"]
-	var c CPU
-	feed(&c, 0, day, usage, params)
-	b.ReportAllocs()
-	for m := day; b.Loop(); m++ {
-		c.Add(sampleAt(m, usage(m)), time.Minute, params)
-	}
-}
-
-func BenchmarkNeed(b *testing.B) {
-	var c CPU
-	feed(&c, 0, day, loads()["diurnal"], params)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Need()
 	}
 }

@@ -454,16 +454,6 @@ func tenDays(load func(r *rand.Rand, minute int) float64) *Container {
 	return c
 }
 
-func TestSizeOfAUsualContainer(t *testing.T) {
-	for name, load := range loads {
-		c := tenDays(load)
-		t.Logf("%s: %d B encoded", name, len(c.Encode()))
-		if len(c.Encode()) >= 2_000 {
-			t.Errorf("%s: %d B encoded, want less than 2 KB", name, len(c.Encode()))
-		}
-	}
-}
-
 func TestTheWorstContainerStillEncodes(t *testing.T) {
 	c := tenDays(loads["heavy tail"])
 	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
@@ -504,45 +494,5 @@ func TestHeapOfAContainer(t *testing.T) {
 	// One byte more, and the allocator takes 128 B more.
 	if size := unsafe.Sizeof(Container{}); size > 3<<10 {
 		t.Errorf("a container takes %d B, want at most 3 KiB", size)
-	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 2))
-	samples := make([]usage.Sample, 4096)
-	for i := range samples {
-		samples[i] = sample(0, int64(300+50*r.NormFloat64()), int64(400+r.IntN(100))*mebi)
-	}
-	var c Container
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		s := samples[i&4095]
-		s.Time = noon.Add(time.Duration(i) * time.Second)
-		c.Add(s, params)
-		i++
-	}
-}
-
-func BenchmarkEncode(b *testing.B) {
-	c := tenDays(loads["diurnal"])
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Encode()
-	}
-}
-
-var sink *Container
-
-// BenchmarkClone shows the memory of a container as B/op.
-func BenchmarkClone(b *testing.B) {
-	for name, load := range loads {
-		c := tenDays(load)
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				sink = c.Clone()
-			}
-		})
 	}
 }

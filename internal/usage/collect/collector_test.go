@@ -255,18 +255,6 @@ func TestPodsWithoutUsage(t *testing.T) {
 			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute + 2*interval - time.Second))},
 			want: "pod web-1: no usage reported",
 		},
-		"a pod that is not running has none": {
-			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
-		},
-		"a pod that has ended has none": {
-			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
-		},
-		"a pod that is going has none": {
-			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) {
-				p.DeletionTimestamp = ptr.To(metav1.NewTime(noon))
-				p.Finalizers = []string{"example.com/wait"}
-			}},
-		},
 		"few are named in order": {
 			pods: map[string]func(*corev1.Pod){"web-3": nil, "web-1": nil, "web-2": nil},
 			want: "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported",
@@ -295,20 +283,6 @@ func TestPodsWithoutUsage(t *testing.T) {
 			w.expectWoken() // told once
 		})
 	}
-}
-
-// The cache lists in any order, and a message that changes by itself would be
-// written to the status each time.
-func TestPodsAreNamedInOrder(t *testing.T) {
-	w := newWorld(t)
-	older := w.deployment("shop", "web", "web-9", "web-5")
-	newer := older.DeepCopy()
-	newer.Name, newer.UID, newer.ResourceVersion = "web-2", "newer", ""
-	w.create(newer)
-	w.pod("shop", "web-7", newer, nil)
-	w.scaler("shop", "web", "web")
-	w.rounds(outageAfter)
-	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-5: no usage reported; pod web-7: no usage reported; pod web-9: no usage reported"})
 }
 
 func TestOnlyOwnUsageCounts(t *testing.T) {

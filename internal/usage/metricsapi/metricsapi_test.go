@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -358,50 +356,6 @@ func TestAStoppedCallerStopsTheRequest(t *testing.T) {
 	})
 	if _, _, err := source.List(ctx, "shop", noon); !errors.Is(err, context.Canceled) {
 		t.Errorf("List() = %v, want context.Canceled", err)
-	}
-}
-
-// BenchmarkDecode compares the decoding of a thousand pods with that into types like the API's own.
-func BenchmarkDecode(b *testing.B) {
-	items := make([]string, 1000)
-	for i := range items {
-		items[i] = pod(fmt.Sprintf("web-%d", i), container("app", `"123456789n"`, `"123456Ki"`), container("proxy", `"2345678n"`, `"23456Ki"`))
-	}
-	body := []byte(list(items...))
-	for name, decode := range map[string]func() (containers int, err error){
-		"tokens": func() (int, error) {
-			samples, _, err := decode(body, "shop", noon, time.Hour)
-			return len(samples), err
-		},
-		"types": func() (containers int, err error) {
-			var list struct {
-				metav1.ListMeta `json:"metadata"`
-				Items           []struct {
-					metav1.ObjectMeta `json:"metadata"`
-					Timestamp         metav1.Time     `json:"timestamp"`
-					Window            metav1.Duration `json:"window"`
-					Containers        []struct {
-						Name  string              `json:"name"`
-						Usage corev1.ResourceList `json:"usage"`
-					} `json:"containers"`
-				} `json:"items"`
-			}
-			err = json.Unmarshal(body, &list)
-			for _, pod := range list.Items {
-				containers += len(pod.Containers)
-			}
-			return containers, err
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if containers, err := decode(); err != nil || containers != 2000 {
-					b.Fatal(containers, err)
-				}
-			}
-		})
 	}
 }
 

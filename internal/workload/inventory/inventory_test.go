@@ -58,13 +58,6 @@ func TestPodsOf(t *testing.T) {
 			},
 			want: []string{"new*", "old"},
 		},
-		"revisions are numbers: 100 is newer than 99": {
-			objects: []client.Object{
-				set("web-100", 100, ownedBy(web)), pod("new", ownedBySet("web-100")),
-				set("web-99", 99, ownedBy(web)), pod("old", ownedBySet("web-99")),
-			},
-			want: []string{"new*", "old"},
-		},
 		"after a rollback the old ReplicaSet has the newest revision": {
 			objects: []client.Object{
 				set("web-a", 3, ownedBy(web)), pod("back", ownedBySet("web-a")),

@@ -5,7 +5,6 @@ package inventory
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -93,43 +92,6 @@ func strangePod(name string) *corev1.Pod {
 		pod.Status.ContainerStatuses[i].Name = strings.Clone(pod.Spec.Containers[i].Name)
 	}
 	return pod
-}
-
-// The random pods must reach every value that is read.
-func TestTheRandomObjectsAreRead(t *testing.T) {
-	seen := map[string]int{}
-	for seed := range uint64(1500) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		pod := randomPod(r)
-		read := workload.ReadPod(&pod, true)
-		isDeployments := isControlled(&pod)
-		for what, is := range map[string]bool{
-			"Deployment": isDeployments,
-			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
-			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
-			"sidecars":         slices.ContainsFunc(read.Containers, func(c workload.Container) bool { return c.IsSidecar }),
-			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
-			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
-			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
-			"ready": read.Ready, "ready since": !read.ReadyChanged.IsZero(), "a process": hasProcess(read),
-		} {
-			seen[what] += map[bool]int{true: 1}[is]
-		}
-	}
-	for what, n := range seen {
-		if n == 0 {
-			t.Errorf("no pod had: %s", what)
-		}
-	}
-}
-
-func hasProcess(pod workload.Pod) bool {
-	for _, run := range pod.Runs {
-		if run.Restarted && !run.Since.IsZero() {
-			return true
-		}
-	}
-	return false
 }
 
 // A cached scaler shares strings and quantities, and means the same.

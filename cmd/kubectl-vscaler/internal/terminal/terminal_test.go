@@ -198,17 +198,6 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// What matters most stays on a narrow terminal.
-func TestANarrowTerminalKeepsTheState(t *testing.T) {
-	s, record := verifying()
-	text := ansi.Strip(strings.Join(Scaler(s, record, 40), "\n"))
-	for _, want := range []string{"shop/checkout", "Verifying", "100m..500m", "121m", "WAITS FOR", "HPAConflict", "LAST CHANGES"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing:\n%s", want, text)
-		}
-	}
-}
-
 func TestTextOfObjectsDoesNotControlTheTerminal(t *testing.T) {
 	s, record := verifying()
 	const evil = "\x1b]0;x\x07\x1b[2Jevil\u202e"
