@@ -57,7 +57,7 @@ func (o Operators) Serving(scalers ...v1beta1.VerticalScaler) Operators {
 		s := &scalers[i]
 		for {
 			operator, ok := out.For(s.Namespace)
-			if !ok || !operator.IsSilent(statusWritten(s)) {
+			if !ok || !operator.isOverdue(statusWritten(s)) {
 				break
 			}
 			out = slices.DeleteFunc(out, func(other Operator) bool { return other == operator })
@@ -96,12 +96,15 @@ func (o Operators) For(namespace string) (Operator, bool) {
 	return o[0], true
 }
 
-// IsSilent reports whether the operator has not been heard of for more than a minute.
-func (o Operator) IsSilent(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
+// IsSilent reports whether the operator was stopped, or has not been heard of for more than a minute.
+func (o Operator) IsSilent(now time.Time) bool { return o.HasStopped || o.isOverdue(now) }
+
+// isOverdue reports whether the lease was last renewed more than a minute ago.
+func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
 
 // Report says when the operator was last heard of.
 func (o Operator) Report(now time.Time) string {
-	if o.HasStopped && o.IsSilent(now) {
+	if o.HasStopped {
 		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, age(now, o.LastHeard))
 	}
 	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, age(now, o.LastHeard))

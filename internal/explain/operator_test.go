@@ -31,6 +31,8 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 	never.Spec.RenewTime = nil
 	released := lease("system", 5*time.Minute)
 	released.Spec.HolderIdentity = ptr.To("")
+	justReleased := lease("system", 2*time.Second)
+	justReleased.Spec.HolderIdentity = ptr.To("")
 	for name, tc := range map[string]struct {
 		leases []coordinationv1.Lease
 		silent bool
@@ -44,6 +46,7 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 		"a fail-over":                       {leases: []coordinationv1.Lease{lease("system", time.Minute)}, report: "The operator in namespace system was last heard of 60s ago"},
 		"crashed":                           {leases: []coordinationv1.Lease{lease("system", 3*time.Minute)}, silent: true, report: "The operator in namespace system was last heard of 3m ago"},
 		"stopped":                           {leases: []coordinationv1.Lease{released}, silent: true, report: "The operator in namespace system was stopped 5m ago"},
+		"stopped just now":                  {leases: []coordinationv1.Lease{justReleased}, silent: true, report: "The operator in namespace system was stopped 2s ago"},
 		"an older installation is gone":     {leases: []coordinationv1.Lease{lease("old", time.Hour), lease("system", time.Second)}, report: "The operator in namespace system was last heard of 1s ago"},
 		"the operator of the namespace":     {leases: []coordinationv1.Lease{lease("system", time.Second), lease("shop", time.Hour)}, silent: true, report: "The operator in namespace shop was last heard of 60m ago"},
 		"the operator of another namespace": {leases: []coordinationv1.Lease{lease("shop", time.Second), lease("system", 0)}, report: "The operator in namespace shop was last heard of 1s ago"},
