@@ -136,3 +136,17 @@ func TestTextOfASilentOperator(t *testing.T) {
 	}
 	golden(t, "operator-silent.txt", got.String())
 }
+
+// A scaler that only recommends is not green while pods have no usage.
+func TestMissingUsageIsSeenInRecommend(t *testing.T) {
+	e := checkout(func(e *explain.Evidence) {
+		e.Scaler.Status.Conditions = []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "OperatingNormally"},
+			{Type: "Applied", Status: metav1.ConditionFalse, Reason: "RecommendOnly"},
+			{Type: "RecommendationProvided", Status: metav1.ConditionFalse, Reason: "MetricsIncomplete", Message: "pod checkout-1: no usage reported"},
+		}
+	})
+	if row := explain.RowOf(e); row.Reason != "MetricsIncomplete" || row.Ends == explain.Fine {
+		t.Errorf("%+v", row)
+	}
+}
