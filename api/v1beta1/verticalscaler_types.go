@@ -741,6 +741,10 @@ type Summary struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reason",xDescriptors="urn:alm:descriptor:text"
 	Reason string `json:"reason,omitempty"`
+	// reasonTime is when reason became what it is. Conditions have the time when their status
+	// changed, and their reasons may be newer. Unset if the reason is older than this field.
+	// +optional
+	ReasonTime *metav1.Time `json:"reasonTime,omitempty"`
 }
 
 // Recommendation is what the containers of the Deployment need.

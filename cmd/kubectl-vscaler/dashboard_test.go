@@ -57,7 +57,7 @@ func newFleetServer(t *testing.T) fleetServer {
 		{Type: "Ready", Status: "True", Reason: "OperatingNormally", LastTransitionTime: ago(50 * time.Hour)},
 		{Type: "Applied", Status: "False", Reason: "Verifying", Message: "1 of 3 pods is verified at 310m, the others follow", LastTransitionTime: ago(80 * time.Second)},
 	}
-	web.Status.Summary = &v1beta1.Summary{CPU: "500m->310m", Memory: "640Mi", Pods: "1/3"}
+	web.Status.Summary = &v1beta1.Summary{CPU: "500m->310m", Memory: "640Mi", Pods: "1/3", Reason: "Verifying", ReasonTime: ptr.To(ago(80 * time.Second))}
 	web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
 		ContainerName: "app", ObservedSeconds: 8 * 24 * 3600,
 		Target: amounts("310m", "640Mi"), LowerBound: amounts("270m", "600Mi"), UpperBound: amounts("380m", "760Mi"),

@@ -72,8 +72,11 @@ func completeStatus(s *scope) {
 		status.History = status.History[:min(len(status.History), maxHistory)]
 	}
 	status.Conditions = conditionsOf(s)
-	summary := ptr.Deref(status.Summary, v1beta1.Summary{})
-	summary.Reason = scaler.ReasonInShort(status.Conditions)
+	summary, before := ptr.Deref(status.Summary, v1beta1.Summary{}), ptr.Deref(s.scaler.Status.Summary, v1beta1.Summary{})
+	summary.Reason, summary.ReasonTime = scaler.ReasonInShort(status.Conditions), before.ReasonTime
+	if summary.Reason != before.Reason {
+		summary.ReasonTime = ptr.To(metav1.NewTime(s.now.Truncate(time.Second)))
+	}
 	status.Summary = &summary
 }
 

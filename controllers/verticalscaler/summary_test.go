@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -174,5 +175,29 @@ func TestSummary(t *testing.T) {
 				t.Errorf("summaryOf() (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// "for 2m" in the views is the age of the reason, and not of the condition's status.
+func TestTheTimeOfAReason(t *testing.T) {
+	vs := checkout()
+	at := func(now time.Time, change func(*scope)) *v1beta1.Summary {
+		s := &scope{scaler: vs, status: vs.Status, now: now}
+		change(s)
+		completeStatus(s)
+		vs.Status = s.status
+		return vs.Status.Summary
+	}
+	gone := func(*scope) {}
+	down := func(s *scope) { s.err = errors.New("no connection") }
+	first := at(noon, gone)
+	if first.Reason != v1beta1.ReasonWaitingForDeployment || !first.ReasonTime.Time.Equal(noon) {
+		t.Fatalf("at first: %+v", first)
+	}
+	if later := at(noon.Add(time.Hour), gone); !later.ReasonTime.Time.Equal(noon) {
+		t.Errorf("the same reason is of %s", later.ReasonTime)
+	}
+	if other := at(noon.Add(2*time.Hour), down); other.Reason == first.Reason || !other.ReasonTime.Time.Equal(noon.Add(2*time.Hour)) {
+		t.Errorf("another reason: %+v", other)
 	}
 }

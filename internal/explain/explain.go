@@ -266,7 +266,7 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 		reason.Advice = adviceFor(reason, s, containers)
 		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
-			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: sinceOf(*c)})
+			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: reasonTime(s, c.Reason)})
 		}
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
@@ -285,6 +285,15 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 		out = append([]Finding{{Reason: outdated}}, out...)
 	}
 	return out
+}
+
+// reasonTime is when a reason of a scaler became what it is; nil if that is not known. The transition time of a condition is
+// that of its status, which may be older.
+func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
+	if short := s.Status.Summary; short != nil && short.Reason == reason {
+		return short.ReasonTime
+	}
+	return nil
 }
 
 func sinceOf(c metav1.Condition) *metav1.Time {

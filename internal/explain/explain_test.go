@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -104,9 +105,14 @@ func conditions(said ...string) change {
 			all := &e.Scaler.Status.Conditions
 			*all = slices.DeleteFunc(*all, func(c metav1.Condition) bool { return c.Type == words[0] })
 			*all = append(*all, metav1.Condition{
-				Type: words[0], Status: metav1.ConditionStatus(words[1]), Reason: words[2], Message: words[3], LastTransitionTime: ago(90 * time.Minute),
+				Type: words[0], Status: metav1.ConditionStatus(words[1]), Reason: words[2], Message: words[3], LastTransitionTime: ago(9 * time.Hour),
 			})
 		}
+		status := &e.Scaler.Status
+		if status.Summary == nil {
+			status.Summary = &v1beta1.Summary{}
+		}
+		status.Summary.Reason, status.Summary.ReasonTime = scaler.ReasonInShort(status.Conditions), ptr.To(ago(90*time.Minute))
 	}
 }
 
