@@ -194,8 +194,8 @@ func TestTheTimeOfAReason(t *testing.T) {
 	if first.Reason != v1beta1.ReasonWaitingForDeployment || !first.ReasonTime.Time.Equal(noon) {
 		t.Fatalf("at first: %+v", first)
 	}
-	if later := at(noon.Add(time.Hour), gone); !later.ReasonTime.Time.Equal(noon) {
-		t.Errorf("the same reason is of %s", later.ReasonTime)
+	if later := at(noon.Add(time.Second), gone); !later.ReasonTime.Time.Equal(noon) {
+		t.Errorf("the same reason: %+v", later)
 	}
 	if other := at(noon.Add(2*time.Hour), down); other.Reason == first.Reason || !other.ReasonTime.Time.Equal(noon.Add(2*time.Hour)) {
 		t.Errorf("another reason: %+v", other)
