@@ -96,6 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	ours := slices.DeleteFunc(found.Items, func(o v1beta1.NewPodSizes) bool { return !isOurs(&o) })
 	wanted := objects(req.Namespace, lines, owners, ours, cmp.Or(r.Longest, admission.MaxText))
 	if isWritten(wanted, ours) {
+		if len(ours) == 0 {
+			r.forget(req.Namespace)
+		}
 		r.noteRefusal(ctx, req.Namespace, apierror.Rejection{})
 		r.conflicts.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
@@ -104,6 +107,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, ours))
+}
+
+// forget drops what is known of a namespace that has no sizes.
+func (r *Reconciler) forget(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, namespace)
 }
 
 // result tells the queue when to write again.

@@ -181,6 +181,10 @@ func TestSizesFollowTheScalers(t *testing.T) {
 	f.writes = 0
 	f.reconcile()
 	f.wants("no scaler", map[string]string{}, 1)
+	f.reconcile() // by the event of the deletion
+	if len(f.written) > 0 {
+		t.Errorf("of a namespace without sizes, this is kept: %v", f.written)
+	}
 }
 
 // With no operator to delete it, the garbage collector does, once the scalers are gone.
