@@ -44,6 +44,9 @@ type lateLock struct{ resourcelock.Interface }
 
 // newLock is the lease of the leader, with the version of this process.
 func newLock(restConfig *rest.Config, events recorder.Provider, options manager.Options, version string) (resourcelock.Interface, error) {
+	if options.LeaderElectionNamespace == "" {
+		return nil, errNoNamespace
+	}
 	return leaderelection.NewResourceLock(restConfig, events, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        options.LeaderElectionID,
@@ -52,6 +55,8 @@ func newLock(restConfig *rest.Config, events recorder.Provider, options manager.
 		LeaderLabels:            leaseLabels(version),
 	})
 }
+
+var errNoNamespace = errors.New("the operator's namespace is unknown: set leaderElection.namespace")
 
 // leaseLabels tell users of the plugin which version leads. A version that cannot be a label has none.
 func leaseLabels(version string) map[string]string {
@@ -65,7 +70,7 @@ func leaseLabels(version string) map[string]string {
 func leaseClient(restConfig *rest.Config, c config.Operator) (coordinationclient.LeaseInterface, error) {
 	namespace := leaseNamespace(c)
 	if namespace == "" {
-		return nil, errors.New("the operator's namespace is unknown: set leaderElection.namespace")
+		return nil, errNoNamespace
 	}
 	restConfig = rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election")
 	restConfig.Timeout = retryPeriod

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -49,5 +50,12 @@ func TestTheLeaseHasTheVersion(t *testing.T) {
 				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
 			}
 		})
+	}
+}
+
+func TestTheLeaseNeedsANamespace(t *testing.T) {
+	_, err := newLock(&rest.Config{}, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName}, "")
+	if err == nil || !strings.Contains(err.Error(), "set leaderElection.namespace") {
+		t.Errorf("outside of a pod: %v", err)
 	}
 }
