@@ -47,12 +47,12 @@ func TestPodLevelResourcesAreResizedUpAndDown(t *testing.T) {
 	}, v1beta1.Scaling{ResourcePolicy: policies(pin("90m", "128Mi"))})
 	before := s.pod(t)
 	s.uses(5, 20)
-	s.has(t, "90m", "900m", "128Mi", "256Mi")
+	s.has(t, "90m", "720m", "128Mi", "256Mi")
 	s.hasPodLevel(t, "120m", "1200m", "192Mi", "384Mi") // 30m and 64Mi beyond the container
 	s.says(t, v1beta1.ReasonApplied, "")
 
 	s.pin(t, "40m", "64Mi")
-	down := s.has(t, "40m", "400m", "64Mi", "128Mi")
+	down := s.has(t, "40m", "320m", "64Mi", "128Mi")
 	s.hasPodLevel(t, "70m", "700m", "128Mi", "256Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	restarts(t, down, 0)

@@ -24,7 +24,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
-// TestAPodIsResizedUpAndDown is the simple case: no restart, and the QoS class stays.
+// TestAPodIsResizedUpAndDown is the simple case: no restart, and the QoS class stays. The template's CPU limit is 10 times
+// its request, of which 8 times are kept.
 func TestAPodIsResizedUpAndDown(t *testing.T) {
 	t.Parallel()
 	type limits struct{ cpu, memory string }
@@ -32,7 +33,7 @@ func TestAPodIsResizedUpAndDown(t *testing.T) {
 		edit     func(*appsv1.Deployment)
 		up, down limits
 	}{
-		corev1.PodQOSBurstable: {up: limits{"900m", "256Mi"}, down: limits{"400m", "128Mi"}},
+		corev1.PodQOSBurstable: {up: limits{"720m", "256Mi"}, down: limits{"320m", "128Mi"}},
 		corev1.PodQOSGuaranteed: {
 			edit: func(d *appsv1.Deployment) {
 				r := &d.Spec.Template.Spec.Containers[0].Resources
@@ -148,7 +149,7 @@ func TestMoreThanTheNodeHasIsRequestedOnce(t *testing.T) {
 	restarts(t, s.pod(t), 0)
 
 	s.pin(t, "30m", "96Mi")
-	s.has(t, "30m", "300m", "96Mi", "192Mi")
+	s.has(t, "30m", "240m", "96Mi", "192Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	asked(t, pod, 3)
 }
@@ -203,19 +204,19 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 	}, v1beta1.Scaling{ResourcePolicy: policies(v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})})
 
 	// Without a decision, three times the template's CPU.
-	s.starts(t, "60m", "600m", 0, v1beta1.ReasonNoRecommendation)
+	s.starts(t, "60m", "480m", 0, v1beta1.ReasonNoRecommendation)
 	pod := s.boostEnded(t, "20m", "200m", period, 0)
 	asked(t, pod, 2)
 
 	s.uses(5, 20)
 	s.pin(t, "30m", "64Mi")
-	s.has(t, "30m", "300m", "64Mi", "128Mi")
+	s.has(t, "30m", "240m", "64Mi", "128Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	asked(t, pod, 3)
 
 	node.Kill(t, pod)
-	s.starts(t, "90m", "900m", 1, v1beta1.ReasonBoosted)
-	pod = s.boostEnded(t, "30m", "300m", period, 1)
+	s.starts(t, "90m", "720m", 1, v1beta1.ReasonBoosted)
+	pod = s.boostEnded(t, "30m", "240m", period, 1)
 	asked(t, pod, 5)
 
 	if err := env.Client.Delete(t.Context(), &pod); err != nil {
@@ -229,8 +230,8 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 		}
 		return "no other pod runs yet"
 	})
-	s.starts(t, "90m", "900m", 0, v1beta1.ReasonBoosted)
-	again := s.boostEnded(t, "30m", "300m", period, 0)
+	s.starts(t, "90m", "720m", 0, v1beta1.ReasonBoosted)
+	again := s.boostEnded(t, "30m", "240m", period, 0)
 	if again.UID == pod.UID {
 		t.Error("it is the same pod")
 	}
