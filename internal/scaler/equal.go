@@ -23,7 +23,7 @@ func EqualStatus(a, b v1beta1.VerticalScalerStatus) bool {
 	return a.ObservedGeneration == b.ObservedGeneration &&
 		maps.Equal(a.Annotations, b.Annotations) &&
 		equalIfSet(a.Target, b.Target, equal) &&
-		equalIfSet(a.Summary, b.Summary, equal) &&
+		equalIfSet(a.Summary, b.Summary, equalSummary) &&
 		equalIfSet(a.Recommendation, b.Recommendation, equalRecommendation) &&
 		equalIfSet(a.Decision, b.Decision, equalDecision) &&
 		slices.EqualFunc(a.RevertedChanges, b.RevertedChanges, equalRevertedChange) &&
@@ -46,6 +46,10 @@ func equalIfSet[T any](a, b *T, equal func(a, b T) bool) bool {
 }
 
 func equalTime(a, b metav1.Time) bool { return a.Time.Equal(b.Time) }
+
+func equalSummary(a, b v1beta1.Summary) bool {
+	return a.CPU == b.CPU && a.Memory == b.Memory && a.Pods == b.Pods && a.Reason == b.Reason && equalIfSet(a.ReasonTime, b.ReasonTime, equalTime)
+}
 
 func equalAmounts(a, b v1beta1.Amounts) bool {
 	return equalQuantity(a.CPU, b.CPU) && equalQuantity(a.Memory, b.Memory)
