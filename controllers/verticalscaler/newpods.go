@@ -214,7 +214,7 @@ type admissionCheck struct {
 // unavailableRetry is how long it is remembered that the API server does not size new pods.
 const unavailableRetry = 30 * time.Second
 
-// check returns why the API server does not size new pods; no obstacle if it does. What was read at most that long ago is not read again.
+// check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.
 func (a *admissionCheck) check(ctx context.Context, live client.Reader, own release.Release, now time.Time, longest time.Duration) (plan.Obstacle, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -382,8 +382,7 @@ func (r *Reconciler) untilResync(s *scope) time.Duration {
 	return queue.UntilSlot(s.now, r.ResyncPeriod, scaler.Share(s.scaler.UID))
 }
 
-// retryPeriod is when to try again what only something that is not watched can change: at most the period of resyncs, and
-// spread over a fifth of it.
+// retryPeriod is how long to wait for what sends no event: 80 to 100 % of the resync period, by scaler.
 func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
 	return time.Duration(float64(r.ResyncPeriod) * (0.8 + 0.2*scaler.Share(uid)))
 }

@@ -172,7 +172,7 @@ func recommendationProvided(s *scope) metav1.Condition {
 // before it starts such a container again.
 const exitedLately = 10 * time.Minute
 
-// remedyOf says what to do about pods without usage. A container that crashes has none while it waits for its next start.
+// remedyOf is the advice for pods without usage. Crashing containers have none between starts.
 func remedyOf(s *scope) string {
 	for _, pod := range s.observation.situation.Pods {
 		crashing := pod.BackingOff

@@ -287,8 +287,7 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 	return out
 }
 
-// reasonTime is when a reason of a scaler became what it is; nil if that is not known. The transition time of a condition is
-// that of its status, which may be older.
+// reasonTime is when the reason began; nil if unknown. Transition times of conditions are those of their statuses.
 func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 	if short := s.Status.Summary; short != nil && short.Reason == reason {
 		return short.ReasonTime

@@ -222,8 +222,7 @@ func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
 	}
 }
 
-// In its first week a policy promoted 400 scalers, of which 4 did harm: 1 %, which is allowed. Half a year later, a healthy
-// Deployment of that week is deleted.
+// Four of 400 scalers did harm in the first week, which is allowed. Half a year later, a healthy one of them is deleted.
 func TestHarmOfLongAgoIsNotJudgedAgain(t *testing.T) {
 	all := append(scalersOf("shop", 400, promotedAgo(180*day, 4)), scalersOf("new", 1, ready)...)
 	if p := Promote(defaults(), nil, all, ago(179*day)); len(p.Halts) > 0 {

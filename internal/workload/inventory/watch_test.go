@@ -120,7 +120,7 @@ func (s *server) expire(kind string) {
 	gone := apierrors.NewResourceExpired("the watch is too old").Status()
 	s.watches[kind].Action(watch.Error, &gone)
 	synctest.Wait()
-	time.Sleep(time.Minute) // longer than the reflector waits
+	time.Sleep(time.Minute) // by the bubble's clock: longer than the reflector waits
 	synctest.Wait()
 }
 

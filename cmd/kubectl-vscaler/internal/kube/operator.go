@@ -27,9 +27,8 @@ import (
 // DefaultOperatorNamespace is where dist/install.yaml installs the operator.
 const DefaultOperatorNamespace = "verticalscaler-system"
 
-// Operators reads the leases of the operators, of which one may serve the namespace. A user who
-// may not list the leases of all namespaces may be allowed to read the one in the namespace of the operator,
-// or in the user's own. The error says that nothing is known.
+// Operators reads the leases of the operators. Without the right to list leases, it reads those in the operator's
+// namespace and in the given one. It fails if it can read none.
 func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace string) (explain.Operators, error) {
 	operatorNamespace := c.operatorNamespace
 	var leases coordinationv1.LeaseList

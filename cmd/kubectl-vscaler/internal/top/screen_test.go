@@ -31,7 +31,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// shop is a source with two scalers, of which some reads fail.
+// shop is a source of two scalers. Reads may fail.
 type shop struct {
 	at     time.Time
 	failed error
@@ -123,7 +123,7 @@ func TestAScalerIsOpenedFromTheFleet(t *testing.T) {
 	}
 }
 
-// What was read stays, and the view says how old it is.
+// The view keeps the last data and shows its age.
 func TestALostConnectionIsShown(t *testing.T) {
 	source := &shop{at: time.Unix(1767225600, 0)}
 	v := openedView(t, source)

@@ -7,8 +7,8 @@
 package live
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -66,21 +67,23 @@ func Run(dir string, config map[string]any, flags ...string) (*Prometheus, error
 		return nil, err
 	}
 	p := &Prometheus{server, "http://" + address}
-	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if response, err := http.Get(p.Address + "/-/ready"); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return p, nil
+	// Prometheus tells nobody when it is ready, and must be asked.
+	err = wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		response, err := http.Get(p.Address + "/-/ready")
+		if err != nil {
+			if p.HasEnded() {
+				return false, p.Failure()
 			}
+			return false, nil
 		}
-		switch {
-		case p.HasEnded():
-			return nil, p.Failure()
-		case time.Now().After(late):
-			p.Stop(time.Second)
-			return nil, errors.New("Prometheus is not ready: " + p.Tail(20))
-		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK, nil
+	})
+	if err != nil {
+		p.Stop(time.Second)
+		return nil, fmt.Errorf("Prometheus is not ready: %w: %s", err, p.Tail(20)) //nolint:staticcheck // a name
 	}
+	return p, nil
 }
 
 // Start starts a Prometheus that scrapes the address over plain HTTP every 3 seconds, as the job of
