@@ -81,7 +81,7 @@ func Run(dir string, config map[string]any, flags ...string) (*Prometheus, error
 	})
 	if err != nil {
 		p.Stop(time.Second)
-		return nil, fmt.Errorf("Prometheus is not ready: %w: %s", err, p.Tail(20)) //nolint:staticcheck // a name
+		return nil, fmt.Errorf("Prometheus is not ready: %w: %s", err, p.Tail(20))
 	}
 	return p, nil
 }
