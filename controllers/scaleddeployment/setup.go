@@ -25,12 +25,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/predicates"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
@@ -77,7 +77,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, &handler.EnqueueRequestForObject{}), builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(hpaPredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec())).
 		WithOptions(queue.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -121,36 +121,21 @@ func ownersOf(ctx context.Context, cached client.Reader, deployment types.Namesp
 // controllerChangedPredicate accepts events that may free a name or take it: an object is
 // created or deleted, or its controller changes.
 func controllerChangedPredicate() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew))
-	}}
-}
-
-// hpaPredicate accepts changes to the spec of an HPA. HPAs have no generation before
-// Kubernetes 1.37.
-func hpaPredicate() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
-		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
-		return ok && ok2 && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
-	}}
+	return predicates.Updates(func(before, after client.Object) bool {
+		return !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after))
+	})
 }
 
 // scalerPredicate accepts changes to the fields of a VerticalScaler that a reconcile
 // compares or copies.
 func scalerPredicate() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1beta1.VerticalScaler)
-		after, ok2 := e.ObjectNew.(*v1beta1.VerticalScaler)
-		if !ok || !ok2 {
-			return false
-		}
+	return predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation ||
 			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
 			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
 			!equality.Semantic.DeepEqual(readyOf(before), readyOf(after))
-	}}
+	})
 }
 
 func readyOf(scaler *v1beta1.VerticalScaler) *metav1.Condition {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/predicates"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
@@ -223,7 +224,7 @@ func (r *Reconciler) policyKeys(ctx context.Context) (out []types.NamespacedName
 
 // memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
 func memberPredicate() predicate.Predicate {
-	return changes(func(before, after *v1beta1.VerticalScaler) bool {
+	return predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	})
 }
@@ -235,14 +236,14 @@ func isOtherwiseMarked(before, after client.Object) bool {
 
 // statusPredicate passes changes of a scaler that the status of a policy tells, or that may lead to a promotion.
 func statusPredicate() predicate.Predicate {
-	return changes(func(before, after *v1beta1.VerticalScaler) bool {
+	return predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || !equality.Semantic.DeepEqual(before.Status, after.Status)
 	})
 }
 
 // policyPredicate passes all changes of a policy but those of its status.
 func policyPredicate() predicate.Predicate {
-	return changes(func(before, after client.Object) bool {
+	return predicates.Updates(func(before, after client.Object) bool {
 		return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
 			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) || observed(after) < observed(before)
 	})
@@ -261,17 +262,8 @@ func observed(policy client.Object) int64 {
 
 // namespacePredicate passes changes that select or exclude Deployments.
 func namespacePredicate() predicate.Predicate {
-	return changes(func(before, after *corev1.Namespace) bool {
+	return predicates.Updates(func(before, after *corev1.Namespace) bool {
 		return !maps.Equal(before.Labels, after.Labels) || fleet.IsExcluded(before.Annotations) != fleet.IsExcluded(after.Annotations) ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	})
-}
-
-// changes passes all creations and deletions, and the updates that matter.
-func changes[T client.Object](matters func(before, after T) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(T)
-		after, ok2 := e.ObjectNew.(T)
-		return ok && ok2 && matters(before, after)
-	}}
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/predicates"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
@@ -51,7 +52,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(r.lookup.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(limitRangePredicate())).
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(hpaPredicate()))
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(predicates.HPASpec()))
 	if r.VPAs != nil {
 		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
 	}
@@ -73,12 +74,12 @@ func scalerPredicate() predicate.Predicate {
 		vs, ok := o.(*v1beta1.VerticalScaler)
 		return ok && !scaler.IsPaused(vs)
 	})
-	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
+	changed := predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||
 			before.Annotations[v1beta1.RestoredAnnotation] != after.Annotations[v1beta1.RestoredAnnotation] ||
 			after.Status.ObservedGeneration < before.Status.ObservedGeneration
 	})
-	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {
+	urgent := predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return pauseOf(before) != pauseOf(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	})
 	return predicate.Or(urgent, predicate.And(notPaused, changed))
@@ -94,7 +95,7 @@ func pauseOf(vs *v1beta1.VerticalScaler) string {
 
 // deploymentPredicate passes changes of what the reconciler reads of a Deployment.
 func deploymentPredicate() predicate.Predicate {
-	return updates(func(before, after *appsv1.Deployment) bool {
+	return predicates.Updates(func(before, after *appsv1.Deployment) bool {
 		return before.UID != after.UID ||
 			before.Generation != after.Generation ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
@@ -104,7 +105,7 @@ func deploymentPredicate() predicate.Predicate {
 
 // limitRangePredicate passes changes of what a LimitRange allows. It has no generation.
 func limitRangePredicate() predicate.Predicate {
-	return updates(func(before, after *corev1.LimitRange) bool {
+	return predicates.Updates(func(before, after *corev1.LimitRange) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
@@ -113,29 +114,11 @@ func limitRangePredicate() predicate.Predicate {
 // because the status of a quota changes with every pod of its namespace. A new quota, or one
 // that is used up, blocks a scaler in its own reconcile.
 func quotaPredicate() predicate.Predicate {
-	freeing := updates(func(before, after *corev1.ResourceQuota) bool {
+	freeing := predicates.Updates(func(before, after *corev1.ResourceQuota) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 			workload.MoreRoom([]corev1.ResourceQuota{*before}, []corev1.ResourceQuota{*after})
 	})
 	return predicate.And(freeing, predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
-}
-
-// hpaPredicate passes changes of the spec of an HPA.
-func hpaPredicate() predicate.Predicate {
-	return updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
-		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
-	})
-}
-
-// updates passes all creations and deletions, and the updates that matter.
-func updates[T client.Object](matters func(before, after T) bool) predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(T)
-			after, ok2 := e.ObjectNew.(T)
-			return ok && ok2 && matters(before, after)
-		},
-	}
 }
 
 // keepOrder keeps the order of the scalers, and triggers those whose standing an event changes. So a reconcile may

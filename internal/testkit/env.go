@@ -47,6 +47,7 @@ type Env struct {
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
 	sidecars   bool                     // new pods of tests get a sidecar
 	stop       func() error
+	plane      *envtest.ControlPlane // of Start
 }
 
 // adminToken is the token of the administrator of an API server that a test has started.
@@ -82,12 +83,16 @@ func Start() (*Env, error) {
 		ErrorIfCRDPathMissing: true,
 		BinaryAssetsDirectory: programs,
 	}
+	// The data and the certificates outlive a restart.
+	environment.ControlPlane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
+	environment.ControlPlane.GetAPIServer().CertDir = dir
 	// A token is checked faster than a certificate, whose chain is verified for each request.
 	token := filepath.Join(dir, "token.csv")
 	if err := os.WriteFile(token, []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the token: %w", err)
 	}
 	environment.ControlPlane.GetAPIServer().Configure().
+		Append("shutdown-send-retry-after", "true"). // so that it does not wait for open watches
 		Append("token-auth-file", token).
 		Append("audit-policy-file", auditPolicy()).
 		Append("audit-log-path", e.audit).
@@ -101,6 +106,7 @@ func Start() (*Env, error) {
 	if err := os.WriteFile(e.kubeconfig, environment.KubeConfig, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("writing the kubeconfig: %w", err), environment.Stop())
 	}
+	e.plane = &environment.ControlPlane
 	e.stop = func() error {
 		if err := environment.Stop(); err != nil {
 			return fmt.Errorf("stopping the API server: %w", err)
@@ -122,6 +128,31 @@ func (e *Env) connect() (err error) {
 
 // Stop stops what was started, and removes the files it left.
 func (e *Env) Stop() error { return e.stop() }
+
+// BackUp saves the data of etcd, which Start has started. The returned function restores it: all objects and their versions
+// go back. Both restart etcd and the API server.
+func (e *Env) BackUp(t testing.TB) (restore func()) {
+	t.Helper()
+	data, backup := e.plane.Etcd.DataDir, filepath.Join(t.TempDir(), "backup")
+	e.restart(t, func() error { return os.CopyFS(backup, os.DirFS(data)) })
+	return func() {
+		t.Helper()
+		e.restart(t, func() error {
+			return cmp.Or(os.RemoveAll(data), os.CopyFS(data, os.DirFS(backup)))
+		})
+	}
+}
+
+// restart stops etcd and the API server, and starts them after a change of their files.
+func (e *Env) restart(t testing.TB, change func() error) {
+	t.Helper()
+	server, etcd := e.plane.GetAPIServer(), e.plane.Etcd
+	for _, step := range []func() error{server.Stop, etcd.Stop, change, etcd.Start, server.Start} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // auditPolicy is the path of the policy by which the API server logs writes.
 func auditPolicy() string {

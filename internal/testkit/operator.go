@@ -35,6 +35,7 @@ type Operator struct {
 	stop  func() error
 
 	running    bool
+	ended      chan error
 	collector  *collect.Collector
 	cache      client.Reader
 	live       client.Reader
@@ -87,8 +88,8 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		return nil, fmt.Errorf("setting the operator up: %w", err)
 	}
 	o.cache, o.live, o.namespaces = mgr.GetCache(), e.Client, namespaces
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	o.ended = make(chan error, 1)
+	go func() { o.ended <- mgr.Start(ctx) }()
 	o.running = true
 	o.stop = func() error {
 		if !o.running {
@@ -96,7 +97,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		}
 		o.running = false
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-o.ended; err != nil {
 			return fmt.Errorf("running the operator: %w", err)
 		}
 		return nil
@@ -110,6 +111,13 @@ func (o *Operator) Stop(t testing.TB) {
 	if err := o.stop(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// AwaitEnd waits until the operator has ended by itself.
+func (o *Operator) AwaitEnd() error {
+	err := <-o.ended
+	o.running = false
+	return err
 }
 
 // OperatorConfig is the default configuration, without what several operators in one

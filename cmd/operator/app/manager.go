@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -45,6 +46,9 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.M
 	mgr, err := ctrl.NewManager(fenced, options)
 	if err != nil {
 		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("lease", func(*http.Request) error { return leading.Lost() }); err != nil {
+		return nil, fmt.Errorf("adding the check of the lease: %w", err)
 	}
 	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
 		return nil, fmt.Errorf("creating the lease of the leader: %w", err)

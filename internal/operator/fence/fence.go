@@ -35,7 +35,7 @@ type Fence struct {
 	mu sync.Mutex
 	// renewed is when the last successful renewal was sent; zero before the first.
 	renewed time.Time
-	// isLost is true if another process may have led since the first renewal.
+	// isLost is true if another process may have led since the first renewal, or if etcd was restored from a backup.
 	isLost bool
 }
 
@@ -61,6 +61,14 @@ func (f *Fence) lose() {
 	}
 }
 
+// forget notes that etcd has lost a renewal of the lease, as after a restore from a backup. The process must restart: the
+// watches of its caches wait for versions that the API server may not reach for days.
+func (f *Fence) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isLost = true
+}
+
 // hasStarted reports whether the process has held the lease.
 func (f *Fence) hasStarted() bool {
 	f.mu.Lock()
@@ -68,19 +76,19 @@ func (f *Fence) hasStarted() bool {
 	return !f.renewed.IsZero()
 }
 
-// lost is an error if this process may not lead any more.
-func (f *Fence) lost() error {
+// Lost is an error if this process may not lead any more, and has to be restarted.
+func (f *Fence) Lost() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.isLost {
-		return fmt.Errorf("another process may have taken over meanwhile: %w", ErrClosed)
+		return fmt.Errorf("another process may have taken over, or etcd was restored from a backup: %w", ErrClosed)
 	}
 	return nil
 }
 
 // Check is an error if another process may have the lease now.
 func (f *Fence) Check() error {
-	if err := f.lost(); err != nil {
+	if err := f.Lost(); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -166,6 +174,7 @@ type lease struct {
 	resourcelock.Interface
 	fence    *Fence
 	mayStart func(ctx context.Context) error
+	last     resourcelock.LeaderElectionRecord // read or written; only the leader election calls the lease
 }
 
 // Get implements resourcelock.Interface. After the process has led, a lease that it does not hold is
@@ -175,7 +184,13 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {
 		l.fence.lose()
 	}
-	if lost := l.fence.lost(); lost != nil {
+	if err == nil {
+		if isBefore(record, &l.last) {
+			l.fence.forget()
+		}
+		l.last = *record
+	}
+	if lost := l.fence.Lost(); lost != nil {
 		log.FromContext(ctx).Info("Lost the lease", "lease", l.Describe())
 		return nil, nil, lost
 	}
@@ -195,13 +210,14 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 
 // put writes the lease. A record without a holder releases it.
 func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	if err := l.fence.lost(); err != nil {
+	if err := l.fence.Lost(); err != nil {
 		return err
 	}
 	sent := l.fence.clock.Now()
 	if err := write(ctx, record); err != nil {
 		return err
 	}
+	l.last = record
 	if record.HolderIdentity != l.Identity() {
 		l.fence.lose()
 		return nil
@@ -212,5 +228,13 @@ func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecor
 		}
 	}
 	l.fence.renew(sent)
-	return l.fence.lost()
+	return l.fence.Lost()
+}
+
+// isBefore reports whether a record is from before another one that the server has had. A lease stores microseconds.
+func isBefore(record, last *resourcelock.LeaderElectionRecord) bool {
+	if record.LeaderTransitions != last.LeaderTransitions {
+		return record.LeaderTransitions < last.LeaderTransitions
+	}
+	return record.HolderIdentity == last.HolderIdentity && record.RenewTime.Add(time.Second).Before(last.RenewTime.Time)
 }

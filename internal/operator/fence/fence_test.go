@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -195,6 +196,52 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 				t.Errorf("updating the lease: %v, want %v", err, ErrClosed)
 			}
 			a.expect("replaced, after it has tried again", false)
+		})
+	}
+}
+
+// etcd is restored from a backup in which a process holds the lease already, or the one before it. Neither the leader nor one
+// that has watched it goes on with what it knows.
+func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
+	noon := metav1.NewTime(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))
+	record := func(holder string, transitions int, after time.Duration) resourcelock.LeaderElectionRecord {
+		return resourcelock.LeaderElectionRecord{
+			HolderIdentity: holder, LeaderTransitions: transitions, RenewTime: metav1.NewTime(noon.Add(after)), LeaseDurationSeconds: 15,
+		}
+	}
+	for name, tc := range map[string]struct {
+		restored resourcelock.LeaderElectionRecord
+		lost     bool
+	}{
+		"its own earlier renewal":                {record("a", 1, -5*time.Second), true},
+		"an earlier leader":                      {record("c", 0, -time.Hour), true},
+		"its last renewal":                       {record("a", 1, 0), false},
+		"its last renewal, rounded":              {record("a", 1, -time.Microsecond), false},
+		"a renewal whose reply was lost":         {record("a", 1, 5*time.Second), false},
+		"another leader, whose clock is behind":  {record("c", 2, -time.Hour), false},
+		"released by the leader, clock set back": {record("", 1, -time.Hour), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := fake.NewClientset()
+			a, b := newProcess(t, server, "a"), newProcess(t, server, "b")
+			if err := a.Create(t.Context(), record("a", 1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := b.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			spec := resourcelock.LeaderElectionRecordToLeaseSpec(&tc.restored)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: leaseName}, Spec: spec}
+			if _, err := server.CoordinationV1().Leases("system").Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []*process{a, b} {
+				_, _, err := p.Get(t.Context())
+				replaced := p == a && tc.restored.HolderIdentity != "a"
+				if want := tc.lost || replaced; errors.Is(err, ErrClosed) != want {
+					t.Errorf("reading the lease by %s: %v; want lost: %t", p.Identity(), err, want)
+				}
+			}
 		})
 	}
 }

@@ -1,0 +1,127 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// etcd is restored from a backup while the operator runs: all versions go back, and what came after the backup has never
+// been. Watches would wait for the lost versions, so the operator ends. Its next process applies no size of the lost time.
+func TestARestoredEtcdIsFollowed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until the lease of the operator has run out")
+	}
+	own, err := testkit.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	namespace := own.Namespace(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	web := testkit.Deployment(namespace, "web")
+	web.Spec.Replicas = ptr.To(int32(1))
+	must(own.Client.Create(t.Context(), web))
+	pod, err := own.Run(t.Context(), web)
+	must(err)
+	scaler := testkit.Scaler(namespace, "web", "web")
+	scaler.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(0))
+	must(own.Client.Create(t.Context(), scaler))
+
+	c := testkit.OperatorConfig()
+	c.Collection.Interval.Duration = 200 * time.Millisecond
+	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, namespace
+	usage := testkit.NewUsage()
+	usage.Set(namespace, pod.Name, "app", 300, 240<<20)
+	first := own.StartOperator(t, c, usage, namespace)
+
+	// asksFor is what a user demands; the test plays the kubelet until the pod has it.
+	asksFor := func(cpu string) {
+		t.Helper()
+		testkit.Eventually(t, soon, func() string {
+			if err := own.Client.Get(t.Context(), client.ObjectKeyFromObject(scaler), scaler); err != nil {
+				return err.Error()
+			}
+			scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+				ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu))},
+			}}}
+			if err := own.Client.Update(t.Context(), scaler); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	has := func(cpu string) {
+		t.Helper()
+		testkit.Eventually(t, busy, func() string {
+			if err := own.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err.Error()
+			}
+			if !equality.Semantic.DeepEqual(pod.Status.ContainerStatuses[0].Resources, &pod.Spec.Containers[0].Resources) {
+				world.Actuate(pod, metav1.Now())
+				return fmt.Sprintf("a resize is being applied: %v", own.Client.Status().Update(t.Context(), pod))
+			}
+			if err := own.Client.Get(t.Context(), client.ObjectKeyFromObject(scaler), scaler); err != nil {
+				return err.Error()
+			}
+			applied := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionApplied)
+			if got := pod.Spec.Containers[0].Resources.Requests.Cpu(); got.Cmp(resource.MustParse(cpu)) != 0 || applied == nil || applied.Status != metav1.ConditionTrue {
+				return fmt.Sprintf("the pod requests %s of CPU, Applied is %+v", got, applied)
+			}
+			return ""
+		})
+	}
+	asksFor("700m")
+	has("700m")
+	restore := own.BackUp(t)
+
+	asksFor("800m")
+	has("800m")
+	for i := range 200 { // Later versions alone do not end the time in which the past is not noticed.
+		must(own.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("later-%d", i)}}))
+	}
+	mark := own.Mark()
+	restore()
+	if err := first.AwaitEnd(); err == nil {
+		t.Error("the operator ended without an error")
+	}
+	second := own.StartOperator(t, c, usage, namespace)
+	has("700m")
+	asksFor("900m")
+	has("900m")
+	for _, agent := range []string{first.Agent, second.Agent} {
+		writes, err := own.WritesSince(mark, agent)
+		must(err)
+		for _, write := range writes {
+			if write.Resource != "leases" && write.Code >= 400 {
+				t.Errorf("refused after the restore: %s", write)
+			}
+		}
+	}
+}
