@@ -266,7 +266,7 @@ func Default() Operator {
 		Health:         Health{BindAddress: ":8081"},
 		LeaderElection: LeaderElection{Enabled: true},
 		ResyncPeriod:   d(10 * time.Minute),
-		Workers:        Workers{VerticalScalers: 8, ScaledDeployments: 4},
+		Workers:        Workers{VerticalScalers: 32, ScaledDeployments: 4},
 		Collection:     Collection{Interval: d(30 * time.Second)},
 		Recommendation: Recommendation{
 			CPUHalfLife:    d(p.History.CPUHalfLife),

@@ -76,7 +76,7 @@ recommendation:
 resyncPeriod: 10m0s
 workers:
   scaledDeployments: 4
-  verticalScalers: 8
+  verticalScalers: 32
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("Default() (-want +got):\n%s", diff)
