@@ -33,6 +33,7 @@ func BenchmarkSlowAPIServer(b *testing.B) {
 }
 
 func firstRecommendations(b *testing.B, workers int) time.Duration {
+	b.Helper()
 	const scalers = 100
 	namespace, use := env.Namespace(b), testkit.NewUsage()
 	for i := range scalers {
