@@ -61,6 +61,13 @@ func (f *Fence) lose() {
 	}
 }
 
+// hasStarted reports whether the process has held the lease.
+func (f *Fence) hasStarted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.renewed.IsZero()
+}
+
 // lost is an error if this process may not lead any more.
 func (f *Fence) lost() error {
 	f.mu.Lock()
@@ -147,15 +154,18 @@ func target(path string) (group, resource string) {
 	return group, parts[0]
 }
 
-// Lock returns a lock of the leader election that tells the fence what becomes of the lease.
-func (f *Fence) Lock(lock resourcelock.Interface) resourcelock.Interface {
-	return &lease{Interface: lock, fence: f}
+// Lock returns a lock of the leader election that tells the fence what becomes of the lease. mayStart is asked
+// after the lease was taken and before the process counts as its holder; nil for always. While it returns
+// an error, the lease is held, and renewed, without any work.
+func (f *Fence) Lock(lock resourcelock.Interface, mayStart func(ctx context.Context) error) resourcelock.Interface {
+	return &lease{Interface: lock, fence: f, mayStart: mayStart}
 }
 
 // lease tells the fence what becomes of the lease.
 type lease struct {
 	resourcelock.Interface
-	fence *Fence
+	fence    *Fence
+	mayStart func(ctx context.Context) error
 }
 
 // Get implements resourcelock.Interface. After the process has led, a lease that it does not hold is
@@ -195,6 +205,11 @@ func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecor
 	if record.HolderIdentity != l.Identity() {
 		l.fence.lose()
 		return nil
+	}
+	if l.mayStart != nil && !l.fence.hasStarted() {
+		if err := l.mayStart(ctx); err != nil {
+			return err
+		}
 	}
 	l.fence.renew(sent)
 	return l.fence.lost()
