@@ -59,24 +59,18 @@ help: ## List the targets.
 API := $(shell sed -n 's|^module ||p' api/go.mod)/v1beta1
 
 .PHONY: generate
-generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
+generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, docs/api.md and docs/metrics.md from Go code.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=$(API)
 	@mkdir -p docs
 	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api/v1beta1 --config=hack/tools/docs/config.yaml \
 		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
 	go run ./hack/metrics >docs/metrics.md
-	go -C hack/tools run ./grafana ../../config/components/grafana
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	@rm -rf bin/crds
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=$(API) output:crd:dir=bin/crds
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_newpodsizes.yaml
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scalingpolicies.yaml
-	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml
+	go run ./hack/crd bin/crds/*.yaml
 	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
 
 # Documentation, and what users read of CRDs, the bundle, alerts, policies and Go code.
@@ -238,19 +232,6 @@ bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA af
 	CGO_ENABLED=0 go -C bench build -trimpath -o ../bin/bench/bench .
 	@bin/bench/bench -scalers $(SCALERS) -operator bin/bench/operator \
 		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
-
-# The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
-RECORD_ARGS ?=
-
-.PHONY: record
-record: ## Replay a folder of recorded usage, TRACES, with each profile and with VPA's rule, and compare them.
-	@: $${TRACES:?names no folder of tables: docs/record.md}
-	go -C bench build -o ../bin/bench/record ./record
-	@bin/bench/record $(RECORD_ARGS) "$(TRACES)"
-
-.PHONY: picture
-picture: ## Draw the picture of the README, docs/images/usage.svg.
-	go -C bench run ./picture ../docs/images/usage.svg
 
 .PHONY: bench
 bench: ## Test the benchmarks, and compare what a container costs with VPA's own packages, in one run: heap, CPU and checkpoint.

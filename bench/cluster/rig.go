@@ -4,14 +4,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -248,36 +248,17 @@ const reportEvery = 10 * time.Second
 func (r *rig) inParallel(ctx context.Context, what string, n int, do func(i int) error) error {
 	const workers = 16
 	r.progress("creating %d %s", n, what)
-	var (
-		next, done atomic.Int64
-		all        sync.WaitGroup
-		once       sync.Once
-		failure    error
-	)
-	stop := make(chan struct{})
-	for range workers {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := again(ctx, func() error { return do(i) }); err != nil {
-					once.Do(func() { failure = err })
-					next.Store(int64(n))
-				}
-				done.Add(1)
-			}
-		})
-	}
-	go func() {
-		all.Wait()
-		close(stop)
-	}()
-	for {
-		select {
-		case <-stop:
-			return failure
-		case <-time.After(reportEvery):
-			r.progress("%d of %d %s", done.Load(), n, what)
+	group, running := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	reported := time.Now()
+	for i := 0; i < n && running.Err() == nil; i++ {
+		group.Go(func() error { return again(running, func() error { return do(i) }) })
+		if time.Since(reported) >= reportEvery {
+			reported = time.Now()
+			r.progress("%d of %d %s", i, n, what)
 		}
 	}
+	return cmp.Or(group.Wait(), ctx.Err())
 }
 
 // await waits until nothing is left. It ends early if left fails a few times in a row.

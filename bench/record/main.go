@@ -4,7 +4,7 @@
 // Record replays a folder of recorded usage with each profile of the operator and with the rule of the Vertical Pod
 // Autoscaler (VPA), in one run, and compares them in Markdown:
 //
-//	make record [flags] FOLDER
+//	go -C bench run ./record [flags] FOLDER
 //
 // The folder holds tables as "kubectl vscaler report" reads them. A table is a source. Patterns such as borg-* match
 // the name of a series, or that of its table without .csv and .gz:

@@ -43,15 +43,10 @@ type fleet interface {
 	recommend(i int)
 }
 
-// sides are the two sides to compare. Alone is the state of a container by itself. Kept is
-// its state in the operator's store and in VPA's cluster state, with names, owners, the
-// last checkpoint, pods and label selectors.
-var sides = []struct {
-	name         string
-	ours, theirs func(tb testing.TB, n int) fleet
-}{
-	{"alone", newBooks, newAggregates},
-	{"kept", func(tb testing.TB, n int) fleet { return newStore(tb, n) }, func(tb testing.TB, n int) fleet { return newCluster(tb, n) }},
+// sides are the operator's store and VPA's cluster state, with names, owners, the last checkpoint, pods and label selectors.
+var sides = []func(tb testing.TB, n int) fleet{
+	func(tb testing.TB, n int) fleet { tb.Helper(); return newStore(tb, n) },
+	func(tb testing.TB, n int) fleet { tb.Helper(); return newCluster(tb, n) },
 }
 
 var (
@@ -71,26 +66,6 @@ func (p published) recommend(i int, h *history.Container) recommend.Container {
 	}
 	return r
 }
-
-// books are the histories alone.
-type books struct {
-	published
-	books []history.Histories
-}
-
-func newBooks(_ testing.TB, n int) fleet {
-	b := &books{published: make(published, n), books: make([]history.Histories, n)}
-	for i := range b.books {
-		b.books[i] = history.Histories{}
-	}
-	return b
-}
-
-func (b *books) add(i int, at time.Time, cpu, memory int64) {
-	b.books[i].Add(usage.Sample{Container: "app", Time: at, CPUMillis: cpu, MemoryBytes: memory}, params.History)
-}
-
-func (b *books) recommend(i int) { b.published.recommend(i, b.books[i]["app"]) }
 
 // store is the operator's.
 type store struct {
@@ -154,34 +129,6 @@ func (a *apiServer) Create(_ context.Context, object client.Object, _ ...client.
 	object.SetResourceVersion("123456")
 	object.SetUID("9c1d3c1e-54a5-4d3e-8a55-0f9d8e3a7b11")
 	return nil
-}
-
-// aggregates are VPA's states alone.
-type aggregates struct {
-	library
-	totals     []*model.AggregateContainerState
-	containers []*model.ContainerState
-}
-
-func newAggregates(_ testing.TB, n int) fleet {
-	a := &aggregates{
-		library: *newLibrary(1),
-		totals:  make([]*model.AggregateContainerState, n), containers: make([]*model.ContainerState, n),
-	}
-	for i := range a.totals {
-		a.totals[i] = model.NewAggregateContainerState()
-		a.containers[i] = model.NewContainerState(nil, a.totals[i])
-	}
-	return a
-}
-
-func (a *aggregates) add(i int, at time.Time, cpu, memory int64) {
-	a.containers[i].AddSample(&model.ContainerUsageSample{MeasureStart: at, Usage: model.ResourceAmount(cpu), Resource: model.ResourceCPU})
-	a.containers[i].AddSample(&model.ContainerUsageSample{MeasureStart: at, Usage: model.ResourceAmount(memory), Resource: model.ResourceMemory})
-}
-
-func (a *aggregates) recommend(i int) {
-	a.recommender.GetRecommendedPodResources(model.ContainerNameToAggregateStateMap{"app": a.totals[i]})
 }
 
 // cluster is the state of VPA's recommender.
@@ -292,8 +239,6 @@ func heapOf(tb testing.TB, build func(testing.TB, int) fleet, n, minutes int) fl
 	grow(f, n, minutes, waves["diurnal"])
 	// The objects of the API server, and what was recommended in them, count for neither.
 	switch f := f.(type) {
-	case *books:
-		f.published = nil
 	case *store:
 		// What the store remembers of a checkpoint is part of what a container costs. VPA's
 		// recommender keeps nothing of those that it has written.
@@ -319,19 +264,17 @@ func encoded(tb testing.TB, object any) float64 {
 	return float64(len(b))
 }
 
-// TestHeap holds that a container takes no more of our heap than of VPA's, alone and with
-// all that is kept around it, whatever its age.
+// TestHeap holds that a container takes no more of our heap than of VPA's, whatever its age.
 func TestHeap(t *testing.T) {
 	const n = 500
-	for _, s := range sides {
-		heapOf(t, s.ours, 1, 10) // initializes what both sides share
-		heapOf(t, s.theirs, 1, 10)
-		for _, minutes := range []int{10, 100} {
-			ours, theirs := heapOf(t, s.ours, n, minutes), heapOf(t, s.theirs, n, minutes)
-			t.Logf("%s, %d minutes: %.0f B a container, VPA's %.0f B, %.2f of it", s.name, minutes, ours, theirs, ours/theirs)
-			if ours > theirs {
-				t.Errorf("%s, %d minutes: a container takes %.0f B of heap, more than VPA's %.0f B", s.name, minutes, ours, theirs)
-			}
+	for _, build := range sides {
+		heapOf(t, build, 1, 10) // initializes what both sides share
+	}
+	for _, minutes := range []int{10, 100} {
+		ours, theirs := heapOf(t, sides[0], n, minutes), heapOf(t, sides[1], n, minutes)
+		t.Logf("%d minutes: %.0f B a container, VPA's %.0f B, %.2f of it", minutes, ours, theirs, ours/theirs)
+		if ours > theirs {
+			t.Errorf("%d minutes: a container takes %.0f B of heap, more than VPA's %.0f B", minutes, ours, theirs)
 		}
 	}
 }
@@ -339,20 +282,18 @@ func TestHeap(t *testing.T) {
 // BenchmarkHeap reports the live heap of a container, at ages up to the eight days that
 // both look back.
 func BenchmarkHeap(b *testing.B) {
-	for _, s := range sides {
-		for _, size := range []struct {
-			n, minutes int
-			age        string
-		}{{2000, 10, "10m"}, {200, 1440, "1d"}, {200, 8 * 1440, "8d"}} {
-			b.Run(fmt.Sprintf("%s/containers=%d/age=%s", s.name, size.n, size.age), func(b *testing.B) {
-				var ours, theirs float64
-				for range b.N {
-					ours += heapOf(b, s.ours, size.n, size.minutes)
-					theirs += heapOf(b, s.theirs, size.n, size.minutes)
-				}
-				report(b, "B/container", ours/float64(b.N), theirs/float64(b.N))
-			})
-		}
+	for _, size := range []struct {
+		n, minutes int
+		age        string
+	}{{2000, 10, "10m"}, {200, 1440, "1d"}, {200, 8 * 1440, "8d"}} {
+		b.Run(fmt.Sprintf("containers=%d/age=%s", size.n, size.age), func(b *testing.B) {
+			var ours, theirs float64
+			for range b.N {
+				ours += heapOf(b, sides[0], size.n, size.minutes)
+				theirs += heapOf(b, sides[1], size.n, size.minutes)
+			}
+			report(b, "B/container", ours/float64(b.N), theirs/float64(b.N))
+		})
 	}
 }
 
@@ -362,50 +303,45 @@ func BenchmarkHeap(b *testing.B) {
 // the quickest round: what it takes where nothing else wants the caches.
 func BenchmarkCPU(b *testing.B) {
 	const n, known = 50, 1440
-	for _, s := range sides {
-		b.Run(s.name, func(b *testing.B) {
-			fleets := [2]fleet{s.ours(b, n), s.theirs(b, n)}
-			for _, f := range fleets {
-				grow(f, n, known, waves["diurnal"])
-				for i := range n {
-					f.recommend(i)
-				}
+	fleets := [2]fleet{sides[0](b, n), sides[1](b, n)}
+	for _, f := range fleets {
+		grow(f, n, known, waves["diurnal"])
+		for i := range n {
+			f.recommend(i)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	at := start.Add(known * time.Minute)
+	var added, recommended, least [2]time.Duration
+	for range b.N {
+		cpu, memory := [n]int64{}, [n]int64{}
+		for i := range n {
+			cpu[i], memory[i] = waves["diurnal"](r, at.Unix())
+		}
+		for side, f := range fleets {
+			begin := bench.CPUTime(b)
+			for i := range n {
+				f.add(i, at, cpu[i], memory[i])
 			}
-			r := rand.New(rand.NewPCG(1, 2))
-			at := start.Add(known * time.Minute)
-			var added, recommended, least [2]time.Duration
-			for range b.N {
-				cpu, memory := [n]int64{}, [n]int64{}
-				for i := range n {
-					cpu[i], memory[i] = waves["diurnal"](r, at.Unix())
-				}
-				for side, f := range fleets {
-					begin := bench.CPUTime(b)
-					for i := range n {
-						f.add(i, at, cpu[i], memory[i])
-					}
-					between := bench.CPUTime(b)
-					for i := range n {
-						f.recommend(i)
-					}
-					end := bench.CPUTime(b)
-					added[side] += between - begin
-					recommended[side] += end - between
-					if least[side] == 0 || end-begin < least[side] {
-						least[side] = end - begin
-					}
-				}
-				at = at.Add(time.Minute)
+			between := bench.CPUTime(b)
+			for i := range n {
+				f.recommend(i)
 			}
-			each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n*b.N) }
-			report(b, "µs/minute", each(added[0]+recommended[0]), each(added[1]+recommended[1]))
-			bench.Report(b, bench.Operator, "least-µs/minute", each(least[0]*time.Duration(b.N)))
-			bench.Report(b, "vpa", "least-µs/minute", each(least[1]*time.Duration(b.N)))
-			bench.Report(b, bench.Operator, "µs/sample", each(added[0]))
-			bench.Report(b, "vpa", "µs/sample", each(added[1]))
-			bench.Report(b, bench.Operator, "µs/recommendation", each(recommended[0]))
-			bench.Report(b, "vpa", "µs/recommendation", each(recommended[1]))
-		})
+			end := bench.CPUTime(b)
+			added[side] += between - begin
+			recommended[side] += end - between
+			if least[side] == 0 || end-begin < least[side] {
+				least[side] = end - begin
+			}
+		}
+		at = at.Add(time.Minute)
+	}
+	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n*b.N) }
+	report(b, "µs/minute", each(added[0]+recommended[0]), each(added[1]+recommended[1]))
+	for side, name := range []string{bench.Operator, "vpa"} {
+		bench.Report(b, name, "least-µs/minute", each(least[side]*time.Duration(b.N)))
+		bench.Report(b, name, "µs/sample", each(added[side]))
+		bench.Report(b, name, "µs/recommendation", each(recommended[side]))
 	}
 }
 

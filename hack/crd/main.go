@@ -1,10 +1,10 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crd writes each paragraph of the descriptions in a CustomResourceDefinition in one line. Below
-// a field, if one is named, it removes the descriptions and bounds the quantities.
+// Command crd writes each paragraph of the descriptions in CustomResourceDefinitions in one line. Below the pod template of a
+// ScaledDeployment, it removes the descriptions and bounds the quantities.
 //
-//	go run ./hack/crd <file> [spec.template]
+//	go run ./hack/crd <file>...
 //
 // "kubectl explain" breaks lines at 80 columns, and keeps the line breaks of a description. Those of a Go
 // comment would leave every second line almost empty.
@@ -23,28 +23,21 @@ import (
 	"os"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
 func main() {
-	if len(os.Args) != 2 && len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: crd <file> [<field>], such as: crd config/crd/bases/some.yaml spec.template")
-		os.Exit(2)
-	}
-	var field []string
-	if len(os.Args) == 3 {
-		field = strings.Split(os.Args[2], ".")
-	}
-	if err := rewrite(os.Args[1], field); err != nil {
-		fmt.Fprintln(os.Stderr, "crd:", err)
-		os.Exit(1)
+	for _, file := range os.Args[1:] {
+		if err := rewrite(file); err != nil {
+			fmt.Fprintln(os.Stderr, "crd:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-// rewrite joins the lines of the descriptions in the file. Below a field, if one is named, it removes the
-// descriptions and bounds the quantities.
-func rewrite(file string, field []string) error {
+// rewrite rewrites one file.
+func rewrite(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -53,76 +46,67 @@ func rewrite(file string, field []string) error {
 	if err := yaml.Unmarshal(text, &crd); err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
-	var typed apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &typed); err != nil {
+	versions, found, err := unstructured.NestedSlice(crd, "spec", "versions")
+	if err != nil || !found {
 		return fmt.Errorf("%s is not a CustomResourceDefinition: %w", file, err)
 	}
-	for _, version := range at(crd, "spec", "versions").([]any) {
-		schema := at(version, "schema", "openAPIV3Schema")
-		joinDescriptions(schema)
-		if len(field) == 0 {
+	kind, _, _ := unstructured.NestedString(crd, "spec", "names", "kind")
+	for _, version := range versions {
+		eachSchema(version, func(schema map[string]any) {
+			if text, isText := schema["description"].(string); isText {
+				schema["description"] = joined(text)
+			}
+		})
+		if kind != "ScaledDeployment" {
 			continue
 		}
-		for _, name := range field {
-			schema = at(schema, "properties", name)
+		template, found, err := unstructured.NestedMap(version.(map[string]any), podTemplate...)
+		if err != nil || !found {
+			return fmt.Errorf("%s has no pod template: %w", file, err)
 		}
-		below, ok := schema.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s has no field %s", file, strings.Join(field, "."))
-		}
-		for _, value := range below {
-			silence(value)
-			bound(value)
+		own := template["description"]
+		eachSchema(template, reduce)
+		template["description"] = own
+		if err := unstructured.SetNestedMap(version.(map[string]any), template, podTemplate...); err != nil {
+			return err
 		}
 	}
-	text, err = yaml.Marshal(crd)
-	if err != nil {
+	if err := unstructured.SetNestedSlice(crd, versions, "spec", "versions"); err != nil {
+		return err
+	}
+	if text, err = yaml.Marshal(crd); err != nil {
 		return err
 	}
 	return os.WriteFile(file, append([]byte("---\n"), text...), 0o644)
 }
 
-// at follows keys through nested maps; nil if one is missing.
-func at(value any, keys ...string) any {
-	for _, key := range keys {
-		m, _ := value.(map[string]any)
-		value = m[key]
-	}
-	return value
-}
+// podTemplate is the path of a ScaledDeployment's pod template in a version of its CRD.
+var podTemplate = []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "template"}
 
-// silence removes all descriptions, but keeps properties with that name.
-func silence(value any) {
+// eachSchema calls do for each map in the value.
+func eachSchema(value any, do func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
-		if _, isText := v["description"].(string); isText {
-			delete(v, "description")
-		}
+		do(v)
 		for _, inner := range v {
-			silence(inner)
+			eachSchema(inner, do)
 		}
 	case []any:
 		for _, inner := range v {
-			silence(inner)
+			eachSchema(inner, do)
 		}
 	}
 }
 
-// joinDescriptions writes each paragraph of all descriptions in one line, but not properties with that
-// name.
-func joinDescriptions(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		if text, isText := v["description"].(string); isText {
-			v["description"] = joined(text)
-		}
-		for _, inner := range v {
-			joinDescriptions(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			joinDescriptions(inner)
-		}
+// reduce removes the description of a schema, but not a property with that name, and limits a quantity to an exponent of two
+// digits.
+func reduce(schema map[string]any) {
+	if _, isText := schema["description"].(string); isText {
+		delete(schema, "description")
+	}
+	if schema["pattern"] == quantity {
+		schema["pattern"] = strings.TrimSuffix(quantity, anyExponent) + boundedExponent
+		schema["maxLength"] = int64(longestQuantity)
 	}
 }
 
@@ -149,21 +133,3 @@ const (
 
 // longestQuantity is enough for every quantity that anyone needs, as text.
 const longestQuantity = 64
-
-// bound limits quantities to exponents of two digits, and their length.
-func bound(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		if v["pattern"] == quantity {
-			v["pattern"] = strings.TrimSuffix(quantity, anyExponent) + boundedExponent
-			v["maxLength"] = longestQuantity
-		}
-		for _, inner := range v {
-			bound(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			bound(inner)
-		}
-	}
-}

@@ -84,9 +84,10 @@ func (d *demo) run(ctx context.Context, stay bool) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	lines, passed := d.results(d.seen, d.observer.audit)
+	requests, logErr := d.observer.requests(0)
+	lines, passed := d.results(d.seen, requests)
 	d.say("Checks:\n%s", strings.Join(lines, "\n"))
-	if err == nil && !passed {
+	if err = errors.Join(err, logErr); err == nil && !passed {
 		err = errors.New("a check failed")
 	}
 	if err != nil || !stay {
@@ -146,6 +147,7 @@ func (d *demo) takeSteps(ctx context.Context) (err error) {
 	for i, s := range d.steps {
 		fmt.Println()
 		d.say("Step %d of %d, %s: %s", i+1, len(d.steps), s.name, s.story)
+		d.observer.step = d.env.Mark()
 		p := &progress{step: s, start: d.last, end: d.last}
 		d.seen = append(d.seen, p)
 		if err := d.takeStep(ctx, p); err != nil {

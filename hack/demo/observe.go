@@ -4,13 +4,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -40,23 +36,18 @@ type snapshot struct {
 	restarts    int32
 	memory      map[string]int64 // memory usage by pod in metrics.k8s.io
 	events      []eventsv1.Event // about the scaler
-	lastWrite   time.Time        // of the operator
+	lastWrite   time.Time        // of the operator in this step; zero if there is none
 }
 
 // observer reads snapshots.
 type observer struct {
-	client  client.Client
+	env     *testkit.Env
 	metrics *metricsapi.Source
-	audit   audit
+	step    testkit.AuditMark // when the step began
 }
 
-func newObserver(env *testkit.Env) (*observer, error) {
-	o := &observer{client: env.Client, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
-	file, err := os.Open(env.AuditLog())
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	o.audit.log = bufio.NewReader(file)
+func newObserver(env *testkit.Env) (o *observer, err error) {
+	o = &observer{env: env}
 	o.metrics, err = metricsapi.New(env.Config)
 	return o, err
 }
@@ -71,7 +62,7 @@ func (o *observer) look(ctx context.Context) (s snapshot, err error) {
 		events      eventsv1.EventList
 	)
 	for _, list := range []client.ObjectList{&scalers, &deployments, &replicaSets, &pods, &events} {
-		if err := o.client.List(ctx, list, client.InNamespace("demo")); err != nil {
+		if err := o.env.Client.List(ctx, list, client.InNamespace("demo")); err != nil {
 			return s, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
@@ -102,8 +93,12 @@ func (o *observer) look(ctx context.Context) (s snapshot, err error) {
 	}
 	s.at = time.Now()
 	// Last, so that the audit log has every write whose effect is in the snapshot.
-	err = o.audit.read()
-	s.lastWrite = o.audit.lastWrite
+	requests, err := o.requests(o.step)
+	for _, w := range requests {
+		if isWrite(w) {
+			s.lastWrite = w.Answered
+		}
+	}
 	return s, err
 }
 
@@ -136,61 +131,19 @@ func condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// audit counts the operator's requests in the audit log, which is read while it grows.
-type audit struct {
-	log  *bufio.Reader
-	line []byte // a line whose end is not written yet
-
-	requests int
-	// writes and forbidden are by verb and resource: "patch pods/resize". Updates of the
-	// operator's lease are not counted as writes.
-	writes, forbidden map[string]int
-	lastWrite         time.Time
+// requests are the operator's requests since a mark of the audit log.
+func (o *observer) requests(since testkit.AuditMark) ([]testkit.Write, error) {
+	all, err := o.env.WritesSince(since, "")
+	return slices.DeleteFunc(all, func(w testkit.Write) bool { return w.User != operatorUser }), err
 }
 
-// read counts what was added since the previous call.
-func (a *audit) read() error {
-	for {
-		part, err := a.log.ReadBytes('\n')
-		a.line = append(a.line, part...)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = a.add(a.line)
-		}
-		if err != nil {
-			return fmt.Errorf("reading the audit log: %w", err)
-		}
-		a.line = nil
-	}
-}
+func isForbidden(w testkit.Write) bool { return w.Code == 401 || w.Code == 403 }
 
-// add counts a request that was answered.
-func (a *audit) add(line []byte) error {
-	var e struct {
-		Stage, Verb    string
-		StageTimestamp time.Time
-		User           struct{ Username string }
-		ObjectRef      struct{ Resource, Subresource string }
-		ResponseStatus struct{ Code int }
+// isWrite reports whether a request changes something other than the operator's lease.
+func isWrite(w testkit.Write) bool {
+	switch w.Verb {
+	case "get", "list", "watch":
+		return false
 	}
-	if err := json.Unmarshal(line, &e); err != nil || e.Stage != "ResponseComplete" || e.User.Username != operatorUser {
-		return err
-	}
-	a.requests++
-	kind := e.Verb + " " + e.ObjectRef.Resource
-	if e.ObjectRef.Subresource != "" {
-		kind += "/" + e.ObjectRef.Subresource
-	}
-	switch {
-	case e.ResponseStatus.Code == 401 || e.ResponseStatus.Code == 403:
-		a.forbidden[kind]++
-	case e.Verb == "get" || e.Verb == "list" || e.Verb == "watch", e.ObjectRef.Resource == "leases",
-		e.ObjectRef.Resource == "selfsubjectaccessreviews": // changes nothing, although the verb is create
-	default:
-		a.writes[kind]++
-		a.lastWrite = e.StageTimestamp
-	}
-	return nil
+	return !isForbidden(w) && w.Resource != "leases" && w.Resource != "selfsubjectaccessreviews"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -106,7 +107,7 @@ func (p *progress) took() time.Duration { return p.end.at.Sub(p.start.at) }
 
 // results checks what was seen of the steps, and all requests of the operator. It returns
 // a line for each check.
-func (s scenario) results(seen []*progress, a audit) (lines []string, passed bool) {
+func (s scenario) results(seen []*progress, requests []testkit.Write) (lines []string, passed bool) {
 	passed = true
 	add := func(ok bool, claim, details string) {
 		verdict := "PASS"
@@ -126,12 +127,18 @@ func (s scenario) results(seen []*progress, a audit) (lines []string, passed boo
 			add(ok, step.claim, details)
 		}
 	}
-	needed := true
-	for kind := range a.writes {
-		needed = needed && slices.Contains(s.writes, kind)
+	writes, forbidden, needed := map[string]int{}, map[string]int{}, true
+	for _, r := range requests {
+		switch kind := r.Verb + " " + r.Resource; {
+		case isForbidden(r):
+			forbidden[kind]++
+		case isWrite(r):
+			writes[kind]++
+			needed = needed && slices.Contains(s.writes, kind)
+		}
 	}
-	add(a.requests > 0 && len(a.forbidden) == 0, "no right is missing", fmt.Sprintf("%d requests as its ServiceAccount, forbidden: %s", a.requests, list(a.forbidden)))
-	add(len(a.writes) > 0 && needed, "the operator writes only what it must", list(a.writes))
+	add(len(requests) > 0 && len(forbidden) == 0, "no right is missing", fmt.Sprintf("%d requests as its ServiceAccount, forbidden: %s", len(requests), list(forbidden)))
+	add(len(writes) > 0 && needed, "the operator writes only what it must", list(writes))
 	return lines, passed
 }
 

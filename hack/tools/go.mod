@@ -14,10 +14,7 @@ tool (
 	sigs.k8s.io/kustomize/kustomize/v5
 )
 
-require (
-	github.com/google/go-containerregistry v0.21.7
-	github.com/grafana/grafana-foundation-sdk/go v0.0.12
-)
+require github.com/google/go-containerregistry v0.21.7
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,51 +132,6 @@ func (w *fixture) ownerSays(name, kind, status, reason string, words ...string) 
 	w.eventually(func() string { return unlike(w.owner(name), kind, status, reason, words...) })
 }
 
-// follow calls f with every change of a Deployment in the namespace until the test ends.
-// The returned function waits until f has seen an event that matches.
-func (w *fixture) follow(f func(watch.Event, *appsv1.Deployment)) (until func(matches func(watch.Event, *appsv1.Deployment) bool)) {
-	w.Helper()
-	watching, err := client.NewWithWatch(env.Config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		w.Fatal(err)
-	}
-	watcher, err := watching.Watch(w.Context(), &appsv1.DeploymentList{}, client.InNamespace(w.namespace))
-	if err != nil {
-		w.Fatal(err)
-	}
-	var mu sync.Mutex
-	var seen []watch.Event
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range watcher.ResultChan() {
-			if d, ok := event.Object.(*appsv1.Deployment); ok {
-				f(event, d)
-				mu.Lock()
-				seen = append(seen, event)
-				mu.Unlock()
-			}
-		}
-	}()
-	w.Cleanup(func() {
-		watcher.Stop()
-		<-done
-	})
-	return func(matches func(watch.Event, *appsv1.Deployment) bool) {
-		w.Helper()
-		w.eventually(func() string {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, event := range seen {
-				if d, ok := event.Object.(*appsv1.Deployment); ok && matches(event, d) {
-					return ""
-				}
-			}
-			return "the event is not seen yet"
-		})
-	}
-}
-
 func podUIDs(pods []corev1.Pod) (uids []types.UID) {
 	for _, pod := range pods {
 		uids = append(uids, pod.UID)
@@ -251,21 +204,4 @@ func TestAnHPAScalesTheOwner(t *testing.T) {
 			return ""
 		})
 	}
-}
-
-// The resync period is longer than any test, so only watches tell the operator.
-func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.uses("web", "app", 300, 240)
-	owner := w.own("web", scaled("InPlace"))
-	w.sized("web")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	for _, n := range []int32{5, 2} {
-		w.patch(owner, `{"spec":{"replicas":%d}}`, n)
-		w.settled("web")
-	}
-	w.remove(&w.pods("web")[0])
-	w.runs("web")
-	w.settled("web")
 }

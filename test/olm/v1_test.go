@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,23 +87,11 @@ func TestVersion1(t *testing.T) {
 // olmv1 runs the program of hack/tools/olm for the ClusterExtension of docs/olm.md, in the version of the bundle.
 func olmv1(t *testing.T, command string, b bundle) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root(), "docs", "olm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := regexp.MustCompile("(?s)```yaml\n([^`]*\nkind: ClusterExtension\n.*?)```").FindSubmatch(page)
-	if documented == nil {
-		t.Fatal("docs/olm.md has no ClusterExtension")
-	}
-	extension := filepath.Join(t.TempDir(), "extension.yaml")
-	if err := os.WriteFile(extension, documented[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
 	program := os.Getenv(v1Variable)
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(root(), program)
 	}
-	out, err := exec.CommandContext(t.Context(), program, command, "-bundle", b.dir, "-extension", extension).Output()
+	out, err := exec.CommandContext(t.Context(), program, command, "-bundle", b.dir, "-extension", filepath.Join(root(), "docs", "olm.md")).Output()
 	if err != nil {
 		t.Fatalf("olmv1 %s: %v\n%s", command, err, stderr(err))
 	}

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,25 +160,20 @@ const reviewsAtOnce = 8
 
 // missing lists the rights that the operator lacks, in their order.
 func (check accessCheck) missing(ctx context.Context, namespace string, rights []right) (string, error) {
-	var (
-		granted = make([]bool, len(rights))
-		errs    = make([]error, len(rights))
-		asked   sync.WaitGroup
-		free    = make(chan struct{}, reviewsAtOnce)
-	)
+	granted := make([]bool, len(rights))
+	var reviews errgroup.Group
+	reviews.SetLimit(reviewsAtOnce)
 	for i, r := range rights {
-		free <- struct{}{}
-		asked.Go(func() {
-			defer func() { <-free }()
-			granted[i], errs[i] = check(ctx, namespace, r)
+		reviews.Go(func() (err error) {
+			granted[i], err = check(ctx, namespace, r)
+			return err
 		})
 	}
-	asked.Wait()
+	if err := reviews.Wait(); err != nil {
+		return "", err
+	}
 	var lacking []string
 	for i, r := range rights {
-		if errs[i] != nil {
-			return "", errs[i]
-		}
 		if !granted[i] {
 			lacking = append(lacking, r.String())
 		}

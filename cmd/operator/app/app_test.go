@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -175,24 +174,6 @@ func TestCachedKinds(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"VerticalScalerCheckpoint"}, kinds(o.Client.Cache.DisableFor)); diff != "" {
 		t.Errorf("kinds read live (-want +got):\n%s", diff)
-	}
-}
-
-func TestSchemeKnowsWhatWeReadAndWrite(t *testing.T) {
-	scheme := Scheme()
-	for _, gvk := range []schema.GroupVersionKind{
-		{Group: "autoscaling.verticalscaler.io", Version: "v1beta1", Kind: "VerticalScaler"},
-		{Group: "autoscaling.verticalscaler.io", Version: "v1beta1", Kind: "VerticalScalerList"},
-		{Group: "autoscaling.verticalscaler.io", Version: "v1beta1", Kind: "VerticalScalerCheckpoint"},
-		{Group: "apps", Version: "v1", Kind: "Deployment"},
-		{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
-		{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
-		{Group: "events.k8s.io", Version: "v1", Kind: "Event"},
-		{Version: "v1", Kind: "Pod"},
-	} {
-		if !scheme.Recognizes(gvk) {
-			t.Errorf("%v is unknown", gvk)
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -98,21 +97,6 @@ func contents(t *testing.T, image v1.Image) (all []string) {
 		if f.ModTime.Unix() != 1000 || f.Uid != 0 || f.Gid != 0 || f.Uname != "" {
 			t.Errorf("%s is from %v, of %d:%d", f.Name, f.ModTime, f.Uid, f.Gid)
 		}
-	}
-}
-
-func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
-	var archives [2][]byte
-	for i := range archives {
-		folder := files(t, time.Unix(int64(i)*1e6, 0))
-		content, err := os.ReadFile(write(t, "linux/amd64="+folder, "linux/arm64="+folder))
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives[i] = content
-	}
-	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("the archives differ")
 	}
 }
 
