@@ -92,27 +92,12 @@ func TestWholeCores(t *testing.T) {
 
 // A request that is not lowered because of whole CPUs says so.
 func TestWholeCoresAreExplained(t *testing.T) {
-	table{
-		"A target that is rounded up to what there is": {
-			guaranteed(2000, needs(1300)),
-			`keeps app 2000m -, written
-			Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and 1300m is rounded up to them
-			1/1 applied`,
-		},
-		"The memory beside it moves alone": {
-			guaranteed(2000, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = true }),
-				takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: amounts(2000, 128), Limits: amounts(2000, 128)}}),
-				recommends(rec(amounts(1300, 256), amounts(1200, 200), amounts(1400, 300)))),
-			`decides app 2000m 256Mi (LowerBound)
-			then rewrites app 2000m 256Mi of 2000m 256Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"Bounds between two whole CPUs": {
-			guaranteed(2000, needs(2600), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 })),
-			`keeps app 2000m -, written
-			Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and its bounds do not allow the 3000m that 2600m is rounded up to
-			1/1 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A target that is rounded up to what there is", guaranteed(2000, needs(1300)),
+		"keeps app 2000m -, written · Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and 1300m is rounded up to them · 1/1 applied")
+	rule("The memory beside it moves alone",
+		guaranteed(2000, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = true }), takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: amounts(2000, 128), Limits: amounts(2000, 128)}}), recommends(rec(amounts(1300, 256), amounts(1200, 200), amounts(1400, 300)))),
+		"decides app 2000m 256Mi (LowerBound) · then rewrites app 2000m 256Mi of 2000m 256Mi · RollingOut · 0/1 changing")
+	rule("Bounds between two whole CPUs", guaranteed(2000, needs(2600), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 })),
+		"keeps app 2000m -, written · Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and its bounds do not allow the 3000m that 2600m is rounded up to · 1/1 applied")
 }
