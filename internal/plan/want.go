@@ -61,9 +61,6 @@ func classOf(p Plan) budget.Class {
 		if step.SetsBack && !p.Decided {
 			return budget.Urgent // a rollout waits for it
 		}
-		if p.Decision == nil {
-			return budget.ScaleDown // the end of a boost
-		}
 	}
 	return classOfDecision(p.Decision)
 }

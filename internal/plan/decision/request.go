@@ -182,7 +182,8 @@ func differs(current, target int64, tolerance float64) bool {
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
 // isUnsettled reports whether no decision tells it, because a status was lost: the pods disagree, or a
-// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to.
+// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to;
+// or because startup boosts need a decision to start from and to return to.
 func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
@@ -197,7 +198,8 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 	}
 	inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)) // as the API server defaults it
 	newPodsLack := s.Decision == nil && policy.SizesNewPods && inTemplate > 0 && current != inTemplate && s.HasResized(policy)
-	return current, least != current || newPodsLack || s.IsResizeOpen(policy, container.Name, r)
+	isBoosted := !r.IsMemory() && policy.InPlace() && policy.Containers[container.Name].Boost != nil
+	return current, least != current || newPodsLack || isBoosted || s.IsResizeOpen(policy, container.Name, r)
 }
 
 // largestRequest is what a container has: the largest request that is granted to a pod, or else what the

@@ -129,19 +129,6 @@ func (p Policy) Controls(container string, r Resource) bool {
 	return r.controls(p.Containers[container])
 }
 
-// Boosts reports whether any container may have a startup boost.
-func (p Policy) Boosts() bool {
-	if !p.InPlace() {
-		return false
-	}
-	for _, c := range p.Containers {
-		if c.Boost != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // ToDirection is what the policy says about changes of one direction.
 func (p Policy) ToDirection(d window.Direction) Direction {
 	if d == window.ScaleUp {

@@ -14,7 +14,7 @@ func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
 	reasons := t.obstacles.NeedingNewPod()
 	switch fallback := p.policy.Fallback; {
-	case len(reasons) == 0, p.isUndecided:
+	case len(reasons) == 0:
 		return p.without(verdict)
 	case fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(verdict, reasons)
@@ -63,8 +63,5 @@ func (p planner) withoutPods() model.Plan {
 
 // isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
 func (p planner) isRollingOutDecision() bool {
-	if p.isUndecided || !p.policy.MayRollOut() {
-		return false
-	}
-	return p.Deployment.RollingOut && len(p.Originals) > 0 && !p.template().isChanged
+	return p.Deployment.RollingOut && p.policy.MayRollOut() && len(p.Originals) > 0 && !p.template().isChanged
 }

@@ -43,7 +43,7 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 // Recreate, learnNewPods does.
 func (p planner) newPodsBeside() model.NewPods {
 	var n model.NewPods
-	if !p.policy.SizesNewPods || p.isUndecided {
+	if !p.policy.SizesNewPods {
 		return n
 	}
 	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
@@ -87,7 +87,7 @@ func (p planner) proved() (set types.UID, isNow bool) {
 	if len(p.Situation.NewPods.Sizes) == 0 {
 		before = ""
 	}
-	if p.isUndecided || p.Deployment.RollingOut || p.Decision.Verification != nil && !p.policy.MayEvict() {
+	if p.Deployment.RollingOut || p.Decision.Verification != nil && !p.policy.MayEvict() {
 		return before, false
 	}
 	for _, pod := range p.Pods {

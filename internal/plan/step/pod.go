@@ -61,9 +61,6 @@ const (
 // classify says where a pod stands.
 func (p planner) classify(pod workload.Pod) podVerdict {
 	t := p.targetOf(pod)
-	if len(t.sizes) == 0 && p.isUndecided {
-		return podVerdict{activity: unmanaged}
-	}
 	if p.IsLeaving(p.policy, pod) {
 		return p.classifyLeaving(pod, t)
 	}

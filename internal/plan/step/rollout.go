@@ -68,7 +68,7 @@ func (p planner) rollOut() model.Plan {
 
 // isTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (p planner) isTemplateAsDecided() bool {
-	if p.isUndecided || !p.policy.MayRollOut() || len(p.Originals) == 0 {
+	if !p.policy.MayRollOut() || len(p.Originals) == 0 {
 		return false
 	}
 	t := p.template()
