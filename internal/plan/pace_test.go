@@ -122,9 +122,6 @@ func TestWindows(t *testing.T) {
 		"keeps app 200m 256Mi · OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size · 0/2, again in 14h0m0s")
 	rule("Unless what led to it cannot wait", given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
-	rule("What another writer has undone since then can wait",
-		given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason, d.AppliedToTemplate = "LowerBound", true }), windows(nightly("ScaleUp"))),
-		"keeps app 200m 256Mi, reverted 1 times · OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size · 0/2, again in 14h0m0s")
 	rule("A rollout waits for windows of the directions that it changes", given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleDown"))),
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
 	rule("A window that is not understood is for a person to put right",

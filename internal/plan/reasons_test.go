@@ -46,9 +46,6 @@ var situations = map[string]func() world{
 	"whole CPUs": func() world {
 		return guaranteed(2000, needs(1300), takenOver(), func(w *world) { w.situation.Decision = nil })
 	},
-	"whole CPUs that the bounds do not allow": func() world {
-		return guaranteed(2000, needs(2600), takenOver(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 }), func(w *world) { w.situation.Decision = nil })
-	},
 	"in cooldown": func() world {
 		return given(decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), atSize())
 	},

@@ -4,7 +4,6 @@
 package decision
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,42 +61,13 @@ func isGuaranteed(s model.Situation) bool {
 	})
 }
 
-// inWholeCores is the move to the next whole CPU, or to the most that is allowed. A step limit of less
-// than one CPU does not keep a request from being lowered by one. If less than one is allowed, or less
-// than the request has, the move is as it was.
-func (q request) inWholeCores(m move) move {
-	if m.why == "" || !q.isWhole {
-		return m
+// wholeCores is the range of whole CPUs within the range, or the range itself if it has none.
+func (s span) wholeCores() span {
+	whole := span{roundUpToCore(s.least), s.most / core * core}
+	if whole.most < max(whole.least, core) {
+		return s
 	}
-	to := roundUpToCore(m.to)
-	if most := q.allowed.fit(to); most < to {
-		to = most / core * core
-	}
-	if to == 0 || to < m.from && m.from < m.to {
-		return m
-	}
-	if to >= m.from && m.to < m.from {
-		to = min(m.from, max(roundUpToCore(q.target), roundUpToCore(m.from)-core))
-	}
-	if m.to = to; to == m.from {
-		m.why = ""
-	}
-	return m
+	return whole
 }
 
 func roundUpToCore(millis int64) int64 { return (millis + core - 1) / core * core }
-
-// whyWhole is why a request stays whole; empty if that is not the reason.
-func (q request) whyWhole() string {
-	if !q.isWhole || q.isClose(q.target) {
-		return ""
-	}
-	current, target, whole := q.resource.Format(q.current), q.resource.Format(q.target), roundUpToCore(q.target)
-	switch {
-	case q.target > q.current:
-		return fmt.Sprintf("%s stays, because the container has whole CPUs, and its bounds do not allow the %s that %s is rounded up to", current, q.resource.Format(whole), target)
-	case whole >= q.current:
-		return fmt.Sprintf("%s stays, because the container has whole CPUs, and %s is rounded up to them", current, target)
-	}
-	return ""
-}

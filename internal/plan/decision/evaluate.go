@@ -109,7 +109,7 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 }
 
 func (e *evaluation) moveOrKeep(q request) {
-	m, reverted := skipKnownBad(e.RevertedChanges, q.inWholeCores(e.moveOf(q)))
+	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(q))
 	m.isUnsettled = q.isUnsettled
 	switch {
 	case reverted != nil && q.isClose(m.to) && q.isUnsettled:
@@ -126,8 +126,8 @@ func (e *evaluation) moveOrKeep(q request) {
 		e.moves = append(e.moves, m)
 		return
 	}
-	if message := q.whyWhole(); message != "" {
-		e.keep(q, v1beta1.ReasonWithinBounds, message)
+	if needs := q.resource.Of(q.rec.Target); q.isWhole && !q.isClose(needs) {
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", q.resource.Format(q.current), q.resource.Format(needs)))
 		return
 	}
 	if q.current > q.target && !q.isClose(q.target) {

@@ -19,22 +19,25 @@ import (
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
 // and no step limit stops it before it reaches what is urgent.
 
-// directions are the directions of the reasons that can wait.
+// directions are the directions of the reasons that can wait. What was adopted raises pods to the largest.
 var directions = map[string]window.Direction{
 	model.DecidedScaleUp:   window.ScaleUp,
 	model.DecidedScaleDown: window.ScaleDown,
+	model.DecidedAdopted:   window.ScaleUp,
 }
 
-// IsDeferrable reports whether a change for this reason can wait.
-func IsDeferrable(reason string) bool {
-	_, ok := directions[reason]
-	return ok
+// IsUrgent reports whether a change for this reason does not wait.
+func IsUrgent(reason string) bool {
+	_, waits := directions[reason]
+	return !waits
 }
 
-// MayRestartAnytime reports whether a decision with this reason may restart pods outside the
-// windows.
-func MayRestartAnytime(reason string) bool {
-	return !IsDeferrable(reason) && reason != model.DecidedAdopted
+// MayRestart reports whether pods may be restarted now for a decision with this reason, and otherwise how long that waits.
+func MayRestart(reason string, windows window.Windows, now time.Time) (open bool, in time.Duration) {
+	if IsUrgent(reason) {
+		return true, 0
+	}
+	return windows.Opens(directions[reason], now)
 }
 
 // deferral is a move that must wait, and what for.
@@ -137,7 +140,7 @@ func (e *evaluation) paced(q request, m move) move {
 	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
 	demanded := max(q.current, q.enforced.fit(q.current), q.enforced.fit(usage))
 	m.isPaced = demanded == q.current
-	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), stepUp(q.current, 100, q.resource)))
+	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), q.stepUp(100)))
 	return m
 }
 
@@ -169,74 +172,27 @@ func stepTo(policy model.Policy, q request, m move) int64 {
 	case q.current == 0:
 		return m.to
 	case m.to > q.current && up > 0:
-		return min(m.to, max(urgent, stepUp(q.current, up, q.resource)))
+		return min(m.to, max(urgent, q.stepUp(up)))
 	case m.to < q.current && down > 0:
-		return max(m.to, min(urgent, stepDown(q.current, down, q.resource)))
+		return max(m.to, min(urgent, q.stepDown(down)))
 	}
 	return m.to
 }
 
-// stepUp is the most that a request may be after a step, in readable amounts where there is
-// one; at least a little more.
+// stepUp is the most that a request may be after a step, in readable amounts; at least one grain more.
 //
 //	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
-func stepUp(current, percent int64, r model.Resource) int64 {
-	most := min(mulDiv(current, 100+percent, 100, false), r.Most())
-	if round := most / grain(r, most) * grain(r, most); round > current {
-		return round
-	}
-	return max(most, current+1)
+func (q request) stepUp(percent int64) int64 {
+	most := min(mulDiv(q.current, 100+percent, 100, false), q.resource.Most())
+	grain := q.grain(most)
+	return min(max(most/grain*grain, q.current+grain), q.resource.Most())
 }
 
 // stepDown is the least that a request may be after a step.
 //
 //	100m, 25 % → 75m    256Mi, 10 % → 231Mi    1m, 10 % → 0m, and so the target
-func stepDown(current, percent int64, r model.Resource) int64 {
-	least := mulDiv(current, max(0, 100-percent), 100, true)
-	if round := (least + grain(r, least) - 1) / grain(r, least) * grain(r, least); round < current {
-		return round
-	}
-	return min(least, current-1)
-}
-
-// grain is what amounts of that size are multiples of, as recommendations are.
-func grain(r model.Resource, v int64) int64 {
-	switch {
-	case !r.IsMemory():
-		return 1
-	case v < 64<<20:
-		return 64 << 10
-	}
-	return 1 << 20
-}
-
-// Directions are directions in which something moves.
-type Directions map[window.Direction]bool
-
-// Note adds directions.
-func (d Directions) Note(up, down bool) {
-	if up {
-		d[window.ScaleUp] = true
-	}
-	if down {
-		d[window.ScaleDown] = true
-	}
-}
-
-// Allowed reports whether a change in these directions may be made now, and otherwise how long
-// it waits. A change in both directions may be made in a window for either, because there
-// may be no window for both.
-func (d Directions) Allowed(windows window.Windows, now time.Time) (open bool, in time.Duration) {
-	open = true
-	for _, direction := range []window.Direction{window.ScaleUp, window.ScaleDown} {
-		if !d[direction] {
-			continue
-		}
-		isOpen, left := windows.Opens(direction, now)
-		if isOpen {
-			return true, 0
-		}
-		open, in = false, model.Sooner(in, left)
-	}
-	return open, in
+func (q request) stepDown(percent int64) int64 {
+	least := mulDiv(q.current, max(0, 100-percent), 100, true)
+	grain := q.grain(least)
+	return min((least+grain-1)/grain*grain, max(0, q.current-grain))
 }

@@ -60,6 +60,10 @@ func requestsFor(s model.Situation, policy model.Policy, r model.Resource, besid
 		q.target = min(q.wanted, q.node, q.ceiling)
 		q.allowed = q.unceiled.within(0, q.node).within(0, q.ceiling)
 		q.enforced = q.enforced.within(0, q.node).within(0, q.ceiling)
+		if q.isWhole {
+			q.allowed = q.allowed.wholeCores()
+			q.target = q.allowed.fit(q.target)
+		}
 	}
 	return requests
 }
@@ -89,18 +93,29 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), most)
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
 	q.raiseLimit = RaiseLimit(s, policy, container, r)
-	q.wanted = q.unceiled.fit(cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r)))
+	q.wanted = cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r))
+	if q.isWhole {
+		q.unceiled, q.wanted = q.unceiled.wholeCores(), roundUpToCore(q.wanted)
+	}
+	q.wanted = q.unceiled.fit(q.wanted)
 	return q
 }
 
 // largestOutcome is the most that may be decided, but for the ceilings and the node: a request moves from the current one towards
 // its target, and may stop anywhere between.
-func (q request) largestOutcome() int64 {
-	most := max(q.unceiled.fit(q.current), q.wanted)
-	if q.isWhole {
-		return roundUpToCore(most)
+func (q request) largestOutcome() int64 { return max(q.unceiled.fit(q.current), q.wanted) }
+
+// grain is what a step is a multiple of: as recommendations are, or whole CPUs.
+func (q request) grain(v int64) int64 {
+	switch {
+	case q.isWhole:
+		return core
+	case !q.resource.IsMemory():
+		return 1
+	case v < 64<<20:
+		return 64 << 10
 	}
-	return most
+	return 1 << 20
 }
 
 // subject names the request.

@@ -52,7 +52,7 @@ func deferLowering(s model.Situation, policy model.Policy, moves []move, now tim
 	if !s.Unsaved.Exists() && (!policy.Verifies() || policy.RollsOut()) {
 		return moves
 	}
-	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return !IsDeferrable(m.why) })
+	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return IsUrgent(m.why) })
 	if !isUrgent {
 		return moves
 	}

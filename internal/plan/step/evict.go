@@ -61,7 +61,7 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	if len(unavailable) > 0 {
 		candidates = unavailable // nothing is lost with them
 	}
-	if open, left := p.evictionWindow(candidates); !open {
+	if open, left := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
 		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
 	}
 	if p.Decision.Verification != nil && settled > 0 {
@@ -169,25 +169,6 @@ func (p planner) availability() (a availability) {
 // available. The time since when it is ready is of its node's clock, which may be ahead.
 func (p planner) isAvailable(pod workload.Pod) bool {
 	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
-}
-
-// evictionWindow reports whether pods may be evicted now for what was decided. An eviction is
-// a restart: it waits for a window that allows the directions in which pods are changed,
-// unless the decision is urgent.
-func (p planner) evictionWindow(candidates []workload.Pod) (open bool, left time.Duration) {
-	if decision.MayRestartAnytime(p.Decision.Reason) {
-		return true, 0
-	}
-	moves := decision.Directions{}
-	for _, pod := range candidates {
-		for _, size := range p.newPods.Sizes {
-			has := appliedTo(pod, size.Container)
-			for _, r := range model.Resources {
-				moves.Note(r.Raises(has, size.Resources), r.Lowers(has, size.Resources))
-			}
-		}
-	}
-	return moves.Allowed(p.policy.Windows, p.now)
 }
 
 // appliedTo is what the kubelet reports for a container, or else what the pod declares.

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -49,7 +48,7 @@ func (p planner) rollOut() model.Plan {
 	if o := p.rolloutObstacle(t); o.Exists() {
 		return p.without(o.Verdict())
 	}
-	if open, in := p.rolloutWindow(t); !open {
+	if open, in := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
 		return p.within(in).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to roll out the decided size"))
 	}
 	if o := p.rolloutOverQuota(t.wanted); o.Exists() {
@@ -138,23 +137,6 @@ func (p planner) breaksBounds() bool {
 		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
 	}
 	return decision.OutOfBounds(p.withDefaults(p.NewPod()), sizes, p.Bounds).Exists()
-}
-
-// rolloutWindow reports whether the template may be changed now. A rollout restarts pods: it
-// does not begin after the window of its decision has closed, unless the decision is urgent
-// and was never applied.
-func (p planner) rolloutWindow(t template) (open bool, in time.Duration) {
-	if decision.MayRestartAnytime(p.Decision.Reason) && !p.Decision.WasAppliedToTemplate() {
-		return true, 0
-	}
-	moves := decision.Directions{}
-	for _, size := range t.wanted {
-		c, _ := p.Deployment.Container(size.Container)
-		for _, r := range model.Resources {
-			moves.Note(r.Raises(c.Resources, size.Resources), r.Raises(size.Resources, c.Resources))
-		}
-	}
-	return moves.Allowed(p.policy.Windows, p.now)
 }
 
 // rolledOut says how far the Deployment is with a template that is as decided.

@@ -107,7 +107,7 @@ func (p planner) withholdFromTemplate(c workload.Container, size templateSize) (
 // decision replaces them all the same.
 func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, model.Obstacle) {
 	waits := p.WaitsForUsage()
-	if !waits.Exists() || decision.MayRestartAnytime(p.Decision.Reason) {
+	if !waits.Exists() || decision.IsUrgent(p.Decision.Reason) {
 		return candidates, model.Obstacle{}
 	}
 	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
