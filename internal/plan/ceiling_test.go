@@ -224,8 +224,6 @@ func TestABoundWithAWrongUnit(t *testing.T) {
 		"decides app 900m - (Bounds) · resizes web-1 to app 900m 128Mi of - - · Resizing · 0/2 changing")
 	rule("Nor is what the API server makes of the template's limit", has(100, first, demands(100), template(sized("app", amounts(0, 128), amounts(700, 0)))),
 		"decides app 700m - (Bounds) · resizes web-1 to app 700m 128Mi of - - · Resizing · 0/1 changing")
-	rule("Or when a user has edited the scaler", has(200, demands(100), func(w *world) { w.policy.Edited = true }),
-		"decides app 400m - (Bounds) · resizes web-1 to app 400m 128Mi of - - · Resizing · 0/1 changing")
 	rule("An OOM kill raises memory no further than the kill demands, or twice the request",
 		given(policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MinAllowed = false, amounts(0, 400_000) }), func(w *world) {
 			r := rec(amounts(0, 400_000), amounts(0, 400_000), amounts(0, 400_000))

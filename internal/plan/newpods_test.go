@@ -193,7 +193,7 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 1/1 applied")
 	rule("What all pods were resized to, though the decision was lost",
 		given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
-		"decides app 200m 256Mi (Adopted) · puts into new pods app 200m 256Mi of 400m 512Mi · RolloutInProgress: 1 of 3 pods has an older template and is about to be replaced, so it keeps its size · 2/3")
+		"decides app 200m 256Mi (Adopted) · puts into new pods app 200m 256Mi of 400m 512Mi · RolloutInProgress: 1 of 3 pods have an older template, and keep their size until they are replaced · 2/3")
 	rule("What they were resized to, and no other resource",
 		given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), recommends(rec(amounts(100, 250), amounts(80, 200), amounts(400, 500)))),
 		"decides app - 256Mi (Adopted) · puts into new pods app - 256Mi of - 512Mi · Applied · 1/1 applied")
@@ -280,9 +280,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("Not if a scheduling gate was removed from it",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.Generation = 2 }))),
 		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
-	rule("After memory for a pod that was OOM-killed",
-		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
-		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing · 0/1 changing")
 	rule("Not if it requests no more than the template", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
 	rule("Not twice", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),

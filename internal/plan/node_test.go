@@ -97,7 +97,7 @@ func TestTheLargestNode(t *testing.T) {
 			old.Current = false
 			w.situation.Pods = []workload.Pod{old}
 		}, wants(6000), largestNode(4000, 0)),
-		"decides app 2500m - (LowerBound) · RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size · 0/1")
+		"decides app 2500m - (LowerBound) · RolloutInProgress: 1 of 1 pods have an older template, and keep their size until they are replaced · 0/1")
 	rule("A template may ask for more, since a new pod may bring a new node", has(1000, rollout, wants(6000), largestNode(4000, 0)),
 		"decides app 6000m - (LowerBound) · holds app 1000m - of - - cpu=true memory=false · RollingOut · 0/1 changing")
 }

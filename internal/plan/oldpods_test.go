@@ -77,19 +77,19 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 func TestOldPodsOfAProgressingRollout(t *testing.T) {
 	rule := rulesOf(t)
 	rule("are counted as long as there is no new pod", given(decidedBefore(), rollingOut, pods(ofOldTemplate(pod("web-1", small())), ofOldTemplate(pod("web-2", large())))),
-		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size · 1/2")
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 	rule("get the memory that an OOM kill needs, and nothing else", given(canary, decidedBefore(), rollingOut, killedAt(250)),
 		"keeps app 200m 256Mi · resizes web-old-0 to app 100m 256Mi of 200m 512Mi · Resizing · 1/10 changing")
 	rule("do not need a new pod for what they cannot have",
 		given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(with(infeasible("web-2"), func(p *workload.Pod) { p.Containers[0].Requests.MemoryBytes = 251 * mebi })))),
-		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size · 1/2")
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 	rule("say which quota has no room after an OOM kill",
 		given(decidedBefore(), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small()))), func(w *world) {
 			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 400 * mebi, Used: 384 * mebi}}
 		}),
 		"keeps app 200m 256Mi · QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed · 1/2 stalled, again in 1m0s")
 	rule("count without a decision", given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
-		"no decision · RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size · 1/2")
+		"no decision · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 }
 
 // TestOldPodsUndone: who undoes the resize of an old pod contests it like any other.

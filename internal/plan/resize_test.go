@@ -77,7 +77,7 @@ func TestWhichPodIsResized(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("Pods that end, wait or have an older template are left alone",
 		given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating = true }), with(pod("web-2", small()), func(p *workload.Pod) { p.Running = false }), with(pod("web-3", small()), func(p *workload.Pod) { p.Current = false }))),
-		"keeps app 200m 256Mi · RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size · 0/1")
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 1 pods have an older template, and keep their size until they are replaced · 0/1")
 	rule("A container that the template does not have is left alone", given(decidedBefore(), pods(pod("web-1", container("proxy"), small()))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("Small differences of CPU in what the kubelet reports do not matter",

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -32,22 +30,15 @@ func WantOf(p Plan, s Situation) budget.Want {
 	want := budget.Want{Class: classOf(p)}
 	switch step := p.Step.(type) {
 	case Resize:
-		want.Benefit = worth(podOf(s, step.UID).Containers, step.Sizes) * waiting
+		pod, _ := s.Pod(step.UID)
+		want.Benefit = worth(pod.Containers, step.Sizes) * waiting
 	case Evict:
-		want.Benefit = worth(applied(podOf(s, step.UID)), p.NewPods.Sizes) * waiting
+		pod, _ := s.Pod(step.UID)
+		want.Benefit = worth(applied(pod), p.NewPods.Sizes) * waiting
 	case Rewrite:
 		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * float64(max(1, p.Progress.Pods))
 	}
 	return want
-}
-
-func podOf(s Situation, uid types.UID) workload.Pod {
-	for _, pod := range s.Pods {
-		if pod.UID == uid {
-			return pod
-		}
-	}
-	return workload.Pod{}
 }
 
 func classOf(p Plan) budget.Class {

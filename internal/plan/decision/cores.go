@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,30 +21,19 @@ import (
 const core = 1000
 
 // hasWholeCores reports whether the container requests whole CPUs in a Guaranteed pod, in the template as
-// the user wrote it, and whether new pods may get its next size.
-func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
-	if r.IsMemory() || policy.InPlace() && !policy.MayReplace() {
+// the user wrote it, and still may once its request has changed.
+func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container) bool {
+	switch limit := Written(s, c).Limits.CPUMillis; {
+	case limit == 0, limit%core != 0, !policy.Containers[c.Name].KeepsCPULimitEqual():
 		return false
 	}
-	return isWhole(s, policy, c, r)
-}
-
-func isWhole(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
-	limit := r.Limit(Written(s, c))
-	return limit > 0 && limit%core == 0 && keepsLimitsEqual(policy.Containers[c.Name], r) && isGuaranteed(s)
+	return isGuaranteed(s)
 }
 
 // LosesWholeCores reports whether a new pod of the template may have exclusive CPUs for the container, and would not
 // with that request. Requests that are decided for running pods alone are not rounded up.
 func LosesWholeCores(s model.Situation, policy model.Policy, c workload.Container, cpuMillis int64) bool {
-	return cpuMillis%core != 0 && isWhole(s, policy, c, model.CPU)
-}
-
-// keepsLimitsEqual reports whether a limit that equals its request still does after the request has changed.
-func keepsLimitsEqual(p model.ContainerPolicy, r model.Resource) bool {
-	headroom := r.Headroom(p.LimitPolicy)
-	hasBounds := max(r.Of(p.LimitPolicy.MinAllowed), r.Of(p.LimitPolicy.MaxAllowed)) > 0
-	return p.Limits && !hasBounds && (headroom == nil || *headroom == 0)
+	return cpuMillis%core != 0 && hasWholeCores(s, policy, c)
 }
 
 // isGuaranteed reports whether the template's containers make Guaranteed pods. Init containers and what is
@@ -57,7 +47,7 @@ func isGuaranteed(s model.Situation) bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
-		return pod.Current && pod.QoS != "" && pod.QoS != corev1.PodQOSGuaranteed
+		return pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed
 	})
 }
 

@@ -147,8 +147,8 @@ func moreUrgent(a, b string) string {
 
 // revertedNow is the reason of the decision if it is a revert of this moment.
 func revertedNow(d *model.Decision, now time.Time) string {
-	if d == nil || d.Reason != model.DecidedReverted || !d.Time.Equal(now) {
-		return ""
+	if d.HasReason(model.DecidedReverted) && d.Time.Equal(now) {
+		return d.Reason
 	}
-	return d.Reason
+	return ""
 }

@@ -48,8 +48,10 @@ func (e *evaluation) noteContainer(container workload.Container) {
 		return
 	}
 	_, hasHistory := e.Recommendation(container.Name)
-	e.isKnown = e.isKnown || hasHistory
-	if !hasHistory && controlsAny(e.policy, container.Name) && isFull(e.Situation, e.policy) {
+	switch {
+	case hasHistory:
+		e.isKnown = true
+	case controlsAny(e.policy, container.Name) && isFull(e.Situation, e.policy):
 		e.leave("container "+container.Name, fmt.Sprintf(
 			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
 	}
@@ -77,7 +79,7 @@ func isFull(s model.Situation, policy model.Policy) bool {
 			taken++
 		}
 	}
-	return len(s.Deployment.Containers) > recommend.MaxContainers && taken >= recommend.MaxContainers
+	return taken >= recommend.MaxContainers
 }
 
 func controlsAny(policy model.Policy, container string) bool {
@@ -111,28 +113,27 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 func (e *evaluation) moveOrKeep(q request) {
 	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(q))
 	m.isUnsettled = q.isUnsettled
-	switch {
-	case reverted != nil && q.isClose(m.to) && q.isUnsettled:
+	if reverted != nil && q.isClose(m.to) {
+		if !q.isUnsettled {
+			e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
+				"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
+				q.resource.Format(reverted.Value), reverted.Evidence))
+			return
+		}
 		m = m.adopting()
-	case reverted != nil && q.isClose(m.to):
-		e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
-			"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
-			q.resource.Format(reverted.Value), reverted.Evidence))
-		return
-	case m.why == "":
+	}
+	if m.why == "" {
 		m.why = e.whyDespiteStaying(q)
 	}
-	if m.why != "" {
+	switch has, needs := q.resource.Format(q.current), q.resource.Of(q.rec.Target); {
+	case m.why != "":
 		e.moves = append(e.moves, m)
-		return
-	}
-	if needs := q.resource.Of(q.rec.Target); q.isWhole && !q.isClose(needs) {
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", q.resource.Format(q.current), q.resource.Format(needs)))
-		return
-	}
-	if q.current > q.target && !q.isClose(q.target) {
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s",
-			q.resource.Format(q.current), q.resource.Format(q.upperBound()), q.whenLowered()))
+	case q.isClose(needs):
+	case q.isWhole:
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.resource.Format(needs)))
+	case q.isClose(q.target):
+	case q.current > q.target:
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered()))
 	}
 }
 
@@ -140,16 +141,8 @@ func (e *evaluation) moveOrKeep(q request) {
 func (e *evaluation) moveOf(q request) move {
 	m := move{container: q.container.Name, resource: q.resource, from: q.current}
 	m.to, m.why = q.move()
-	if m.why == model.DecidedLowerBound && e.avoidsRestart(q, m.to) {
-		m.to, m.why = q.current, ""
-	}
 	m.to = stepTo(e.policy, q, m)
 	return e.paced(q, m)
-}
-
-// avoidsRestart reports whether restarting pods costs more than a little missing CPU.
-func (e *evaluation) avoidsRestart(q request, to int64) bool {
-	return e.policy.RollsOut() && !q.resource.IsMemory() && q.isClose(to)
 }
 
 // whyDespiteStaying is the reason to decide a request although it stays the same; empty

@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 
@@ -46,16 +47,11 @@ func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container)
 	}
 }
 
-// WithoutRetained are the rules as if the kubelet could lower any limit, and whether that
-// makes a difference.
-func (l LimitRules) WithoutRetained() (rules LimitRules, differs bool) {
-	rules = l
-	rules.retained = quantity.Amounts{}
-	return rules, l.retained != rules.retained
+// WithoutRetained are the rules as if the kubelet could lower any limit.
+func (l LimitRules) WithoutRetained() LimitRules {
+	l.retained = quantity.Amounts{}
+	return l
 }
-
-// HasLimit reports whether the limits' proportion has a limit of the resource.
-func (l LimitRules) HasLimit(r model.Resource) bool { return r.Limit(l.shape) > 0 }
 
 // knownNeed is the memory that the container has used, or was OOM-killed with. The bounds of
 // the recommendation do not show it if the policy caps them.
@@ -76,7 +72,7 @@ func knownNeed(rec recommend.Container) int64 {
 // requests. With a pod's own values, each resize would add a rounding error.
 func Written(s model.Situation, c workload.Container) workload.Resources {
 	shape := c.Resources
-	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {
+	if t, ok := s.Deployment.Readable(c.Name); ok {
 		shape = t.Resources
 	}
 	original, _ := s.Original(c.Name)
@@ -208,9 +204,9 @@ func leastRequest(limit, ratio int64) int64 {
 	return request
 }
 
-// exceeds is the API server's own rule, with its own rounding.
+// exceeds is the API server's own rule for a ratio, with its own rounding. 0 is no ratio.
 func exceeds(limit, request, ratio int64) bool {
-	return float64(limit)/float64(request)*1000 > float64(ratio)
+	return float64(limit)/float64(request)*1000 > cmp.Or(float64(ratio), math.Inf(1))
 }
 
 // Scale is a percentage of an amount, rounded up, without overflow on the way.

@@ -69,30 +69,33 @@ func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (
 	direction, ok := directions[m.why]
 	last := s.Decision
 	switch {
-	case m.isPaced && last != nil && last.Reason == model.DecidedBounds && !policy.Edited:
-		cooldown := policy.CooldownOf(window.ScaleUp)
-		if left := cooldownLeft(last, cooldown, now); left > 0 {
-			return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
-		}
-		return d
+	case m.isPaced && last.HasReason(model.DecidedBounds):
+		return inCooldown(s, policy, m, window.ScaleUp, now)
 	case !ok:
 		return d
+	case direction == window.ScaleDown:
+		if o := s.WaitsForUsage(); o.Exists() {
+			return deferral{m.why, o.Reason, o.Message, 0}
+		}
+		if last.Verifying() != nil {
+			return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}
+		}
 	}
-	if o := s.WaitsForUsage(); direction == window.ScaleDown && o.Exists() {
-		return deferral{m.why, o.Reason, o.Message, 0}
-	}
-	if direction == window.ScaleDown && last.Verifying() != nil {
-		return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}
-	}
-	cooldown := policy.CooldownOf(direction)
-	if left := cooldownLeft(last, cooldown, now); left > 0 {
-		d = deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
-	}
+	d = inCooldown(s, policy, m, direction, now)
 	open, in := policy.Windows.Opens(direction, now)
 	if open || isSooner(in, d.left) {
 		return d
 	}
 	return deferral{m.why, v1beta1.ReasonOutsideWindow, "waits for the next of updatePolicy.windows", in}
+}
+
+// inCooldown is a move that waits for the cooldown of a direction; no deferral if that is over.
+func inCooldown(s model.Situation, policy model.Policy, m move, direction window.Direction, now time.Time) (d deferral) {
+	cooldown := policy.CooldownOf(direction)
+	if left := cooldownLeft(s.Decision, cooldown, now); left > 0 {
+		return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
+	}
+	return d
 }
 
 // isSooner compares times to wait, where 0 is without end.
@@ -133,8 +136,8 @@ func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) t
 // ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
 // no request is above it.
 func (e *evaluation) paced(q request, m move) move {
-	isRaised := q.current > 0 && m.to > q.current
-	if !isRaised || !e.policy.InPlace() || e.policy.CooldownOf(window.ScaleUp) == 0 {
+	switch {
+	case q.current == 0, m.to <= q.current, !e.policy.InPlace(), e.policy.CooldownOf(window.ScaleUp) == 0:
 		return m
 	}
 	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
@@ -168,31 +171,32 @@ func stepTo(policy model.Policy, q request, m move) int64 {
 	default:
 		return m.to
 	}
-	switch up, down := policy.ScaleUp.MaxStepPercent, policy.ScaleDown.MaxStepPercent; {
+	switch {
 	case q.current == 0:
 		return m.to
-	case m.to > q.current && up > 0:
-		return min(m.to, max(urgent, q.stepUp(up)))
-	case m.to < q.current && down > 0:
-		return max(m.to, min(urgent, q.stepDown(down)))
+	case m.to > q.current:
+		return min(m.to, max(urgent, q.stepUp(policy.ScaleUp.MaxStepPercent)))
 	}
-	return m.to
+	return max(m.to, min(urgent, q.stepDown(policy.ScaleDown.MaxStepPercent)))
 }
 
-// stepUp is the most that a request may be after a step, in readable amounts; at least one grain more.
+// stepUp is the most that a request may be after a step, in readable amounts; at least one grain more. 0 % is any step.
 //
 //	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
 func (q request) stepUp(percent int64) int64 {
-	most := min(mulDiv(q.current, 100+percent, 100, false), q.resource.Most())
+	most := q.resource.Most()
+	if percent > 0 {
+		most = min(most, mulDiv(q.current, 100+percent, 100, false))
+	}
 	grain := q.grain(most)
 	return min(max(most/grain*grain, q.current+grain), q.resource.Most())
 }
 
-// stepDown is the least that a request may be after a step.
+// stepDown is the least that a request may be after a step. 0 % is any step.
 //
 //	100m, 25 % → 75m    256Mi, 10 % → 231Mi    1m, 10 % → 0m, and so the target
 func (q request) stepDown(percent int64) int64 {
-	least := mulDiv(q.current, max(0, 100-percent), 100, true)
+	least := mulDiv(q.current, max(0, 100-cmp.Or(percent, 100)), 100, true)
 	grain := q.grain(least)
 	return min((least+grain-1)/grain*grain, max(0, q.current-grain))
 }

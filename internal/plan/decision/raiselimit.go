@@ -24,7 +24,8 @@ var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
 func RaiseLimit(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) int64 {
 	p, factor := policy.Containers[c.Name], s.Ceilings.RaiseFactor
 	base := userSize(s, c, r)
-	if base == 0 || factor == 0 || r.Of(p.MaxAllowed) > 0 {
+	switch {
+	case base == 0, factor == 0, r.Of(p.MaxAllowed) > 0:
 		return 0
 	}
 	return min(r.Most(), max(mulDiv(base, factor, 1, true), r.Of(leastRaiseLimit), r.Of(p.MinAllowed), r.Of(s.Bounds.ContainerMin)))

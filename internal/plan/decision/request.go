@@ -37,6 +37,8 @@ type request struct {
 	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
 	// isWhole is true if it must be whole CPUs.
 	isWhole bool
+	// sparesRestarts is true if a little missing CPU costs less than to restart all pods.
+	sparesRestarts bool
 
 	unceiled span // the range of the policy, the LimitRange and limits
 	allowed  span // unceiled, within the largest node and the ceilings
@@ -81,14 +83,20 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	}
 	p := policy.Containers[container.Name]
 	q.rec, _ = s.Recommendation(container.Name)
-	q.isUnsettled = q.isUnsettled && r.Of(q.rec.Target) > 0
-	q.isWhole = hasWholeCores(s, policy, container, r)
+	if r.Of(q.rec.Target) == 0 {
+		q.isUnsettled = false
+	}
 	most := r.Of(p.MaxAllowed)
-	if end, why := q.rec.ClimbEnd(); r.IsMemory() {
-		q.climbEnd = why
-		if why == recommend.RaiseDidNotHelp {
-			most = end // which is within maxAllowed
+	switch end, why := q.rec.ClimbEnd(); {
+	case !r.IsMemory():
+		q.sparesRestarts = policy.RollsOut()
+		if policy.SizesNewPodsForGood() {
+			q.isWhole = hasWholeCores(s, policy, container)
 		}
+	case why == recommend.RaiseDidNotHelp:
+		q.climbEnd, most = why, end // which is within maxAllowed
+	default:
+		q.climbEnd = why
 	}
 	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), most)
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
@@ -135,6 +143,8 @@ func (q request) move() (to int64, why string) {
 		return q.towardsBound(bounded), model.DecidedBounds
 	case current == 0:
 		return target, model.DecidedScaleUp
+	case q.sparesRestarts && q.isClose(target):
+		return current, ""
 	case current < min(q.lowerBound(), target):
 		return target, model.DecidedLowerBound
 	case q.isClose(target):
@@ -152,9 +162,9 @@ func (q request) move() (to int64, why string) {
 // stops there: a bound is no evidence for a lower request. Neither is it while usage is
 // missing, or if it only has to drop below a ceiling.
 func (q request) towardsBound(bounded int64) int64 {
-	isCeiling := q.unceiled.fit(q.current) == q.current
-	if q.target < bounded && (isCeiling || q.lacksUsage || bounded <= q.upperBound()) {
-		return bounded
+	switch isCeiling := q.unceiled.fit(q.current) == q.current; {
+	case isCeiling, q.lacksUsage, bounded <= q.upperBound():
+		return max(q.target, bounded)
 	}
 	return q.target
 }
@@ -175,7 +185,8 @@ func (q request) oomFloor() int64 {
 // is unknown. It counts the observed time from its beginning, so that it does not change with each
 // reconcile.
 func (q request) whenLowered() string {
-	if q.target != q.resource.Of(q.rec.Target) || q.allowed.most <= q.upperBound() {
+	switch {
+	case q.target != q.resource.Of(q.rec.Target), q.allowed.most <= q.upperBound():
 		return "" // something else bounds it
 	}
 	enough := recommend.EvidenceToLower(q.current, q.target, q.upperBound(), q.rec.Observed, q.rec.Phase)
@@ -211,10 +222,13 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 	if current == 0 {
 		return r.Request(container.Resources), false
 	}
-	inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)) // as the API server defaults it
-	newPodsLack := s.Decision == nil && policy.SizesNewPods && inTemplate > 0 && current != inTemplate && s.HasResized(policy)
-	isBoosted := !r.IsMemory() && policy.InPlace() && policy.Containers[container.Name].Boost != nil
-	return current, least != current || newPodsLack || isBoosted || s.IsResizeOpen(policy, container.Name, r)
+	switch inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)); { // as the API server defaults it
+	case least != current, s.IsResizeOpen(policy, container.Name, r), policy.BoostOf(container.Name, r) != nil:
+		isUnsettled = true
+	case s.Decision == nil && policy.SizesNewPods:
+		isUnsettled = current != inTemplate && s.HasResized(policy)
+	}
+	return current, isUnsettled
 }
 
 // largestRequest is what a container has: the largest request that is granted to a pod, or else what the
@@ -222,14 +236,17 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 // less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
 func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
 	for _, pod := range s.Pods {
-		if c, ok := pod.Container(container.Name); ok && s.IsActive(policy, pod) && !c.Unreadable {
+		if c, ok := pod.Readable(container.Name); ok && s.IsActive(policy, pod) {
 			most = max(most, granted(pod, c, r))
 		}
 	}
-	if decided := s.Decision.Request(container.Name, r); most > 0 && decided == most+1 {
-		return decided
+	if most == 0 {
+		return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
 	}
-	return cmp.Or(most, r.Request(container.Resources), r.Limit(container.Resources))
+	if s.Decision.Request(container.Name, r) == most+1 {
+		most++
+	}
+	return most
 }
 
 // granted is the request that a container declares, as far as its kubelet reports it as applied. A raise

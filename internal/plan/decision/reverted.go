@@ -49,7 +49,9 @@ func (m move) stoppedBefore(change model.RevertedChange) move {
 // must not wait for the verification of the others. Only urgent moves are made while the usage
 // history cannot be saved, so that they lower nothing then.
 func deferLowering(s model.Situation, policy model.Policy, moves []move, now time.Time) []move {
-	if !s.Unsaved.Exists() && (!policy.Verifies() || policy.RollsOut()) {
+	switch {
+	case s.Unsaved.Exists():
+	case policy.RollsOut(), !policy.Verifies():
 		return moves
 	}
 	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return IsUrgent(m.why) })
@@ -62,7 +64,8 @@ func deferLowering(s model.Situation, policy model.Policy, moves []move, now tim
 // rollBackUnverified restores the good values of requests that were lowered and not verified
 // yet, before a new decision adds to them.
 func rollBackUnverified(policy model.Policy, requests model.Requests, v *model.Verification) {
-	if policy.RollsOut() || v == nil || !v.FirstPodsVerified.IsZero() {
+	switch {
+	case policy.RollsOut(), v == nil, !v.FirstPodsVerified.IsZero():
 		return
 	}
 	for name, good := range v.Good {

@@ -63,8 +63,8 @@ func share(room int64, demands []demand) (left []int64) {
 // containers.
 func boundByNode(s model.Situation, policy model.Policy, requests []request, beside int64) {
 	r := requests[0].resource
-	node := r.Of(s.LargestNode)
-	if node == 0 || !policy.InPlace() {
+	node := nodeFor(s, policy, r)
+	if node == 0 {
 		return
 	}
 	demands := make([]demand, len(requests))
@@ -85,13 +85,18 @@ type ceilings struct {
 
 func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceilings {
 	c := ceilings{container: r.Of(s.Ceilings.Container), pod: r.Of(s.Ceilings.Pod)}
-	if !policy.InPlace() {
-		return c
-	}
-	if part := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false); part > 0 && part < unlimited(c.pod) {
+	if part := mulDiv(nodeFor(s, policy, r), s.Ceilings.NodePercent, 100, false); unlimited(part) < unlimited(c.pod) {
 		c.pod, c.nodePercent = part, s.Ceilings.NodePercent
 	}
 	return c
+}
+
+// nodeFor is the largest node if it bounds pods; 0 if it does not, or is unknown.
+func nodeFor(s model.Situation, policy model.Policy, r model.Resource) int64 {
+	if !policy.InPlace() {
+		return 0
+	}
+	return r.Of(s.LargestNode)
 }
 
 // unlimited is a bound as an amount to compare with: 0 is none.
@@ -127,7 +132,7 @@ func (c ceilings) capped(q request, v int64) int64 {
 func (c ceilings) says(q request) string {
 	r := q.resource
 	switch {
-	case c.container > 0 && q.ceiling >= c.container:
+	case q.ceiling >= unlimited(c.container):
 		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
 	case c.nodePercent > 0:
 		return fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(c.pod), c.nodePercent)
@@ -139,11 +144,11 @@ func (c ceilings) says(q request) string {
 func (q request) keptBelow(c ceilings) (reason, message string) {
 	wanted := q.resource.Format(q.wanted)
 	switch {
-	case q.ceiling <= q.target && q.ceiling >= unlimited(q.raiseLimit):
+	case q.ceiling > q.target:
+		return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)
+	case q.ceiling >= unlimited(q.raiseLimit):
 		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
 			wanted, q.resource.Format(q.raiseLimit))
-	case q.ceiling <= q.target:
-		return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
 	}
-	return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)
+	return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
 }

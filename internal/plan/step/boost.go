@@ -122,12 +122,7 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	b := boostable{Container: c, base: size.Requests.CPUMillis}
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	b.most = p.allowedCPU(template, boostedRequest(boost, b.base))
-	if ceiling := p.Ceilings.Container.CPUMillis; ceiling > 0 {
-		b.most = min(b.most, ceiling)
-	}
-	if limit := c.Limits.CPUMillis; limit > 0 && !rules.HasLimit(model.CPU) {
-		b.most = min(b.most, limit) // the limit could not be restored
-	}
+	b.most = min(b.most, cmp.Or(p.Ceilings.Container.CPUMillis, b.most))
 	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
@@ -150,8 +145,8 @@ func (p planner) allowedCPU(template workload.Container, request int64) int64 {
 	return decision.AllowedRequest(p.Situation, p.policy, template, model.CPU, request)
 }
 
-// shareNode keeps the boosts within what the largest node can give, and what a pod may have, in
-// the order of names.
+// shareNode keeps the boosts within what the largest node can give, and what a pod may have: each gets an equal part.
+// What a container has begun with is not lowered while it starts.
 func shareNode(node int64, pod workload.Footprint, list []boostable) {
 	if node == 0 {
 		return
@@ -160,18 +155,12 @@ func shareNode(node int64, pod workload.Footprint, list []boostable) {
 	for _, b := range list {
 		free -= b.keeps() - b.base
 	}
-	slices.SortFunc(list, func(a, b boostable) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range list {
-		b := &list[i]
-		if more := b.most - b.keeps(); more > 0 {
-			b.most = b.keeps() + min(more, max(0, free))
-			free -= b.most - b.keeps()
-		}
+	for i, b := range list {
+		list[i].most = min(b.most, b.keeps()+max(0, free)/int64(len(list)))
 	}
 }
 
-// keeps is the least request while the container starts: what it has begun with is not
-// lowered then.
+// keeps is the least request while the container starts.
 func (b boostable) keeps() int64 {
 	if b.until.IsZero() {
 		return b.base

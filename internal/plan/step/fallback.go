@@ -19,7 +19,7 @@ func (p planner) fallBack(t tally) model.Plan {
 	case fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(verdict, reasons)
 	case fallback == v1beta1.FallbackRecreate:
-		return p.recreate(verdict, reasons, t.settled)
+		return p.recreate(verdict, reasons, t.settled())
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))
 }
@@ -63,5 +63,5 @@ func (p planner) withoutPods() model.Plan {
 
 // isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
 func (p planner) isRollingOutDecision() bool {
-	return p.Deployment.RollingOut && p.policy.MayRollOut() && len(p.Originals) > 0 && !p.template().isChanged
+	return p.Deployment.RollingOut && p.isTemplateAsDecided()
 }

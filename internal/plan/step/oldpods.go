@@ -4,7 +4,6 @@
 package step
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,22 +93,17 @@ func (p planner) whileReplaced(t tally) model.Plan {
 	if p.isRollingOutDecision() {
 		return p.rolledOut()
 	}
-	return p.without(AboutToBeReplaced(t.unsized, t.pods))
+	return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
 }
 
 // AboutToBeReplaced is the verdict if so many pods keep their size because they have an older
 // template.
 func AboutToBeReplaced(leaving, pods int) model.Verdict {
-	verb, keep := "are", "they keep their size"
-	if leaving == 1 {
-		verb, keep = "is", "it keeps its size"
-	}
-	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress,
-		fmt.Sprintf("%s and %s about to be replaced, so %s", withOldTemplate(leaving, pods), verb, keep))
+	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress, withOldTemplate(leaving, pods)+", and keep their size until they are replaced")
 }
 
 func withOldTemplate(old, pods int) string {
-	return fmt.Sprintf("%d of %d pods %s an older template", old, pods, cmp.Or(map[int]string{1: "has"}[old], "have"))
+	return fmt.Sprintf("%d of %d pods have an older template", old, pods)
 }
 
 // notingOldPods is the verdict that says how many pods with an older template it is about.

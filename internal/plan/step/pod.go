@@ -56,6 +56,7 @@ const (
 	settled                        // it has all that it can get
 	complete                       // it has the decided size
 	leaving                        // it keeps another size until it is replaced
+	activities                     // how many there are
 )
 
 // classify says where a pod stands.
@@ -120,7 +121,11 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 
 // isStarting reports whether a pod has never been Ready with the size that it was created with: it may need that to start.
 func isStarting(pod workload.Pod) bool {
-	return isAsCreated(pod) && pod.Resize == workload.Resize{} && !pod.Ready && !pod.ReadyChanged.IsZero() && len(pod.Kills) == 0
+	switch {
+	case !pod.Current, pod.Ready, model.WasResized(pod), len(pod.Kills) > 0:
+		return false
+	}
+	return true
 }
 
 // mayEndUnsupported reports whether the fallback may replace the pod later, once its node has

@@ -32,10 +32,10 @@ func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
 func (p planner) rollOut() model.Plan {
 	t := p.template()
 	p.progress.PodsAtSize = p.podsAt(p.decidedTemplate().owned)
-	switch {
-	case !t.isChanged && t.withheld.Exists():
-		return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict())
-	case !t.isChanged:
+	if !t.isChanged {
+		if t.withheld.Exists() {
+			return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict())
+		}
 		return p.with(p.Decision.Applied()).rolledOut()
 	}
 	if p.Decision.Reverts >= maxReverts {
@@ -70,8 +70,8 @@ func (p planner) isTemplateAsDecided() bool {
 	if !p.policy.MayRollOut() || len(p.Originals) == 0 {
 		return false
 	}
-	t := p.template()
-	return len(t.owned) > 0 && !t.isChanged && !t.obstacle.Exists() && !t.withheld.Exists() && len(t.originals) == 0
+	t := p.decidedTemplate()
+	return !t.isChanged && len(t.originals) == 0
 }
 
 // decidedTemplate is what the pod template should be once no usage is missing.
