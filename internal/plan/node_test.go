@@ -13,7 +13,7 @@ import (
 
 // largestNode is the largest node, in millicores and MiB.
 func largestNode(cpu, memory int64) func(*world) {
-	return func(w *world) { w.situation.LargestNode = amounts(cpu, memory) }
+	return func(w *world) { w.situation.LargestNode, w.situation.Ceilings.NodePercent = amounts(cpu, memory), 100 }
 }
 
 // withSidecar is the pod with a native sidecar.
@@ -42,16 +42,6 @@ func TestTheLargestNode(t *testing.T) {
 		return sized(name, amounts(cpu, 0), quantity.Amounts{})
 	}
 	rule := rulesOf(t)
-	rule("A larger one is cut to what it can give", has(1000, wants(6000), largestNode(4000, 0)),
-		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
-	rule("What is cut says so once all is applied", has(4000, wants(6000), largestNode(4000, 0)),
-		"keeps app 4000m - · NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers · 1/1 applied")
-	rule("A little too much is not worth a word", has(4000, wants(4300), largestNode(4000, 0)), "keeps app 4000m - · Applied · 1/1 applied")
-	rule("What a pod has already is not lowered when the largest node goes", has(4000, wants(6000), largestNode(2000, 0)),
-		"keeps app 4000m - · NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers · 1/1 applied")
-	rule("A container that is not managed takes its part",
-		has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))), wants(6000), largestNode(4000, 0)),
-		"decides app 3500m - (LowerBound) · resizes web-1 to app 3500m - of - - · Resizing · 0/1 changing")
 	rule("A pod that has ended takes no part",
 		has(1000, pods(pod("web-1", beside("app", 1000)), with(pod("evicted", beside("app", 1000), beside("injected", 1500)), func(p *workload.Pod) { p.Running, p.Ended = false, true })), wants(6000), largestNode(4000, 0)),
 		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m - of - - · Resizing · 0/1 changing")
@@ -69,9 +59,6 @@ func TestTheLargestNode(t *testing.T) {
 				recommends(log, app)(w)
 			}, largestNode(10000, 0)),
 		"decides app 6000m -; log 4000m - (LowerBound) · resizes web-1 to app 6000m - of - -; log 4000m - of - - · Resizing · 0/1 changing")
-	rule("A container without a request gets none where the others fill the node",
-		given(onlyCPU, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))), wants(100), largestNode(4000, 0)),
-		"no decision · NodeCapacity: app cpu: 100m is recommended, but no node has room for it beside the pod's other containers · 0/1")
 	rule("An OOM kill is answered as far as the node goes",
 		has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
 			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
@@ -81,16 +68,6 @@ func TestTheLargestNode(t *testing.T) {
 				recommends(r)(w)
 			}, largestNode(4000, 1024)),
 		"decides app - 1024Mi (OOMKill) · resizes web-1 to app 1000m 1024Mi of - - · Resizing · 0/1 changing")
-	rule("One that wants more than any node has leaves the others theirs",
-		given(
-			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-			func(w *world) {
-				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-				app, log := rec(amounts(20000, 0), amounts(20000, 0), amounts(20000, 0)), rec(amounts(4000, 0), amounts(4000, 0), amounts(4000, 0))
-				log.Name = "log"
-				recommends(log, app)(w)
-			}, largestNode(10000, 0)),
-		"decides app 6000m -; log 4000m - (LowerBound) · resizes web-1 to app 6000m - of - -; log 4000m - of - - · Resizing · 0/1 changing")
 	rule("What is injected counts while a rollout has not made a pod yet",
 		has(1000, func(w *world) {
 			old := pod("web-1", beside("app", 1000), beside("injected", 1500))
@@ -98,6 +75,4 @@ func TestTheLargestNode(t *testing.T) {
 			w.situation.Pods = []workload.Pod{old}
 		}, wants(6000), largestNode(4000, 0)),
 		"decides app 2500m - (LowerBound) · RolloutInProgress: 1 of 1 pods have an older template, and keep their size until they are replaced · 0/1")
-	rule("A template may ask for more, since a new pod may bring a new node", has(1000, rollout, wants(6000), largestNode(4000, 0)),
-		"decides app 6000m - (LowerBound) · holds app 1000m - of - - cpu=true memory=false · RollingOut · 0/1 changing")
 }

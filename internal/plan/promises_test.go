@@ -393,7 +393,6 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	if is[plan.Rewrite](p) {
 		checkQuotaOfRollout(w, p, fail)
 	}
-	checkNode(w, p, fail)
 	checkCeilings(w, p, fail)
 	checkSteps(w, p, fail)
 	checkMissingUsage(w, p, fail)
@@ -769,43 +768,6 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// checkNode: a pod that is resized in place does not outgrow the largest node, and
-// because of a node nothing becomes more than it would else, or less than it is.
-func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
-	if !p.Decided || p.Decision == nil || w.situation.Ceilings != (plan.Ceilings{}) {
-		return
-	}
-	free := w
-	free.situation.LargestNode = quantity.Amounts{}
-	unbounded := free.next(p.Decision.Time).Decision
-	for _, r := range []struct {
-		name string
-		of   func(quantity.Amounts) int64
-	}{
-		{"cpu", func(a quantity.Amounts) int64 { return a.CPUMillis }},
-		{"memory", func(a quantity.Amounts) int64 { return a.MemoryBytes }},
-	} {
-		var before, after int64
-		for _, c := range w.situation.Deployment.Containers {
-			now := r.of(w.current(c))
-			then, unbound := now, now
-			if v := r.of(p.Decision.Requests[c.Name]); v > 0 {
-				then = v
-			}
-			if unbounded != nil && r.of(unbounded.Requests[c.Name]) > 0 {
-				unbound = r.of(unbounded.Requests[c.Name])
-			}
-			before, after = before+now, after+then
-			if then < min(now, unbound) || then > max(now, unbound) {
-				fail("container %s gets %d of %s because of the node; it has %d and would get %d", c.Name, then, r.name, now, unbound)
-			}
-		}
-		if node := r.of(w.situation.LargestNode); node > 0 && after > max(node, before) && w.policy.Mode == "InPlace" {
-			fail("the containers get %d of %s; they have %d, and the largest node %d", after, r.name, before, node)
-		}
-	}
 }
 
 // current is what has been decided for a container, else the most that a pod has,

@@ -49,10 +49,6 @@ var situations = map[string]func() world{
 	"in cooldown": func() world {
 		return given(decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), atSize())
 	},
-	"the largest node": func() world {
-		return given(decidedBefore(), atSize(), recommends(rec(amounts(900, 256), amounts(150, 192), amounts(900, 384))), largestNode(200, 4096))
-	},
-
 	"a VPA": func() world {
 		return given(func(w *world) { w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "web", Memory: "web"}} })
 	},

@@ -86,8 +86,8 @@ func controlsAny(policy model.Policy, container string) bool {
 	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return policy.Controls(container, r) })
 }
 
-// evaluate decides whether one request moves. Without a target, or while the other containers fill the largest node or use up
-// the ceiling, it does not.
+// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
+// it does not.
 func (e *evaluation) evaluate(q request, c ceilings) {
 	if !q.isManaged {
 		return
@@ -172,18 +172,13 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 	case !e.isKnown && !isDecided:
 		return model.Waiting.Because(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")
 	case len(e.kept) > 0:
-		return e.keptVerdict()
+		kept := e.kept.Verdict()
+		if kept.Reason == v1beta1.ReasonWithinBounds { // it is as it should be
+			kept.State = model.Applied
+		}
+		return kept
 	case !isDecided:
 		return model.Applied.Because(v1beta1.ReasonWithinTolerance, "The current requests are within the tolerance of the recommendation")
 	}
 	return model.Verdict{}
-}
-
-// keptVerdict says why requests stay. A request within its bounds is as it should be.
-func (e *evaluation) keptVerdict() model.Verdict {
-	kept := e.kept.Verdict()
-	if kept.Reason == v1beta1.ReasonWithinBounds {
-		return model.Applied.Because(kept.Reason, kept.Message)
-	}
-	return kept
 }

@@ -91,8 +91,11 @@ func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (
 
 // inCooldown is a move that waits for the cooldown of a direction; no deferral if that is over.
 func inCooldown(s model.Situation, policy model.Policy, m move, direction window.Direction, now time.Time) (d deferral) {
+	if s.Decision == nil {
+		return d
+	}
 	cooldown := policy.CooldownOf(direction)
-	if left := cooldownLeft(s.Decision, cooldown, now); left > 0 {
+	if left := s.Decision.Time.Add(cooldown).Sub(now); left > 0 {
 		return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
 	}
 	return d
@@ -118,13 +121,6 @@ func deferredVerdict(list []deferral) model.Verdict {
 	}
 	slices.Sort(parts)
 	return model.Waiting.Because(first.waitReason, "The next change "+strings.Join(parts, "; ")).Within(left)
-}
-
-func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) time.Duration {
-	if last == nil {
-		return 0
-	}
-	return max(0, last.Time.Add(cooldown).Sub(now))
 }
 
 // paced is the move as far as usage, the API server and limits demand it. What only minAllowed

@@ -30,9 +30,9 @@ type request struct {
 	isUnsettled bool
 	lacksUsage  bool // usage of running pods is missing
 	// wanted is what is recommended, or else decided, in the policy's range; 0 for neither. target is as much of that as the
-	// largest node and the ceilings leave.
+	// ceilings leave.
 	wanted, target int64
-	node, ceiling  int64
+	ceiling        int64
 	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
 	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
 	// isWhole is true if it must be whole CPUs.
@@ -41,12 +41,12 @@ type request struct {
 	sparesRestarts bool
 
 	unceiled span // the range of the policy, the LimitRange and limits
-	allowed  span // unceiled, within the largest node and the ceilings
+	allowed  span // unceiled, within the ceilings
 	enforced span // allowed, but for minAllowed and maxAllowed
 }
 
 // requestsFor are the requests of all containers for one resource. Each has one range, which is what each rule leaves of the
-// range before it: the policy, the LimitRange, limits, the largest node, and the ceilings.
+// range before it: the policy, the LimitRange, limits, and the ceilings.
 func requestsFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts, c ceilings) []request {
 	requests := make([]request, len(s.Deployment.Containers))
 	if len(requests) == 0 {
@@ -55,13 +55,12 @@ func requestsFor(s model.Situation, policy model.Policy, r model.Resource, besid
 	for i, container := range s.Deployment.Containers {
 		requests[i] = requestFor(s, policy, container, r)
 	}
-	boundByNode(s, policy, requests, r.Of(beside))
 	c.bound(requests, r.Of(beside))
 	for i := range requests {
 		q := &requests[i]
-		q.target = min(q.wanted, q.node, q.ceiling)
-		q.allowed = q.unceiled.within(0, q.node).within(0, q.ceiling)
-		q.enforced = q.enforced.within(0, q.node).within(0, q.ceiling)
+		q.target = min(q.wanted, q.ceiling)
+		q.allowed = q.unceiled.within(0, q.ceiling)
+		q.enforced = q.enforced.within(0, q.ceiling)
 		if q.isWhole {
 			q.allowed = q.allowed.wholeCores()
 			q.target = q.allowed.fit(q.target)
@@ -70,11 +69,11 @@ func requestsFor(s model.Situation, policy model.Policy, r model.Resource, besid
 	return requests
 }
 
-// requestFor is the request without the largest node and the ceilings.
+// requestFor is the request without the ceilings.
 func requestFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) request {
 	q := request{
 		container: container, resource: r, tolerance: policy.Tolerance, lacksUsage: s.MissingUsage != "",
-		granted: largestRequest(s, policy, container, r), node: math.MaxInt64, ceiling: math.MaxInt64,
+		granted: largestRequest(s, policy, container, r), ceiling: math.MaxInt64,
 		isManaged: !container.Unreadable && s.IsManaged(policy, container.Name, r),
 	}
 	q.current, q.isUnsettled = currentRequest(s, policy, container, r)
@@ -109,7 +108,7 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	return q
 }
 
-// largestOutcome is the most that may be decided, but for the ceilings and the node: a request moves from the current one towards
+// largestOutcome is the most that may be decided, but for the ceilings: a request moves from the current one towards
 // its target, and may stop anywhere between.
 func (q request) largestOutcome() int64 { return max(q.unceiled.fit(q.current), q.wanted) }
 

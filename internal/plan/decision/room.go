@@ -13,9 +13,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// The largest node and the operator's ceilings bound a pod, and RaiseLimit each container. What they leave is shared out to its containers by size of the
-// demand, the smallest first, so that one container whose demand cannot be met does not take it from the others. With
-// room for 10:
+// The operator's ceilings bound a pod, also as a share of the largest node, and RaiseLimit each container. What they leave is shared out to its
+// containers by size of the demand, the smallest first, so that one container whose demand cannot be met does not take it
+// from the others. With room for 10:
 //
 //	has     wants   left
 //	1       12      10
@@ -29,8 +29,8 @@ import (
 // that no kubelet has applied is not what a container has: otherwise a template that requested much for a moment would lift
 // the ceiling for ever.
 //
-// The node keeps the operator from asking for resizes that no node can grant. It bounds only what is resized in place,
-// because new pods may bring a new node. Other pods on a node do not count, so a request within it may not fit either.
+// The share of the largest node bounds only what is resized in place, because new pods may bring a new node. Other pods on
+// a node do not count, so a request within it may not fit either.
 
 // demand is what one container requests, and what it should.
 type demand struct {
@@ -59,23 +59,6 @@ func share(room int64, demands []demand) (left []int64) {
 	return left
 }
 
-// boundByNode notes what the largest node leaves to the requests of one resource. beside is what a pod requests besides the
-// containers.
-func boundByNode(s model.Situation, policy model.Policy, requests []request, beside int64) {
-	r := requests[0].resource
-	node := nodeFor(s, policy, r)
-	if node == 0 {
-		return
-	}
-	demands := make([]demand, len(requests))
-	for i, q := range requests {
-		demands[i] = demand{q.container.Name, q.current, max(q.current, q.wanted)}
-	}
-	for i, left := range share(node-beside, demands) {
-		requests[i].node = left
-	}
-}
-
 // ceilings are what the operator's configuration lets the containers of a pod request; 0 for any.
 type ceilings struct {
 	container, pod int64
@@ -85,31 +68,21 @@ type ceilings struct {
 
 func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceilings {
 	c := ceilings{container: r.Of(s.Ceilings.Container), pod: r.Of(s.Ceilings.Pod)}
-	if part := mulDiv(nodeFor(s, policy, r), s.Ceilings.NodePercent, 100, false); unlimited(part) < unlimited(c.pod) {
+	if !policy.InPlace() {
+		return c
+	}
+	if part := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false); unlimited(part) < unlimited(c.pod) {
 		c.pod, c.nodePercent = part, s.Ceilings.NodePercent
 	}
 	return c
 }
 
-// nodeFor is the largest node if it bounds pods; 0 if it does not, or is unknown.
-func nodeFor(s model.Situation, policy model.Policy, r model.Resource) int64 {
-	if !policy.InPlace() {
-		return 0
-	}
-	return r.Of(s.LargestNode)
-}
-
 // unlimited is a bound as an amount to compare with: 0 is none.
 func unlimited(bound int64) int64 { return cmp.Or(bound, math.MaxInt64) }
 
-// MostPerPod is the most that a pod may be raised to, by the ceilings and the largest node; 0
-// for any.
+// MostPerPod is the most that a pod may be raised to; 0 for any.
 func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 {
-	most := min(unlimited(ceilingsFor(s, policy, r).pod), unlimited(r.Of(s.LargestNode)))
-	if most == math.MaxInt64 {
-		return 0
-	}
-	return most
+	return ceilingsFor(s, policy, r).pod
 }
 
 // bound notes what the ceilings leave to the requests of one resource.
@@ -143,10 +116,7 @@ func (c ceilings) says(q request) string {
 // keptBelow is why a request does not get what is wanted, and the message of that.
 func (q request) keptBelow(c ceilings) (reason, message string) {
 	wanted := q.resource.Format(q.wanted)
-	switch {
-	case q.ceiling > q.target:
-		return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)
-	case q.ceiling >= unlimited(q.raiseLimit):
+	if q.ceiling >= unlimited(q.raiseLimit) {
 		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
 			wanted, q.resource.Format(q.raiseLimit))
 	}
