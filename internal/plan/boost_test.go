@@ -359,7 +359,7 @@ func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time
 	if !starts {
 		fail("pod %s is boosted, and does not start", pod.Name)
 	}
-	if node := w.podCeiling(cpuIn); node > 0 && after > max(node, plain) {
+	if node := w.podCeiling(plan.CPU); node > 0 && after > max(node, plain) {
 		fail("pod %s is boosted to %dm; the largest node has %dm", pod.Name, after, node)
 	}
 }

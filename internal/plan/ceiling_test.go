@@ -241,23 +241,11 @@ func TestABoundWithAWrongUnit(t *testing.T) {
 		"decides app 4m - (Bounds) · resizes web-1 to app 4m 128Mi of - - · Resizing · 0/1 changing")
 }
 
-// ceilingResources are the resources that ceilings bound.
-var ceilingResources = []struct {
-	name string
-	of   func(quantity.Amounts) int64
-}{
-	{"cpu", cpuIn},
-	{"memory", memoryIn},
-}
-
-func cpuIn(a quantity.Amounts) int64    { return a.CPUMillis }
-func memoryIn(a quantity.Amounts) int64 { return a.MemoryBytes }
-
 // podCeiling is the most that a pod may be raised to of one resource; 0 for any.
-func (w world) podCeiling(of func(quantity.Amounts) int64) int64 {
+func (w world) podCeiling(r plan.Resource) int64 {
 	s := w.situation
-	most := of(s.Ceilings.Pod)
-	if share := of(s.LargestNode) * s.Ceilings.NodePercent / 100; share > 0 && w.policy.Mode == "InPlace" && (most == 0 || share < most) {
+	most := r.Of(s.Ceilings.Pod)
+	if share := r.Of(s.LargestNode) * s.Ceilings.NodePercent / 100; share > 0 && w.policy.Mode == "InPlace" && (most == 0 || share < most) {
 		return share
 	}
 	return most
@@ -266,38 +254,38 @@ func (w world) podCeiling(of func(quantity.Amounts) int64) int64 {
 // leastCeiled is the least to which ceilings may lower the decision for a container, of one resource: what
 // pods have, or what the ceilings leave if that is more. The other containers take at most what they
 // have, have been decided or may be raised to. 0 says that there may be no decision.
-func (w world) leastCeiled(container string, after map[string]quantity.Amounts, of func(quantity.Amounts) int64) int64 {
+func (w world) leastCeiled(container string, after map[string]quantity.Amounts, r plan.Resource) int64 {
 	s := w.situation
 	capped := func(has, v int64) int64 {
-		if most := of(s.Ceilings.Container); most > 0 {
+		if most := r.Of(s.Ceilings.Container); most > 0 {
 			v = min(v, most)
 		}
 		return max(has, v)
 	}
 	named, _ := s.Deployment.Container(container)
-	has, left := of(w.grantedTo(named)), int64(math.MaxInt64)
-	if most := w.podCeiling(of); most > 0 {
-		left = most - w.besideTemplate(of)
+	has, left := r.Of(w.grantedTo(named)), int64(math.MaxInt64)
+	if most := w.podCeiling(r); most > 0 {
+		left = most - w.besideTemplate(r)
 		for _, c := range s.Deployment.Containers {
 			if c.Name == container {
 				continue
 			}
-			taken := of(w.grantedTo(c))
-			left -= max(of(after[c.Name]), capped(taken, max(of(w.current(c)), w.mostWanted(c, of))))
+			taken := r.Of(w.grantedTo(c))
+			left -= max(r.Of(after[c.Name]), capped(taken, max(r.Of(w.current(c)), w.mostWanted(c, r))))
 		}
 	}
 	return capped(has, left)
 }
 
 // mostWanted is the most that recommendation and lower bounds of requests ask for.
-func (w world) mostWanted(c workload.Container, of func(quantity.Amounts) int64) int64 {
+func (w world) mostWanted(c workload.Container, r plan.Resource) int64 {
 	rec, _ := w.situation.Recommendation(c.Name)
-	most := max(of(rec.Target), of(w.policy.Containers[c.Name].MinAllowed), of(w.situation.Bounds.ContainerMin))
+	most := max(r.Of(rec.Target), r.Of(w.policy.Containers[c.Name].MinAllowed), r.Of(w.situation.Bounds.ContainerMin))
 	if w.situation.Bounds.ContainerRatio != (workload.Ratios{}) { // a limit that stays may demand as much
-		most = max(most, of(c.Limits))
+		most = max(most, r.Of(c.Limits))
 		for _, pod := range w.situation.Pods {
 			in, _ := pod.Container(c.Name)
-			most = max(most, of(in.Limits))
+			most = max(most, r.Of(in.Limits))
 		}
 	}
 	return most
@@ -314,46 +302,46 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 	free := w
 	free.situation.Ceilings = plan.Ceilings{}
 	unbounded := free.next(p.Decision.Time).Decision
-	for _, r := range ceilingResources {
-		before := w.besideTemplate(r.of)
+	for _, r := range both {
+		before := w.besideTemplate(r)
 		after := before
 		for _, c := range s.Deployment.Containers {
-			has, then := r.of(w.grantedTo(c)), r.of(p.Decision.Requests[c.Name])
+			has, then := r.Of(w.grantedTo(c)), r.Of(p.Decision.Requests[c.Name])
 			before, after = before+has, after+max(has, then)
-			if most := w.raiseLimit(c, r.of); most > 0 && then > max(most, has) {
-				fail("container %s gets %d of %s; it has %d, and without maxAllowed %d is the most", c.Name, then, r.name, has, most)
+			if most := w.raiseLimit(c, r); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and without maxAllowed %d is the most", c.Name, then, r, has, most)
 			}
-			if most := r.of(s.Ceilings.Container); most > 0 && then > max(most, has) {
-				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r.name, has, most)
+			if most := r.Of(s.Ceilings.Container); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r, has, most)
 			}
-			if unbounded == nil || r.of(unbounded.Requests[c.Name]) == 0 {
+			if unbounded == nil || r.Of(unbounded.Requests[c.Name]) == 0 {
 				continue
 			}
-			unbound, least := r.of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r.of)
-			if then > 0 && then < min(has, unbound, r.of(w.current(c))) {
-				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r.name, has, unbound)
+			unbound, least := r.Of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r)
+			if then > 0 && then < min(has, unbound, r.Of(w.current(c))) {
+				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r, has, unbound)
 			}
-			if s.Decision != nil && r.of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
-				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r.name, c.Name, unbound, least)
+			if s.Decision != nil && r.Of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
+				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r, c.Name, unbound, least)
 			}
 		}
-		if most := w.podCeiling(r.of); most > 0 && after > max(most, before) {
-			fail("a pod gets %d of %s; it has %d, and the ceiling is %d", after, r.name, before, most)
+		if most := w.podCeiling(r); most > 0 && after > max(most, before) {
+			fail("a pod gets %d of %s; it has %d, and the ceiling is %d", after, r, before, most)
 		}
 	}
 }
 
 // besideTemplate is the most that a pod requests besides the containers of the template: for injected
 // containers and as overhead.
-func (w world) besideTemplate(of func(quantity.Amounts) int64) (most int64) {
+func (w world) besideTemplate(r plan.Resource) (most int64) {
 	for _, pod := range w.situation.Pods {
 		if pod.Terminating || pod.Ended {
 			continue
 		}
-		sum := of(pod.Overhead)
+		sum := r.Of(pod.Overhead)
 		for _, c := range pod.Containers {
 			if _, ok := w.situation.Deployment.Container(c.Name); !ok {
-				sum += of(c.Requests)
+				sum += r.Of(c.Requests)
 			}
 		}
 		most = max(most, sum)
@@ -366,42 +354,33 @@ func (w world) besideTemplate(of func(quantity.Amounts) int64) (most int64) {
 func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 	for _, pod := range w.situation.Pods {
 		if in, ok := pod.Container(c.Name); ok && !in.Unreadable && w.stays(pod) {
-			applied := pod.Actual[c.Name].Requests
-			most.CPUMillis = max(most.CPUMillis, min(in.Requests.CPUMillis, applied.CPUMillis))
-			most.MemoryBytes = max(most.MemoryBytes, min(in.Requests.MemoryBytes, applied.MemoryBytes))
+			for _, r := range both {
+				r.Set(&most, max(r.Of(most), min(r.Request(in.Resources), r.Request(pod.Actual[c.Name]))))
+			}
 		}
 	}
-	if d := w.situation.Decision; d != nil { // a pod may have the smallest amount less, which keeps its QoS class
-		decided := d.Requests[c.Name]
-		if most.CPUMillis > 0 && decided.CPUMillis == most.CPUMillis+1 {
-			most.CPUMillis++
+	for _, r := range both {
+		if v := r.Of(most); v > 0 && w.situation.Decision.Request(c.Name, r) == v+1 { // the smallest amount less keeps the QoS class
+			r.Set(&most, v+1)
 		}
-		if most.MemoryBytes > 0 && decided.MemoryBytes == most.MemoryBytes+1 {
-			most.MemoryBytes++
-		}
+		r.Set(&most, cmp.Or(r.Of(most), r.Request(c.Resources), r.Limit(c.Resources)))
 	}
-	return quantity.Amounts{
-		CPUMillis:   cmp.Or(most.CPUMillis, c.Requests.CPUMillis, c.Limits.CPUMillis),
-		MemoryBytes: cmp.Or(most.MemoryBytes, c.Requests.MemoryBytes, c.Limits.MemoryBytes),
-	}
+	return most
 }
 
 // raiseLimit is the most that a container without maxAllowed is raised to; 0 for any.
-func (w world) raiseLimit(c workload.Container, of func(quantity.Amounts) int64) int64 {
+func (w world) raiseLimit(c workload.Container, r plan.Resource) int64 {
 	s, policy, written := w.situation, w.policy.Containers[c.Name], c.Resources
 	for _, o := range s.Originals {
-		if o.Container == c.Name && o.CPU {
-			written.Requests.CPUMillis, written.Limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
-		}
-		if o.Container == c.Name && o.Memory {
-			written.Requests.MemoryBytes, written.Limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
+		if o.Container == c.Name && o.Has(r) {
+			r.Copy(&written, o.Resources)
 		}
 	}
-	base := cmp.Or(max(of(written.Requests), of(written.Limits)), of(s.Bounds.ContainerDefault))
-	if base == 0 || s.Ceilings.RaiseFactor == 0 || of(policy.MaxAllowed) > 0 {
+	base := cmp.Or(max(r.Of(written.Requests), r.Of(written.Limits)), r.Of(s.Bounds.ContainerDefault))
+	if base == 0 || s.Ceilings.RaiseFactor == 0 || r.Of(policy.MaxAllowed) > 0 {
 		return 0
 	}
-	return max(base*s.Ceilings.RaiseFactor, of(amounts(1000, 1024)), of(policy.MinAllowed), of(s.Bounds.ContainerMin))
+	return max(base*s.Ceilings.RaiseFactor, r.Of(amounts(1000, 1024)), r.Of(policy.MinAllowed), r.Of(s.Bounds.ContainerMin))
 }
 
 // checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod has.
@@ -416,12 +395,13 @@ func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 				continue
 			}
 			has, then, granted := w.current(c), p.Decision.Requests[c.Name], w.grantedTo(c)
-			for _, r := range []struct{ has, then, granted, usage int64 }{
-				{has.CPUMillis, then.CPUMillis, granted.CPUMillis, rec.Uncapped.CPUMillis},
-				{has.MemoryBytes, then.MemoryBytes, granted.MemoryBytes, max(rec.Uncapped.MemoryBytes, rec.OOMFloor)},
-			} {
-				if r.has > 0 && r.then > max(2*r.has, r.granted, r.usage) {
-					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, r.has, r.then, r.usage)
+			for _, r := range both {
+				usage := r.Of(rec.Uncapped)
+				if r == plan.Memory {
+					usage = max(usage, rec.OOMFloor)
+				}
+				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, r.Of(granted), usage) {
+					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, v, r.Of(then), usage)
 				}
 			}
 		}
