@@ -43,12 +43,12 @@ func isGuaranteed(s model.Situation) bool {
 	for i, c := range template {
 		template[i].Resources = Written(s, c)
 	}
-	if workload.QoSOf(template) != corev1.PodQOSGuaranteed {
-		return false
+	for _, pod := range s.Pods {
+		if pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed {
+			return false
+		}
 	}
-	return !slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
-		return pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed
-	})
+	return workload.QoSOf(template) == corev1.PodQOSGuaranteed
 }
 
 // wholeCores is the range of whole CPUs within the range, or the range itself if it has none.

@@ -7,7 +7,9 @@
 package decision
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -72,10 +74,14 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 
 // decide is a new decision with these moves.
 func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
-	d := &model.Decision{Time: now, Reason: mostUrgent(moves), Requests: e.stays}
+	d := &model.Decision{Time: now, Requests: e.stays}
+	reasons := []string{revertedNow(e.Decision, now)}
+	for _, m := range moves {
+		reasons = append(reasons, m.why)
+	}
+	d.Reason = slices.MaxFunc(reasons, func(a, b string) int { return cmp.Compare(urgency[a], urgency[b]) })
 	if last := e.Decision; last != nil { // the same controller may undo the next decision, too
 		d.Reverts, d.LastRevert, d.ContestedBy = last.Reverts, last.LastRevert, last.ContestedBy
-		d.Reason = moreUrgent(d.Reason, revertedNow(last, now))
 		d.RetainedLimits = retainedWithout(last.RetainedLimits, moves)
 	}
 	rollBackUnverified(e.policy, d.Requests, e.Decision.Verifying())
@@ -129,20 +135,6 @@ type move struct {
 func (m move) adopting() move {
 	m.to, m.why = m.from, model.DecidedAdopted
 	return m
-}
-
-func mostUrgent(moves []move) (reason string) {
-	for _, m := range moves {
-		reason = moreUrgent(reason, m.why)
-	}
-	return reason
-}
-
-func moreUrgent(a, b string) string {
-	if urgency[b] > urgency[a] {
-		return b
-	}
-	return a
 }
 
 // revertedNow is the reason of the decision if it is a revert of this moment.

@@ -120,15 +120,8 @@ func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most())
 	}
 	limit = max(limit, r.Of(l.limits.MinAllowed))
-	if most := r.Of(l.limits.MaxAllowed); most > 0 {
-		limit = max(request, min(limit, most))
-	}
-	if ratio := r.Ratio(l.bounds.ContainerRatio); ratio > 0 {
-		limit = min(limit, mostLimit(request, ratio))
-	}
-	if most := r.Of(l.bounds.ContainerMax); most > 0 {
-		limit = min(limit, most)
-	}
+	limit = max(request, min(limit, unlimited(r.Of(l.limits.MaxAllowed))))
+	limit = min(limit, mostLimit(request, r.Ratio(l.bounds.ContainerRatio)), unlimited(r.Of(l.bounds.ContainerMax)))
 	if limit < min(current, r.Of(l.needed)) {
 		return current
 	}
@@ -144,9 +137,7 @@ func (l LimitRules) withinReason(limit, request int64, r model.Resource) int64 {
 	if written == 0 {
 		return limit
 	}
-	if l.mostRatio > 0 {
-		limit = min(limit, max(written, mulDiv(request, l.mostRatio, 1, true)))
-	}
+	limit = min(limit, max(written, mulDiv(request, unlimited(l.mostRatio), 1, true)))
 	return max(request, min(limit, unlimited(r.Of(l.raised))))
 }
 
@@ -182,8 +173,11 @@ func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 
 	return max(request, min(mulDiv(request, shapeLimit, shapeRequest, true), most))
 }
 
-// mostLimit is the highest limit that a limit:request ratio allows a request.
+// mostLimit is the highest limit that a limit:request ratio allows a request. 0 is no ratio.
 func mostLimit(request, ratio int64) int64 {
+	if ratio == 0 {
+		return math.MaxInt64
+	}
 	limit := mulDiv(request, ratio, 1000, false)
 	for limit > request && exceeds(limit, request, ratio) {
 		limit--

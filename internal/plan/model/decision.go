@@ -91,6 +91,15 @@ type RevertedChange struct {
 // IsReduction reports whether the value that failed was the lower one.
 func (c RevertedChange) IsReduction() bool { return c.Value < c.Good }
 
+// IsLike reports whether two changes moved the same request in the same direction.
+func (c RevertedChange) IsLike(other RevertedChange) bool {
+	type kind struct {
+		container, resource string
+		isReduction         bool
+	}
+	return kind{c.Container, c.Resource, c.IsReduction()} == kind{other.Container, other.Resource, other.IsReduction()}
+}
+
 // change is a changed copy of the decision; nil for none.
 func (d *Decision) change(edit func(*Decision)) *Decision {
 	if d == nil {

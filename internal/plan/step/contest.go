@@ -115,30 +115,19 @@ func (p planner) contestedPods() map[string][]model.Size {
 
 // contest is the plan once the decision is contested: to write nothing.
 func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
-	if names := p.writers(); len(names) > 0 {
-		p.Decision = p.Decision.WithContest(names)
+	if w := p.Writers; w != nil && len(w.Names) > 0 {
+		p.Decision = p.Decision.WithContest(w.Names)
 	}
-	by := p.Decision.ContestedBy
 	who := "Another controller keeps"
-	switch len(by) {
-	case 0:
-	case 1:
+	if by := p.Decision.ContestedBy; len(by) == 1 {
 		who = by[0] + " keeps"
-	default:
+	} else if len(by) > 1 {
 		who = strings.Join(by, " and ") + " keep"
 	}
 	verdict := model.Stalled.Because(v1beta1.ReasonContested, contestMessage(c, who))
 	next := instead.WithDecision(p.Decision).WithoutStep().WithVerdict(verdict.Within(instead.Verdict.RequeueAfter))
 	next.Contest = &c
 	return next
-}
-
-// writers are the names of the field managers of what is contested, as far as they are known.
-func (p planner) writers() []string {
-	if p.Writers == nil {
-		return nil
-	}
-	return p.Writers.Names
 }
 
 func contestMessage(c model.Contest, who string) string {

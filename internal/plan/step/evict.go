@@ -149,7 +149,7 @@ func podsUnavailable() model.Obstacle {
 func (p planner) availability() (a availability) {
 	for _, pod := range p.byName() {
 		switch {
-		case pod.Terminating, pod.Ended:
+		case pod.IsOver():
 		case !pod.Current:
 			a.isOutdated = true
 		case p.isAvailable(*pod):

@@ -153,7 +153,8 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 }
 
 func isRevertible(c model.RevertedChange, all bool) bool {
-	if c.Value == 0 || c.Good == 0 || c.Value == c.Good {
+	switch {
+	case c.Value == 0, c.Good == 0, c.Value == c.Good:
 		return false
 	}
 	return all || c.IsReduction()
@@ -163,20 +164,12 @@ func isRevertible(c model.RevertedChange, all bool) bool {
 func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	out := slices.Clone(reverted)
 	for _, old := range known {
-		if !slices.ContainsFunc(reverted, func(c model.RevertedChange) bool { return kindOf(c) == kindOf(old) }) {
+		if !slices.ContainsFunc(reverted, old.IsLike) {
 			out = append(out, old)
 		}
 	}
 	return out[:min(len(out), maxReverted)]
 }
-
-// kind is which request a change moved, and in which direction.
-type kind struct {
-	container, resource string
-	isReduction         bool
-}
-
-func kindOf(c model.RevertedChange) kind { return kind{c.Container, c.Resource, c.IsReduction()} }
 
 // StillReverted are the reverted changes that are not tried again: until twice as much
 // usage has been observed, after a week, or when a user has edited the scaler.
