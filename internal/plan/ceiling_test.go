@@ -44,11 +44,15 @@ func TestWithoutMaxAllowed(t *testing.T) {
 			recommends(rec(amounts(0, wants), amounts(0, wants), amounts(0, wants))),
 		}, more...)...)
 	}
+	twoBytes := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: 2}, Limits: amounts(0, 512)}}
 	rule := rulesOf(t)
 	rule("A request is raised to eight times the template's", has(512, 0, 9000),
 		"decides app - 4096Mi (LowerBound) · resizes web-1 to app - 4096Mi of - - · Resizing · 0/1 changing")
 	rule("The limit counts if it is larger, and is not raised further", has(512, 1024, 9000),
 		"decides app - 8192Mi (LowerBound) · resizes web-1 to app - 8192Mi of - 8192Mi · Resizing · 0/1 changing")
+	rule("A wrong unit is not scaled: a request of 2000m of memory is two bytes",
+		has(512, 0, 140, template(twoBytes), pods(pod("web-1", twoBytes))),
+		"decides app - 140Mi (LowerBound) · resizes web-1 to app - 140Mi of - 1120Mi · Resizing · 0/1 changing")
 	rule("A small container may have 1Gi", has(16, 0, 9000),
 		"decides app - 1024Mi (LowerBound) · resizes web-1 to app - 1024Mi of - - · Resizing · 0/1 changing")
 	rule("The reason names maxAllowed",
@@ -59,18 +63,6 @@ func TestWithoutMaxAllowed(t *testing.T) {
 	rule("What pods have is kept",
 		has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 6000), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 6000) })),
 		"keeps app - 6000Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
-}
-
-// TestAWrongUnitIsNotScaled: a request of 2000m of memory is two bytes.
-func TestAWrongUnitIsNotScaled(t *testing.T) {
-	c := container("app")
-	c.Requests.MemoryBytes, c.Limits.MemoryBytes = 2, 512*mebi
-	w := given(template(c), pods(pod("web-1", c)), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
-		recommends(rec(amounts(0, 140), amounts(0, 140), amounts(0, 140))), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
-	step := as[plan.Resize](w.next(noon))
-	if step == nil || step.Sizes[0].Requests.MemoryBytes != 140*mebi || step.Sizes[0].Limits.MemoryBytes != 8*140*mebi {
-		t.Errorf("the step is %+v", step)
-	}
 }
 
 func TestCeilings(t *testing.T) {
@@ -93,10 +85,6 @@ func TestCeilings(t *testing.T) {
 		return sized(name, amounts(cpu, 0), quantity.Amounts{})
 	}
 	rule := rulesOf(t)
-	rule("Usage raises a request to the ceiling of a container", has(1000, wants(6000), mostPerContainer(4000, 0)),
-		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
-	rule("And says so", has(4000, wants(500), least(400_000), mostPerContainer(4000, 0)),
-		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 400 is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a container (ceilings.container) · 1/1 applied")
 	rule("What a pod has is not lowered", has(4000, wants(6000), mostPerContainer(2000, 0)),
 		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
 	rule("Usage lowers it, also above the ceiling", has(4000, wants(3000), mostPerContainer(2000, 0)),

@@ -46,11 +46,6 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 		"no decision · WithinTolerance · 2/2 applied")
 	rule("An HPA on both resources leaves nothing to do", given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
 		"no decision · HPAConflict: cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization; memory: not managed, because HorizontalPodAutoscaler web-memory scales on its utilization · 0/2")
-	rule("A VPA on both resources leaves nothing to do",
-		given(decidedBefore(), func(w *world) {
-			w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
-		}),
-		"no decision · VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it · 0/2")
 	rule("A VPA on one container's memory leaves its CPU to us",
 		given(
 			template(small(), container("log")), pods(pod("web-1", large(), container("log"))),

@@ -35,11 +35,6 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 	rule("Where it is not known since when, the decision and the last resize tell",
 		given(orRollout, decidedBefore(long), pods(with(requested("web-1", deferred(time.Time{})), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
 		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 9m48s")
-	rule("After the grace it is withdrawn", given(orRollout, decidedBefore(long), appTakenOver(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
-	rule("The grace of each pod is its own",
-		given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), appTakenOver()),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/2 changing, again in 10m45s")
 }
 
 // The values that a template gets, and what is held for it, are those of the mode
@@ -60,12 +55,6 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 	rule("Not on account of a pod that has just started",
 		given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
 		"keeps app 200m 256Mi · Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires · 0/1, again in 9m0s")
-	rule("Not before the kubelet has had its time since the resize",
-		given(orRollout, decidedBefore(), appTakenOver(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
-		"keeps app 200m 256Mi · Resizing · 0/1 changing, again in 9m0s")
-	rule("Not on account of resources of the pod as a whole",
-		given(orRollout, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))), amounts(100, 128), amounts(150, 512)))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of - - · Resizing · 0/1 changing")
 	rule("Not again while it is rolled out", given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(infeasible)),
 		"keeps app 200m 256Mi, written · RollingOut · 0/1 changing")
 	rule("While it is rolled out and no pod runs yet",

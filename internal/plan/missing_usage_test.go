@@ -5,9 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -129,42 +126,5 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	}
 	if p := urgent.next(noon); !is[plan.Evict](p) {
 		t.Errorf("an urgent eviction waits:\n%s", say(p))
-	}
-}
-
-// For every order of rounds in which usage is missing or not, no decision and no size falls while it
-// is missing, and what waited follows once it is there.
-func TestInEveryOrderOfMissingUsageNothingFallsMeanwhile(t *testing.T) {
-	targets := []recommend.Container{recommended("app"), halved(), mixed()}
-	const rounds = 4
-	random := rand.New(rand.NewPCG(12, 3))
-	for order := 0; order < 1<<(3*rounds); order += stride() {
-		w := given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", large())))
-		var story []string
-		now := noon
-		for i := range rounds {
-			choice := order >> (3 * i) & 7
-			w.situation.Recommendations = []recommend.Container{targets[choice%3]}
-			w.situation.MissingUsage = strings.Repeat("pod web-2", choice>>2)
-			story = append(story, fmt.Sprintf("%s missing %q", sayAmounts(targets[choice%3].Target), w.situation.MissingUsage))
-			for range 6 {
-				now = now.Add(6 * time.Minute)
-				w.now = now
-				p := w.next(now)
-				checkMissingUsage(w, p, func(format string, args ...any) {
-					t.Fatalf("%s: %s\n%s", strings.Join(story, ", "), fmt.Sprintf(format, args...), say(p))
-				})
-				w.carryOut(t, random, p)
-			}
-		}
-		w.situation.MissingUsage, w.situation.Recommendations = "", []recommend.Container{halved()}
-		for range 8 {
-			now = now.Add(6 * time.Minute)
-			w.now = now
-			w.carryOut(t, random, w.next(now))
-		}
-		if i := slices.IndexFunc(w.situation.Pods, func(p workload.Pod) bool { return p.Containers[0].Requests != halved().Target }); i >= 0 {
-			t.Fatalf("%s: with all usage, pod %d has %s", strings.Join(story, ", "), i, sayAmounts(w.situation.Pods[i].Containers[0].Requests))
-		}
 	}
 }

@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,9 +65,6 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 	rule("An old pod without a container of the decision is not as decided",
 		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", container("former"))))),
 		"keeps app 200m 256Mi · RolloutPaused: pod web-2: has an older template, without container app · 1/2")
-	rule("An old pod that ends does not count",
-		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), with(ofOldTemplate(pod("web-2", small())), func(p *workload.Pod) { p.Terminating = true }))),
-		"keeps app 200m 256Mi · Applied · 1/1 applied")
 	rule("A lost status makes no old pod small",
 		given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
@@ -142,38 +138,6 @@ func TestOldPodsAreVerifiedAmongThemselves(t *testing.T) {
 					t.Errorf("reverted %t: %s\n%s", got, p.Reverted, say(p))
 				}
 			})
-		}
-	}
-}
-
-// TestOldPodsAreNeverForgotten: whatever their templates are, no plan says that all is applied while a
-// running pod has another size than decided, and the count is of all running pods.
-func TestOldPodsAreNeverForgotten(t *testing.T) {
-	sizes := map[string]func(string) workload.Pod{
-		"small": func(name string) workload.Pod { return pod(name, small()) },
-		"large": func(name string) workload.Pod { return pod(name, large()) },
-	}
-	for _, mode := range []string{"Initial", "InPlace", "Rollout"} {
-		for name, of := range map[string]func(*world){"at rest": func(*world) {}, "rolling": rollingOut, "paused": pausedRollout, "stuck": stuckRollout} {
-			for _, size := range []string{"small", "large"} {
-				t.Run(strings.Join([]string{mode, name, size}, " "), func(t *testing.T) {
-					w := given(decidedBefore(), of, template(large()), pods(pod("web-1", large()), ofOldTemplate(sizes[size]("web-2"))))
-					w.policy.Mode = map[string]plan.Policy{"Initial": {Mode: "Initial"}, "InPlace": {Mode: "InPlace"}, "Rollout": {Mode: "Rollout"}}[mode].Mode
-					if mode == "Rollout" {
-						appTakenOver()(&w)
-					}
-					p := w.next(noon)
-					if p.Progress.Pods != 2 {
-						t.Errorf("%d pods are counted, of 2", p.Progress.Pods)
-					}
-					if want := map[string]int{"small": 1, "large": 2}[size]; p.Progress.PodsAtSize != want {
-						t.Errorf("%d pods are said to have the size, and %d have it", p.Progress.PodsAtSize, want)
-					}
-					if size == "small" && p.Verdict.State.IsApplied() && name != "at rest" {
-						t.Errorf("all is well, it says: %s", say(p))
-					}
-				})
-			}
 		}
 	}
 }

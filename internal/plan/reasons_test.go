@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -285,8 +286,21 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 			w.policy.Mode = "Recommend"
 		}
 		w.policy.Suspended = some(0.1)
-		if s.Decision != nil {
+		if s.Decision != nil { // a status can be edited, or restored from a backup
 			s.Decision.AppliedToTemplate, s.Decision.Reverts = some(0.5), r.IntN(3)
+			s.Decision.Reason = []string{plan.DecidedScaleUp, plan.DecidedOOMKill, plan.DecidedReverted, "unknown"}[r.IntN(4)]
+			switch r.IntN(6) {
+			case 0:
+				s.Decision.Requests = nil
+			case 1:
+				s.Decision.Requests = map[string]quantity.Amounts{"gone": amounts(200, 256)}
+			case 2:
+				w.policy.VerificationPeriod = time.Minute
+				s.Decision.Verification = &plan.Verification{Began: noon.Add(-time.Hour), Good: map[string]quantity.Amounts{"app": amounts(100, 128)}}
+			}
+		}
+		if some(0.1) {
+			s.Originals = append(s.Originals, plan.Original{Container: []string{"app", "gone"}[r.IntN(2)], CPU: some(0.5), Memory: some(0.5), Resources: small().Resources})
 		}
 		for _, c := range s.Deployment.Containers {
 			if some(0.3) {
@@ -328,6 +342,8 @@ func unexplained(p plan.Plan) string {
 		return "there is no reason"
 	case !known:
 		return "the reason " + p.Verdict.Reason + " is not explained in internal/explain"
+	case p.Decision == nil && strings.Contains(p.Verdict.Message, "decided size"):
+		return "nothing is decided, but the message is: " + p.Verdict.Message
 	case strings.TrimSpace(p.Verdict.Message) == "":
 		return "the reason " + p.Verdict.Reason + " has no message"
 	}

@@ -139,35 +139,6 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut. Requires pod replacement: pod web-1: No room · 0/3 changing")
 }
 
-// A wrong number is not everywhere before it is seen, even if kubelets put it off.
-func TestDeferredResizesAreOnAQuarterOfThePodsAtMost(t *testing.T) {
-	w := given(decidedBefore(recently), pods())
-	for i := range 40 {
-		w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%02d", i), small()))
-	}
-	for range 100 {
-		step := as[plan.Resize](w.next(noon))
-		if step == nil {
-			break
-		}
-		for i := range w.situation.Pods {
-			if p := &w.situation.Pods[i]; p.UID == step.UID {
-				p.Containers = withSizes(p.Containers, step.Sizes)
-				p.Resize = workload.Resize{Deferred: true, Since: noon}
-			}
-		}
-	}
-	asked := 0
-	for _, p := range w.situation.Pods {
-		if p.Resize.Deferred {
-			asked++
-		}
-	}
-	if asked != 10 {
-		t.Errorf("%d of 40 pods declare a size that no kubelet has granted, want 10", asked)
-	}
-}
-
 func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	refused := func(sizes ...plan.Size) func(*world) {
 		return func(w *world) {
@@ -193,8 +164,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 199m 256Mi of 200m 256Mi · Resizing · 0/1 changing")
 	rule("A node that reports no applied resources cannot resize", given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 		"keeps app 200m 256Mi · Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged · 0/1")
-	rule("Where the whole was refused, memory is asked for alone", given(decidedBefore(), pods(pod("web-1", small())), refused(whole)),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing")
 	rule("Where memory has followed alone, the pod is still not at its size",
 		given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
 		"keeps app 200m 256Mi · NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
