@@ -68,7 +68,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 	rule("Another writer undoes it twice", given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
 		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 stalled")
 	rule("Who has undone the template keeps its new pods from being resized, too", given(orRollout, decidedBefore(written, reverted(1)), appTakenOver()),
-		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again · 0/2 stalled")
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
 	rule("Another controller undoes pods twice, with the template unchanged", given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
 		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
 	rule("A template that was never taken over is not contested", given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),

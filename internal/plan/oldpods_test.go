@@ -62,9 +62,6 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 	rule("What the kubelet of an old pod says is reported",
 		given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"}))),
 		"keeps app 200m 256Mi · Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged · 1/2 stalled")
-	rule("An old pod without a container of the decision is not as decided",
-		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", container("former"))))),
-		"keeps app 200m 256Mi · RolloutPaused: pod web-2: has an older template, without container app · 1/2")
 	rule("A lost status makes no old pod small",
 		given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")

@@ -67,9 +67,6 @@ var situations = map[string]func() world{
 		return given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
 	},
 
-	"contested pods and template": func() world {
-		return given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
-	},
 	"a memory limit that is kept": func() world {
 		return given(decidedBefore(func(d *plan.Decision) {
 			d.Requests["app"], d.RetainedLimits = amounts(100, 64), map[string]int64{"app": 256 * mebi}

@@ -35,9 +35,6 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"keeps app 200m 256Mi, written · Applied: The Deployment's pod template has the decided size · 2/2 applied")
 	rule("A rollout that waits for OOM-killed pods does not block another", given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
-	rule("A rollout whose pods a LimitRange refuses is not waited for",
-		given(rollout, decidedBefore(written), appTakenOver(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling, bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
-		"keeps app 200m 256Mi, reverted 1 times · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
 	rule("A rollout whose pods have no room on any node is not waited for by a smaller size",
 		given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable),
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/1 changing")

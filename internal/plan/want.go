@@ -5,9 +5,9 @@ package plan
 
 import (
 	"math"
-	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -34,7 +34,7 @@ func WantOf(p Plan, s Situation) budget.Want {
 		want.Benefit = worth(pod.Containers, step.Sizes) * waiting
 	case Evict:
 		pod, _ := s.Pod(step.UID)
-		want.Benefit = worth(applied(pod), p.NewPods.Sizes) * waiting
+		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * waiting
 	case Rewrite:
 		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * float64(max(1, p.Progress.Pods))
 	}
@@ -71,18 +71,6 @@ func classOfDecision(d *Decision) budget.Class {
 		return budget.ScaleUp
 	}
 	return budget.ScaleDown
-}
-
-// applied are the pod's containers with the resources that the kubelet reports. Of a resize
-// that is Infeasible, the pod only declares the resources.
-func applied(pod workload.Pod) []workload.Container {
-	out := slices.Clone(pod.Containers)
-	for i, c := range out {
-		if actual, ok := pod.Actual[c.Name]; ok {
-			out[i].Resources = actual
-		}
-	}
-	return out
 }
 
 func worth(containers []workload.Container, sizes []Size) (cores float64) {

@@ -303,6 +303,17 @@ func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) boo
 	})
 }
 
+// AppliedTo are the pod's containers with the resources that the kubelet reports, or else what they declare.
+func AppliedTo(pod workload.Pod) []workload.Container {
+	out := slices.Clone(pod.Containers)
+	for i, c := range out {
+		if actual, ok := pod.Actual[c.Name]; ok {
+			out[i].Resources = actual
+		}
+	}
+	return out
+}
+
 // WasResized reports whether a resize of the pod was asked for, by anyone.
 func WasResized(pod workload.Pod) bool {
 	return !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})

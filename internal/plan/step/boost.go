@@ -37,9 +37,6 @@ func (p planner) targetOf(pod workload.Pod) target {
 	if p.IsLeaving(p.policy, pod) {
 		return target{sizes: p.rescued(pod, t.sizes)}
 	}
-	if !pod.Current {
-		t.dropped = append(t.dropped, p.missingContainers(pod)...)
-	}
 	list := p.boostables(pod, t.sizes)
 	return p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list)
 }

@@ -131,11 +131,8 @@ func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 }
 
 func contestMessage(c model.Contest, who string) string {
-	switch {
-	case len(c.Pods) == 0:
+	if len(c.Template) > 0 {
 		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again", who)
-	case len(c.Template) == 0:
-		return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 	}
-	return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again", who)
+	return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 }

@@ -34,8 +34,8 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	}
 	var candidates []workload.Pod
 	for _, pod := range p.byName() {
-		if model.IsAlive(*pod) && reasons.Concern(subjectOf(*pod)) && !hasSizes(*pod, p.newPods.Sizes) {
-			candidates = append(candidates, *pod)
+		if model.IsAlive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
+			candidates = append(candidates, pod)
 		}
 	}
 	if len(candidates) == 0 {
@@ -152,12 +152,12 @@ func (p planner) availability() (a availability) {
 		case pod.IsOver():
 		case !pod.Current:
 			a.isOutdated = true
-		case p.isAvailable(*pod):
+		case p.isAvailable(pod):
 			a.ready++
-		case hasSizes(*pod, p.newPods.Sizes):
+		case hasSizes(pod, p.newPods.Sizes):
 			a.starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
-			a.unavailable = append(a.unavailable, *pod)
+			a.unavailable = append(a.unavailable, pod)
 		default:
 			a.other++
 		}
@@ -169,13 +169,4 @@ func (p planner) availability() (a availability) {
 // available. The time since when it is ready is of its node's clock, which may be ahead.
 func (p planner) isAvailable(pod workload.Pod) bool {
 	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
-}
-
-// appliedTo is what the kubelet reports for a container, or else what the pod declares.
-func appliedTo(pod workload.Pod, container string) workload.Resources {
-	if actual, ok := pod.Actual[container]; ok {
-		return actual
-	}
-	c, _ := pod.Container(container)
-	return c.Resources
 }

@@ -5,8 +5,6 @@ package step
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -71,21 +69,7 @@ func (p planner) classifyLeaving(pod workload.Pod, t target) podVerdict {
 // hasDecided reports whether the pod declares the decided sizes.
 func (p planner) hasDecided(pod workload.Pod) bool {
 	sizes, dropped := p.sizesFor(pod)
-	return len(dropped) == 0 && len(p.missingContainers(pod)) == 0 && !differsFrom(pod, sizes)
-}
-
-// missingContainers are the containers of the decision that a pod of an older template does not have.
-func (p planner) missingContainers(pod workload.Pod) (missing model.Obstacles) {
-	reason := v1beta1.ReasonRolloutInProgress
-	if p.Deployment.Paused {
-		reason = v1beta1.ReasonRolloutPaused
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Decision.Requests)) {
-		if _, ok := pod.Container(name); !ok {
-			missing = append(missing, model.Obstacle{Reason: reason, Message: "has an older template, without container " + name})
-		}
-	}
-	return missing
+	return len(dropped) == 0 && !differsFrom(pod, sizes)
 }
 
 // whileReplaced is the plan once only pods that are about to be replaced have another size.

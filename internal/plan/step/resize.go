@@ -29,21 +29,16 @@ func (p planner) resize() model.Plan {
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	verdicts := make([]podVerdict, 0, len(p.Pods))
 	for _, pod := range p.byName() {
-		if model.IsAlive(*pod) {
-			verdicts = append(verdicts, p.classify(*pod))
+		if model.IsAlive(pod) {
+			verdicts = append(verdicts, p.classify(pod))
 		}
 	}
 	return p.choose(fold(verdicts))
 }
 
 // byName are the pods by name.
-func (p planner) byName() []*workload.Pod {
-	pods := make([]*workload.Pod, 0, len(p.Pods))
-	for i := range p.Pods {
-		pods = append(pods, &p.Pods[i])
-	}
-	slices.SortFunc(pods, func(a, b *workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods
+func (p planner) byName() []workload.Pod {
+	return slices.SortedFunc(slices.Values(p.Pods), func(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // tally is the sum of the pods' verdicts.

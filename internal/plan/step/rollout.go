@@ -82,7 +82,7 @@ func (p planner) decidedTemplate() template {
 
 // rolloutObstacle says what keeps the template from being changed.
 //
-// OOM-killed pods never become available, pods that a LimitRange refuses are never created, and
+// OOM-killed pods never become available, pods that the API server refuses are never created (which reverts the decision), and
 // pods that are larger than what any node has left never start. A rollout that waits for them may
 // never end: it must not block what helps them.
 func (p planner) rolloutObstacle(t template) model.Obstacle {
@@ -99,15 +99,10 @@ func (p planner) rolloutObstacle(t template) model.Obstacle {
 
 // endsRollout reports whether the changed template lets a rollout end that otherwise would not.
 func (p planner) endsRollout(t template) bool {
-	if p.breaksBounds() || p.isUnschedulable() && p.onlyLowers(t) {
+	if p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate() {
 		return true
 	}
-	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
-}
-
-// isUnschedulable reports whether a pod lacks a node.
-func (p planner) isUnschedulable() bool {
-	return slices.ContainsFunc(p.Pods, lacksNode)
+	return slices.ContainsFunc(p.Pods, lacksNode) && p.onlyLowers(t)
 }
 
 // onlyLowers reports whether the changed template requests less than the current one, and of no resource
@@ -128,15 +123,6 @@ func (p planner) onlyLowers(t template) bool {
 
 func anotherRollout() model.Obstacle {
 	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
-}
-
-// breaksBounds reports whether a LimitRange allows no pod of the current template.
-func (p planner) breaksBounds() bool {
-	var sizes []model.Size
-	for _, c := range p.Deployment.Containers {
-		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
-	}
-	return decision.OutOfBounds(p.withDefaults(p.NewPod()), sizes, p.Bounds).Exists()
 }
 
 // rolledOut says how far the Deployment is with a template that is as decided.

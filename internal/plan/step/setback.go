@@ -30,11 +30,11 @@ func (p planner) setBack() (planner, *model.Resize) {
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.byName() {
-		if !lacksNode(*pod) || !isUnchanged(*pod) {
+		if !lacksNode(pod) || !isUnchanged(pod) {
 			continue
 		}
-		sizes := p.asInTemplate(*pod, made)
-		if len(sizes) == 0 || !p.mayBeSetBack(*pod, sizes) {
+		sizes := p.asInTemplate(pod, made)
+		if len(sizes) == 0 || !p.mayBeSetBack(pod, sizes) {
 			continue
 		}
 		if left := pod.NoNodeSince.Add(nodeGrace).Sub(p.now); left > 0 {

@@ -111,13 +111,8 @@ func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, m
 		return candidates, model.Obstacle{}
 	}
 	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
-		return slices.ContainsFunc(p.newPods.Sizes, func(size model.Size) bool {
-			has := appliedTo(pod, size.Container)
-			return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-				lowered := r.Request(size.Resources)
-				return lowered > 0 && lowered < r.Request(has)
-			})
-		})
+		pod.Containers = model.AppliedTo(pod)
+		return lowersRequest(pod, covering(pod.Footprint(), p.newPods.Sizes))
 	})
 	if len(left) > 0 {
 		return left, model.Obstacle{}
