@@ -122,7 +122,7 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 // isStarting reports whether a pod has never been Ready with the size that it was created with: it may need that to start.
 func isStarting(pod workload.Pod) bool {
 	switch {
-	case !pod.Current, pod.Ready, model.WasResized(pod), len(pod.Kills) > 0:
+	case !pod.Current, pod.Ready, pod.ReadyChanged.IsZero(), model.WasResized(pod), len(pod.Kills) > 0:
 		return false
 	}
 	return true
