@@ -62,18 +62,12 @@ func (p planner) boosted(sizes []model.Size, list []boostable) (out []model.Size
 	for _, b := range list {
 		if wanted := p.wantedBoost(b); !b.until.IsZero() && wanted > b.base {
 			out = p.withCPU(out, b.Container, wanted)
-			until = earliest(until, b.until)
+			if until.IsZero() || b.until.Before(until) {
+				until = b.until
+			}
 		}
 	}
 	return out, until
-}
-
-// earliest is the earlier of two times, where zero is never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // boostOf is the boost of a pod's container, if it may have one: it restarts nothing, and adds to CPU that is decided.

@@ -40,20 +40,17 @@ func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.D
 		return d
 	}
 	p := plannerFor(s, policy, now)
-	if p.isTemplateUndone() || p.arePodsUndone() {
+	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.template())
+	if isTemplateUndone || p.arePodsUndone() {
 		return d.UndoneAt(now, revertCounts)
 	}
 	return d
 }
 
-func (p planner) isTemplateUndone() bool {
-	return p.Decision.AppliedToTemplate && p.ownValuesDiffer(p.template())
-}
-
 // ownValuesDiffer reports whether the template differs from the decision only in values that we
 // have taken over before.
 func (p planner) ownValuesDiffer(t template) bool {
-	return p.policy.MayRollOut() && t.isOurs()
+	return p.policy.MayRollOut() && t.isChanged && len(t.originals) == 0
 }
 
 // arePodsUndone reports whether another controller has changed pods from what is still managed.

@@ -5,7 +5,6 @@ package step
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -56,7 +55,11 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	}
 	unavailable, o := p.evictionBlocker()
 	if o.Exists() {
-		return p.without(evictionState(o).Because(o.Reason, o.Message))
+		state := model.Waiting
+		if o.Reason == v1beta1.ReasonRecreating { // the last eviction is the reason
+			state = model.Changing
+		}
+		return p.without(state.Because(o.Reason, o.Message))
 	}
 	if len(unavailable) > 0 {
 		candidates = unavailable // nothing is lost with them
@@ -67,8 +70,9 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	if p.Decision.Verification != nil && settled > 0 {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
 	}
-	if o, left := p.rejectedEviction(); left > 0 {
-		return p.within(left).without(o.Verdict())
+	if rejected := p.RejectedEviction; rejected != nil && rejected.Until.After(p.now) {
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
+		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
 	}
 	if wait := p.untilLearned(); wait > 0 {
 		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
@@ -76,15 +80,6 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	first := candidates[0]
 	step := model.Evict{Pod: first.Name, UID: first.UID, ResourceVersion: first.ResourceVersion}
 	return p.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
-}
-
-// rejectedEviction is the last eviction if it was refused, and how long that counts.
-func (p planner) rejectedEviction() (o model.Obstacle, left time.Duration) {
-	rejected := p.RejectedEviction
-	if rejected == nil {
-		return o, 0
-	}
-	return model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}, rejected.Until.Sub(p.now)
 }
 
 // evictionsStopped says why no pod is evicted, whatever the state of the pods.
@@ -100,15 +95,6 @@ func (p planner) evictionsStopped() model.Verdict {
 		return model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: no pod is evicted until it is resumed")
 	}
 	return model.Verdict{}
-}
-
-// evictionState is the state of a Deployment whose next eviction waits: it changes if the
-// last eviction is the reason.
-func evictionState(o model.Obstacle) model.State {
-	if o.Reason == v1beta1.ReasonRecreating {
-		return model.Changing
-	}
-	return model.Waiting
 }
 
 // availability is the availability of a Deployment's pods.

@@ -53,14 +53,6 @@ func replaces(reasons model.Obstacles) string {
 	return "Requires pod replacement: " + reasons.Verdict().Message
 }
 
-// withoutPods is the plan without active pods: all of them may be about to be replaced.
-func (p planner) withoutPods() model.Plan {
-	if p.isRollingOutDecision() {
-		return p.rolledOut()
-	}
-	return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
-}
-
 // isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
 func (p planner) isRollingOutDecision() bool {
 	return p.Deployment.RollingOut && p.isTemplateAsDecided()

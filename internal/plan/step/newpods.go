@@ -259,21 +259,13 @@ func (p planner) learnNewPods() model.NewPods {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
-	if p.isEffective(next) {
+	isLearned := !next.AskedSince.IsZero() && !p.now.Before(next.AskedSince.Add(newPodsDelay))
+	if isLearned && next.EffectiveSince.IsZero() { // pods that are created from now on get the sizes
 		for _, pod := range p.Pods {
 			next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
 		}
 	}
 	return next
-}
-
-// isEffective reports whether pods that are created from now on get the sizes, which is not known
-// yet.
-func (p planner) isEffective(n model.NewPods) bool {
-	if n.AskedSince.IsZero() || !n.EffectiveSince.IsZero() {
-		return false
-	}
-	return !p.now.Before(n.AskedSince.Add(newPodsDelay))
 }
 
 // checkNewest compares the newest pod with the sizes that it was to get, even if other sizes

@@ -72,14 +72,6 @@ func (p planner) hasDecided(pod workload.Pod) bool {
 	return len(dropped) == 0 && !differsFrom(pod, sizes)
 }
 
-// whileReplaced is the plan once only pods that are about to be replaced have another size.
-func (p planner) whileReplaced(t tally) model.Plan {
-	if p.isRollingOutDecision() {
-		return p.rolledOut()
-	}
-	return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
-}
-
 // AboutToBeReplaced is the verdict if so many pods keep their size because they have an older
 // template.
 func AboutToBeReplaced(leaving, pods int) model.Verdict {

@@ -77,6 +77,9 @@ func fold(verdicts []podVerdict) tally {
 // atSize counts the pods that have the decided size, and settled those that have all of it that they can get.
 func (t tally) atSize() int { return t.count[complete] + t.count[unmanaged] }
 
+// isReplaced reports whether a rollout replaces pods of another size, or has removed the last one.
+func (t tally) isReplaced() bool { return t.pods == 0 || t.count[leaving] > 0 }
+
 func (t tally) settled() int { return t.count[complete] + t.count[settled] }
 
 // choose picks the next step.
@@ -87,9 +90,6 @@ func (p planner) choose(t tally) model.Plan {
 	p, setBack := p.setBack()
 	if setBack != nil {
 		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "An unschedulable new pod gets the requests of the template"))
-	}
-	if t.pods == 0 {
-		return p.withoutPods()
 	}
 	if withdrawal := t.first[asksWithdrawal]; withdrawal != nil {
 		return p.plan(p.withPodLevel(*withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
@@ -109,8 +109,12 @@ func (p planner) choose(t tally) model.Plan {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first resized pods before lowering the rest"))
 	case len(t.obstacles) > 0:
 		return p.fallBack(t)
+	case t.isReplaced() && p.isRollingOutDecision():
+		return p.rolledOut()
+	case t.pods == 0:
+		return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
 	case t.count[leaving] > 0:
-		return p.whileReplaced(t)
+		return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
 	case t.isBoosted:
 		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready (startupBoost)"))
 	}

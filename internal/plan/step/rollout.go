@@ -25,9 +25,6 @@ type template struct {
 	withheld  model.Obstacle // what the requests that are to be lowered wait for
 }
 
-// isOurs reports whether the template changes only what has been taken over before.
-func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
-
 // rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
 	t := p.template()

@@ -48,7 +48,12 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	if !p.policy.MayEvict() {
 		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
 	}
-	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
+	switch next.Step.(type) {
+	case model.Resize, model.Evict: // a step that changes the template checks for a contest by itself
+	default:
+		return next
+	}
+	if next.Decision.Reverts < maxReverts {
 		return next
 	}
 	p.Decision = next.Decision
@@ -56,16 +61,6 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 		return p.contest(c, next)
 	}
 	return next.WithDecision(next.Decision.Uncontested())
-}
-
-// changesPod reports whether the step changes a pod. A step that changes the template checks
-// for a contest by itself.
-func changesPod(step model.Step) bool {
-	switch step.(type) {
-	case model.Resize, model.Evict:
-		return true
-	}
-	return false
 }
 
 // plan is the plan with what is known so far.

@@ -105,7 +105,7 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 		return same
 	}
 	health := compare(s, policy, s.Decision, now)
-	isStuck := isStuckRollout(s, policy)
+	isStuck := policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
 	regression, isRegression := health.regression()
 	switch {
 	case isRegression:
@@ -122,10 +122,6 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 		return same
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
-}
-
-func isStuckRollout(s model.Situation, policy model.Policy) bool {
-	return policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
 }
 
 // revert returns a decision for the last good values, and the changes that it reverts: those
