@@ -243,64 +243,64 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	rule := rulesOf(t)
 	rule("After three minutes, to the requests of the template", given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
-		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 1/1 changing")
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 1/1 changing")
 	rule("If no other pod runs", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Before running pods are resized", given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
-		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/1 changing")
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/1 changing")
 	rule("Also if something else is decided by now",
 		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
-		"keeps app 200m 192Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 192Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("What is lower than in the template stays",
 		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(), pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
-		"keeps app 200m 64Mi · resizes web-1 to app 100m 64Mi of 400m 128Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 64Mi · resizes web-1 to app 100m 64Mi of 400m 128Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Containers for which nothing is decided stay", given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not before, because an autoscaler may add a node",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-179 * time.Second) }))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0, again in 1s")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0, again in 1s")
 	rule("What the nodes have enough of stays",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("What is not decided stays",
 		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
-		"keeps app 200m - · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m - · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("With its limits, if it is Guaranteed", given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 100m 128Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Resizing: An unschedulable new pod gets the requests of the template · 0/0 changing")
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 100m 128Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not if that changed its QoS class",
 		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not if it waits for something else",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not if a scheduling gate was removed from it",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.Generation = 2 }))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not if it requests no more than the template", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
 	rule("Not twice", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not if the API server has refused it",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
 			w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
 				Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(400, 512))}}, Reason: "Rejected", Message: "no",
 			}}}
 		}),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not below a LimitRange", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), bounds(workload.Bounds{ContainerMin: amounts(150, 0)})),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not a pod of an older template, which is about to go",
 		given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 1/1 applied")
 	rule("Not a pod with pod-level resources",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · NoPods · 0/0")
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not with the fallback Recreate, which replaces pods for the size", given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
 	rule("Not if new pods are as in the template anyway", given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 		"keeps app 200m 256Mi · NoPods · 0/0")
 	rule("Later pods start as in the template for a while", given(sizesNewPods, decidedBefore(), atSize(), func(w *world) { w.situation.IsSetBack = true }),
-		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it · Applied · 2/2 applied")
+		"keeps app 200m 256Mi · leaves new pods as in the template · Applied · 2/2 applied")
 }
 
 // half is a container with half of its template's size.

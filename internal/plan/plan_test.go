@@ -321,6 +321,8 @@ var usual = strings.NewReplacer(
 	"RollingOut: The Deployment is rolling out the decided size", "RollingOut",
 	"NoPods: The Deployment has no running pods", "NoPods",
 	"WithinTolerance: The current requests are within the tolerance of the recommendation", "WithinTolerance",
+	": NodeCapacity: the scheduler finds no node for a new pod that has it", "",
+	"Resizing: An unschedulable new pod gets the requests of the template", "Resizing an unschedulable pod",
 	"NewPodsOnly: New pods get the decided size, and running pods stay unchanged", "NewPodsOnly",
 )
 

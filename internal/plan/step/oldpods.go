@@ -61,7 +61,7 @@ func (p planner) classifyLeaving(pod workload.Pod, t target) podVerdict {
 	case v.activity == asks, v.activity == inFlight:
 		return v
 	case v.activity == complete && p.hasDecided(pod):
-		return v.as(unmanaged)
+		return v.as(leavingAtSize)
 	}
 	return v.as(leaving)
 }

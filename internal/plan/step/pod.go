@@ -41,7 +41,7 @@ type activity int
 
 const (
 	blocked        activity = iota // it cannot have its size
-	unmanaged                      // nothing is decided for it
+	leavingAtSize                  // it is about to be replaced, and has the decided size
 	asks                           // it is to be resized
 	asksFreeing                    // it is to be resized, which frees capacity for others
 	asksBoost                      // it is to be resized because it is starting

@@ -75,7 +75,7 @@ func fold(verdicts []podVerdict) tally {
 }
 
 // atSize counts the pods that have the decided size, and settled those that have all of it that they can get.
-func (t tally) atSize() int { return t.count[complete] + t.count[unmanaged] }
+func (t tally) atSize() int { return t.count[complete] + t.count[leavingAtSize] }
 
 // isReplaced reports whether a rollout replaces pods of another size, or has removed the last one.
 func (t tally) isReplaced() bool { return t.pods == 0 || t.count[leaving] > 0 }
