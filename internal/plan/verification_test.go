@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -490,6 +491,40 @@ func FuzzVerification(f *testing.F) {
 			t.Errorf("seed %d: %d pods are lowered of %d, reverted %d times", seed, n, len(w.situation.Pods), backs)
 		}
 	})
+}
+
+// An operator that is killed after each write, in turn, comes to the same end.
+func TestAVerificationSurvivesRestarts(t *testing.T) {
+	finish := func(at int, ill bool) (string, int) {
+		w, now, writes := wasteful(4), noon, 0
+		for range 60 {
+			p := w.next(now)
+			if is[plan.Resize](p) || p.Decided {
+				writes++
+			}
+			w.pass(now, writes == at && (is[plan.Resize](p) || p.Decided))
+			if ill && len(w.lowered()) == 1 && len(w.situation.Pods[0].Exits) == 0 {
+				w.change1("web-00", ended(now.Add(time.Second)))
+			}
+			now = now.Add(10 * time.Second)
+		}
+		var names []string
+		for _, f := range w.situation.RevertedChanges {
+			names = append(names, f.Resource)
+		}
+		return strings.Join(w.lowered(), " ") + " / " + strings.Join(names, " "), writes
+	}
+	for _, ill := range []bool{false, true} {
+		want, writes := finish(0, ill)
+		if writes < 2 {
+			t.Fatalf("only %d writes", writes)
+		}
+		for at := 1; at <= writes; at++ {
+			if got, _ := finish(at, ill); got != want {
+				t.Errorf("ill %t, killed after write %d of %d: %q, want %q", ill, at, writes, got, want)
+			}
+		}
+	}
 }
 
 // What waits for a verification follows it, without any usage or event to trigger a reconcile.
