@@ -44,60 +44,25 @@ func TestWithoutMaxAllowed(t *testing.T) {
 			recommends(rec(amounts(0, wants), amounts(0, wants), amounts(0, wants))),
 		}, more...)...)
 	}
-	table{
-		"A request is raised to eight times the template's": {
-			has(512, 0, 9000),
-			`decides app - 4096Mi (LowerBound)
-			resizes web-1 to app - 4096Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The limit counts if it is larger, and is not raised further": {
-			has(512, 1024, 9000),
-			`decides app - 8192Mi (LowerBound)
-			resizes web-1 to app - 8192Mi of - 8192Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A small container may have 1Gi": {
-			has(16, 0, 9000),
-			`decides app - 1024Mi (LowerBound)
-			resizes web-1 to app - 1024Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The reason names maxAllowed": {
-			has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 4096), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 4096) })),
-			`keeps app - 4096Mi
-			RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more
-			1/1 applied`,
-		},
-		"With maxAllowed there is no other bound": {
-			has(512, 0, 9000, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 20000) })),
-			`decides app - 9000Mi (LowerBound)
-			resizes web-1 to app - 9000Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What pods have is kept": {
-			has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 6000), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 6000) })),
-			`keeps app - 6000Mi
-			RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more
-			1/1 applied`,
-		},
-	}.run(t)
-}
-
-// TestAWrongUnitIsNotScaled: a request of 2000m of memory is two bytes.
-func TestAWrongUnitIsNotScaled(t *testing.T) {
-	c := container("app")
-	c.Requests.MemoryBytes, c.Limits.MemoryBytes = 2, 512*mebi
-	w := given(template(c), pods(pod("web-1", c)), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
-		recommends(rec(amounts(0, 140), amounts(0, 140), amounts(0, 140))), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
-	step := as[plan.Resize](w.next(noon))
-	if step == nil || step.Sizes[0].Requests.MemoryBytes != 140*mebi || step.Sizes[0].Limits.MemoryBytes != 8*140*mebi {
-		t.Errorf("the step is %+v", step)
-	}
+	twoBytes := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: 2}, Limits: amounts(0, 512)}}
+	rule := rulesOf(t)
+	rule("A request is raised to eight times the template's", has(512, 0, 9000),
+		"decides app - 4096Mi (LowerBound) · resizes web-1 to app - 4096Mi of - - · Resizing · 0/1 changing")
+	rule("The limit counts if it is larger, and is not raised further", has(512, 1024, 9000),
+		"decides app - 8192Mi (LowerBound) · resizes web-1 to app - 8192Mi of - 8192Mi · Resizing · 0/1 changing")
+	rule("A wrong unit is not scaled: a request of 2000m of memory is two bytes",
+		has(512, 0, 140, template(twoBytes), pods(pod("web-1", twoBytes))),
+		"decides app - 140Mi (LowerBound) · resizes web-1 to app - 140Mi of - 1120Mi · Resizing · 0/1 changing")
+	rule("A small container may have 1Gi", has(16, 0, 9000),
+		"decides app - 1024Mi (LowerBound) · resizes web-1 to app - 1024Mi of - - · Resizing · 0/1 changing")
+	rule("The reason names maxAllowed",
+		has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 4096), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 4096) })),
+		"keeps app - 4096Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
+	rule("With maxAllowed there is no other bound", has(512, 0, 9000, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 20000) })),
+		"decides app - 9000Mi (LowerBound) · resizes web-1 to app - 9000Mi of - - · Resizing · 0/1 changing")
+	rule("What pods have is kept",
+		has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 6000), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 6000) })),
+		"keeps app - 6000Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
 }
 
 func TestCeilings(t *testing.T) {
@@ -119,185 +84,89 @@ func TestCeilings(t *testing.T) {
 	beside := func(name string, cpu int64) workload.Container {
 		return sized(name, amounts(cpu, 0), quantity.Amounts{})
 	}
-	table{
-		"Usage raises a request to the ceiling of a container": {
-			has(1000, wants(6000), mostPerContainer(4000, 0)),
-			`decides app 4000m - (LowerBound)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"And says so": {
-			has(4000, wants(500), least(400_000), mostPerContainer(4000, 0)),
-			`keeps app 4000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 400 is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a container (ceilings.container)
-			1/1 applied`,
-		},
-		"What a pod has is not lowered": {
-			has(4000, wants(6000), mostPerContainer(2000, 0)),
-			`keeps app 4000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
-			1/1 applied`,
-		},
-		"Usage lowers it, also above the ceiling": {
-			has(4000, wants(3000), mostPerContainer(2000, 0)),
-			`decides app 3000m - (ScaleDown)
-			resizes web-1 to app 3000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A pod shares its ceiling": {
-			has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))),
-				wants(6000), mostPerPod(4000, 0)),
-			`decides app 3500m - (LowerBound)
-			resizes web-1 to app 3500m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A container above its own ceiling leaves the rest of the pod's to the others": {
-			given(noCooldown,
-				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-				func(w *world) {
-					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-					app, log := rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0)), rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0))
-					log.Name = "log"
-					recommends(log, app)(w)
-				}, mostPerContainer(4000, 0), mostPerPod(7000, 0)),
-			`decides app 4000m -; log 3000m - (LowerBound)
-			resizes web-1 to app 4000m - of - -; log 3000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A pod gets a share of the largest node": {
-			has(1000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
-			`decides app 6000m - (Bounds)
-			resizes web-1 to app 6000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"And the share is named": {
-			has(6000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
-			`keeps app 6000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 6000m for a pod, which is 75 % of the largest node (ceilings.nodePercent)
-			1/1 applied`,
-		},
-		"The lowest ceiling of a pod is named": {
-			has(5000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75), mostPerPod(5000, 0)),
-			`keeps app 5000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 5000m for a pod (ceilings.pod)
-			1/1 applied`,
-		},
-		"A rollout may ask for more than the share, since a new pod may bring a new node": {
-			has(1000, rollout, wants(6000), largestNode(4000, 0), nodeShare(75)),
-			`decides app 6000m - (LowerBound)
-			holds app 1000m - of - - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"A decision that no pod has is bounded, whatever made it": {
-			has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(7000, 0) }), wants(8000), mostPerContainer(4000, 0)),
-			`decides app 4000m - (Bounds)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What a pod declares, and its kubelet has not granted, is not what it has": {
-			has(1000, func(w *world) { w.situation.Decision = nil }, pods(with(pod("web-1", sized("app", amounts(7000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-				p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{Deferred: true}
-				p.Actual["app"] = sized("app", amounts(1000, 128), quantity.Amounts{}).Resources
-			})), wants(8000), mostPerContainer(4000, 0)),
-			`decides app 4000m - (Bounds)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What is being lowered is not raised again": {
-			has(1000, pods(with(pod("web-1", sized("app", amounts(1000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-				p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{InProgress: true}
-				p.Actual["app"] = sized("app", amounts(7000, 128), quantity.Amounts{}).Resources
-			})), wants(6000), mostPerContainer(2000, 0)),
-			`decides app 2000m - (LowerBound)
-			resizes web-1 to app 2000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What the kernel rounds is no reason to lower a request": {
-			has(4000, pods(with(pod("web-1", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-				p.Actual["app"] = sized("app", amounts(3990, 128), quantity.Amounts{}).Resources
-			})), wants(6000), mostPerContainer(2000, 0)),
-			`keeps app 4000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
-			1/1 applied`,
-		},
-		"Neither is what a pod lacks to stay Burstable": {
-			has(4000, template(sized("app", amounts(4000, 128), amounts(4000, 128))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = true }),
-				pods(with(pod("web-1", sized("app", amounts(3999, 128), amounts(4000, 128))), func(p *workload.Pod) { p.QoS = "Burstable" })),
-				wants(6000), mostPerContainer(2000, 0)),
-			`keeps app 4000m -
-			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
-			1/1 applied`,
-		},
-		"A container without a request gets none once the others use up the pod's ceiling": {
-			has(0, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))),
-				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(600, 0) }), wants(500), mostPerPod(4000, 0)),
-			`no decision
-			OperatorCeiling: app cpu: 500m is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a pod (ceilings.pod)
-			0/1`,
-		},
-		"What pods have is not lowered by a rollout either": {
-			has(4000, rollout, template(beside("app", 1000)), wants(6000), mostPerContainer(2000, 0)),
-			`keeps app 4000m -
-			holds app 1000m - of - - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			1/1 changing`,
-		},
-		"A limit without a request is a request": {
-			has(4000, rollout, template(sized("app", quantity.Amounts{}, amounts(4000, 0))), pods(), wants(6000), mostPerContainer(2000, 0)),
-			`keeps app 4000m -
-			holds app - - of 4000m - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/0 changing`,
-		},
-		"What is decided for another container and not lowered yet counts for the pod": {
-			given(noCooldown,
-				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-				decidedBefore(func(d *plan.Decision) {
-					d.Requests = map[string]quantity.Amounts{"app": amounts(1000, 0), "log": amounts(3000, 0)}
-				}),
-				func(w *world) {
-					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-					app, log := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0)), rec(amounts(1000, 0), amounts(1000, 0), amounts(4000, 0))
-					log.Name = "log"
-					recommends(log, app)(w)
-				}, mostPerPod(5000, 0)),
-			`decides app 2000m -; log 3000m - (LowerBound)
-			resizes web-1 to app 2000m - of - -; log 3000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Whole CPUs are rounded up within the pod's ceiling": {
-			given(noCooldown, rollout,
-				template(sized("app", amounts(1000, 128), amounts(1000, 128)), sized("log", amounts(1000, 128), amounts(1000, 128))), pods(),
-				func(w *world) {
-					follows := plan.ContainerPolicy{CPU: true, Limits: true}
-					w.policy.Containers = map[string]plan.ContainerPolicy{"app": follows, "log": follows}
-					app, log := rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0)), rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0))
-					log.Name = "log"
-					recommends(log, app)(w)
-				}, mostPerPod(3200, 0)),
-			`decides app 2000m - (LowerBound)
-			holds app 1000m - of 1000m - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/0 changing`,
-		},
-		"Nothing changes if a LimitRange demands more than a ceiling allows": {
-			has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) }), wants(500),
-				bounds(workload.Bounds{Name: "limits", ContainerMin: amounts(3000, 0)}), mostPerContainer(2000, 0)),
-			`keeps app 2000m -
-			LimitRange: pod web-1: LimitRange limits allows a container no less than 3000m of cpu
-			0/1 stalled`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("What a pod has is not lowered", has(4000, wants(6000), mostPerContainer(2000, 0)),
+		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
+	rule("Usage lowers it, also above the ceiling", has(4000, wants(3000), mostPerContainer(2000, 0)),
+		"decides app 3000m - (ScaleDown) · resizes web-1 to app 3000m 128Mi of - - · Resizing · 0/1 changing")
+	rule("A pod shares its ceiling",
+		has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))), wants(6000), mostPerPod(4000, 0)),
+		"decides app 3500m - (LowerBound) · resizes web-1 to app 3500m - of - - · Resizing · 0/1 changing")
+	rule("A container above its own ceiling leaves the rest of the pod's to the others",
+		given(noCooldown,
+			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+			func(w *world) {
+				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+				app, log := rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0)), rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0))
+				log.Name = "log"
+				recommends(log, app)(w)
+			}, mostPerContainer(4000, 0), mostPerPod(7000, 0)),
+		"decides app 4000m -; log 3000m - (LowerBound) · resizes web-1 to app 4000m - of - -; log 3000m - of - - · Resizing · 0/1 changing")
+	rule("A pod gets a share of the largest node", has(1000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
+		"decides app 6000m - (Bounds) · resizes web-1 to app 6000m 128Mi of - - · Resizing · 0/1 changing")
+	rule("And the share is named", has(6000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
+		"keeps app 6000m - · OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 6000m for a pod, which is 75 % of the largest node (ceilings.nodePercent) · 1/1 applied")
+	rule("The lowest ceiling of a pod is named", has(5000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75), mostPerPod(5000, 0)),
+		"keeps app 5000m - · OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 5000m for a pod (ceilings.pod) · 1/1 applied")
+	rule("A rollout may ask for more than the share, since a new pod may bring a new node", has(1000, rollout, wants(6000), largestNode(4000, 0), nodeShare(75)),
+		"decides app 6000m - (LowerBound) · holds app 1000m - of - - cpu=true memory=false · RollingOut · 0/1 changing")
+	rule("A decision that no pod has is bounded, whatever made it",
+		has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(7000, 0) }), wants(8000), mostPerContainer(4000, 0)),
+		"decides app 4000m - (Bounds) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
+	rule("What a pod declares, and its kubelet has not granted, is not what it has",
+		has(1000, func(w *world) { w.situation.Decision = nil }, pods(with(pod("web-1", sized("app", amounts(7000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+			p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{Deferred: true}
+			p.Actual["app"] = sized("app", amounts(1000, 128), quantity.Amounts{}).Resources
+		})), wants(8000), mostPerContainer(4000, 0)),
+		"decides app 4000m - (Bounds) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
+	rule("What is being lowered is not raised again",
+		has(1000, pods(with(pod("web-1", sized("app", amounts(1000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+			p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{InProgress: true}
+			p.Actual["app"] = sized("app", amounts(7000, 128), quantity.Amounts{}).Resources
+		})), wants(6000), mostPerContainer(2000, 0)),
+		"decides app 2000m - (LowerBound) · resizes web-1 to app 2000m 128Mi of - - · Resizing · 0/1 changing")
+	rule("What the kernel rounds is no reason to lower a request",
+		has(4000, pods(with(pod("web-1", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+			p.Actual["app"] = sized("app", amounts(3990, 128), quantity.Amounts{}).Resources
+		})), wants(6000), mostPerContainer(2000, 0)),
+		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
+	rule("Neither is what a pod lacks to stay Burstable",
+		has(4000, template(sized("app", amounts(4000, 128), amounts(4000, 128))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = true }), pods(with(pod("web-1", sized("app", amounts(3999, 128), amounts(4000, 128))), func(p *workload.Pod) { p.QoS = "Burstable" })), wants(6000), mostPerContainer(2000, 0)),
+		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
+	rule("A container without a request gets none once the others use up the pod's ceiling",
+		has(0, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(600, 0) }), wants(500), mostPerPod(4000, 0)),
+		"no decision · OperatorCeiling: app cpu: 500m is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a pod (ceilings.pod) · 0/1")
+	rule("What pods have is not lowered by a rollout either", has(4000, rollout, template(beside("app", 1000)), wants(6000), mostPerContainer(2000, 0)),
+		"keeps app 4000m - · holds app 1000m - of - - cpu=true memory=false · RollingOut · 1/1 changing")
+	rule("A limit without a request is a request", has(4000, rollout, template(sized("app", quantity.Amounts{}, amounts(4000, 0))), pods(), wants(6000), mostPerContainer(2000, 0)),
+		"keeps app 4000m - · holds app - - of 4000m - cpu=true memory=false · RollingOut · 0/0 changing")
+	rule("What is decided for another container and not lowered yet counts for the pod",
+		given(noCooldown,
+			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+			decidedBefore(func(d *plan.Decision) {
+				d.Requests = map[string]quantity.Amounts{"app": amounts(1000, 0), "log": amounts(3000, 0)}
+			}),
+			func(w *world) {
+				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+				app, log := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0)), rec(amounts(1000, 0), amounts(1000, 0), amounts(4000, 0))
+				log.Name = "log"
+				recommends(log, app)(w)
+			}, mostPerPod(5000, 0)),
+		"decides app 2000m -; log 3000m - (LowerBound) · resizes web-1 to app 2000m - of - -; log 3000m - of - - · Resizing · 0/1 changing")
+	rule("Whole CPUs are rounded up within the pod's ceiling",
+		given(noCooldown, rollout,
+			template(sized("app", amounts(1000, 128), amounts(1000, 128)), sized("log", amounts(1000, 128), amounts(1000, 128))), pods(),
+			func(w *world) {
+				follows := plan.ContainerPolicy{CPU: true, Limits: true}
+				w.policy.Containers = map[string]plan.ContainerPolicy{"app": follows, "log": follows}
+				app, log := rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0)), rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0))
+				log.Name = "log"
+				recommends(log, app)(w)
+			}, mostPerPod(3200, 0)),
+		"decides app 2000m - (LowerBound) · holds app 1000m - of 1000m - cpu=true memory=false · RollingOut · 0/0 changing")
+	rule("Nothing changes if a LimitRange demands more than a ceiling allows",
+		has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) }), wants(500), bounds(workload.Bounds{Name: "limits", ContainerMin: amounts(3000, 0)}), mostPerContainer(2000, 0)),
+		"keeps app 2000m - · LimitRange: pod web-1: LimitRange limits allows a container no less than 3000m of cpu · 0/1 stalled")
 }
 
 // TestABoundWithAWrongUnit: 400 is meant to be 400m.
@@ -323,120 +192,48 @@ func TestABoundWithAWrongUnit(t *testing.T) {
 		}
 	}
 	first := decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(100, 0) })
-	table{
-		"It doubles a request at first": {
-			has(100, first, demands(100)),
-			`decides app 200m - (Bounds)
-			resizes web-1 to app 200m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"And again after the cooldown": {
-			has(200, demands(100)),
-			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (Bounds) waits until 5m0s after the last change
-			1/1 applied, again in 4m0s`,
-		},
-		"A pod that has more already is not lowered to a step": {
-			has(100, first, demands(100), pods(pod("web-1", sized("app", amounts(900, 128), quantity.Amounts{})))),
-			`decides app 900m - (Bounds)
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"What the pod template requests is no wrong unit": {
-			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{}))),
-			`decides app 900m - (Bounds)
-			resizes web-1 to app 900m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"But nothing shows that while no pod of it runs: its rollout is paused": {
-			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), pausedRollout,
-				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))))),
-			`decides app 200m - (Bounds)
-			resizes web-1 to app 200m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Nor while its first pod cannot start": {
-			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout,
-				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))),
-					with(pod("web-2", sized("app", amounts(900, 128), quantity.Amounts{})), func(p *workload.Pod) { p.Running = false }))),
-			`decides app 200m - (Bounds)
-			resizes web-1 to app 200m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"One pod of it shows it, also beside pods of an older template that are silent": {
-			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout, func(w *world) { w.situation.MissingUsage = "no usage of web-1" },
-				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))), pod("web-2", sized("app", amounts(100, 128), quantity.Amounts{})))),
-			`decides app 900m - (Bounds)
-			resizes web-1 to app 900m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Nor is what the API server makes of the template's limit": {
-			has(100, first, demands(100), template(sized("app", amounts(0, 128), amounts(700, 0)))),
-			`decides app 700m - (Bounds)
-			resizes web-1 to app 700m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Or when a user has edited the scaler": {
-			has(200, demands(100), func(w *world) { w.policy.Edited = true }),
-			`decides app 400m - (Bounds)
-			resizes web-1 to app 400m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"An OOM kill raises memory no further than the kill demands, or twice the request": {
-			given(policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MinAllowed = false, amounts(0, 400_000) }), func(w *world) {
-				r := rec(amounts(0, 400_000), amounts(0, 400_000), amounts(0, 400_000))
-				r.OOMFloor, r.Uncapped = 300*mebi, amounts(0, 300)
-				recommends(r)(w)
-			}),
-			`decides app - 300Mi (OOMKill)
-			resizes web-1 to app 100m 300Mi of 200m 600Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A rollout is not paced: the Deployment keeps the old pods until the new ones are available": {
-			has(100, rollout, first, demands(100)),
-			`decides app 400000m - (Bounds)
-			holds app 100m - of - - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"A lower maxAllowed is applied at once: no request is above it": {
-			has(800, policyOfApp(func(p *plan.ContainerPolicy) {
-				p.Memory, p.MinAllowed, p.MaxAllowed = false, quantity.Amounts{}, amounts(4, 0)
-			}),
-				recommends(rec(amounts(4, 0), amounts(4, 0), amounts(4, 0)))),
-			`decides app 4m - (Bounds)
-			resizes web-1 to app 4m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("It doubles a request at first", has(100, first, demands(100)),
+		"decides app 200m - (Bounds) · resizes web-1 to app 200m 128Mi of - - · Resizing · 0/1 changing")
+	rule("And again after the cooldown", has(200, demands(100)),
+		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (Bounds) waits until 5m0s after the last change · 1/1 applied, again in 4m0s")
+	rule("A pod that has more already is not lowered to a step", has(100, first, demands(100), pods(pod("web-1", sized("app", amounts(900, 128), quantity.Amounts{})))),
+		"decides app 900m - (Bounds) · Applied · 1/1 applied")
+	rule("What the pod template requests is no wrong unit", has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{}))),
+		"decides app 900m - (Bounds) · resizes web-1 to app 900m 128Mi of - - · Resizing · 0/1 changing")
+	rule("But nothing shows that while no pod of it runs: its rollout is paused",
+		has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), pausedRollout, pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))))),
+		"decides app 200m - (Bounds) · resizes web-1 to app 200m 128Mi of - - · Resizing · 0/1 changing")
+	rule("Nor while its first pod cannot start",
+		has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout, pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))), with(pod("web-2", sized("app", amounts(900, 128), quantity.Amounts{})), func(p *workload.Pod) { p.Running = false }))),
+		"decides app 200m - (Bounds) · resizes web-1 to app 200m 128Mi of - - · Resizing · 0/1 changing")
+	rule("One pod of it shows it, also beside pods of an older template that are silent",
+		has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout, func(w *world) { w.situation.MissingUsage = "no usage of web-1" }, pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))), pod("web-2", sized("app", amounts(100, 128), quantity.Amounts{})))),
+		"decides app 900m - (Bounds) · resizes web-1 to app 900m 128Mi of - - · Resizing · 0/2 changing")
+	rule("Nor is what the API server makes of the template's limit", has(100, first, demands(100), template(sized("app", amounts(0, 128), amounts(700, 0)))),
+		"decides app 700m - (Bounds) · resizes web-1 to app 700m 128Mi of - - · Resizing · 0/1 changing")
+	rule("An OOM kill raises memory no further than the kill demands, or twice the request",
+		given(policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MinAllowed = false, amounts(0, 400_000) }), func(w *world) {
+			r := rec(amounts(0, 400_000), amounts(0, 400_000), amounts(0, 400_000))
+			r.OOMFloor, r.Uncapped = 300*mebi, amounts(0, 300)
+			recommends(r)(w)
+		}),
+		"decides app - 300Mi (OOMKill) · resizes web-1 to app 100m 300Mi of 200m 600Mi · Resizing · 0/2 changing")
+	rule("A rollout is not paced: the Deployment keeps the old pods until the new ones are available", has(100, rollout, first, demands(100)),
+		"decides app 400000m - (Bounds) · holds app 100m - of - - cpu=true memory=false · RollingOut · 0/1 changing")
+	rule("A lower maxAllowed is applied at once: no request is above it",
+		has(800, policyOfApp(func(p *plan.ContainerPolicy) {
+			p.Memory, p.MinAllowed, p.MaxAllowed = false, quantity.Amounts{}, amounts(4, 0)
+		}),
+			recommends(rec(amounts(4, 0), amounts(4, 0), amounts(4, 0)))),
+		"decides app 4m - (Bounds) · resizes web-1 to app 4m 128Mi of - - · Resizing · 0/1 changing")
 }
-
-// ceilingResources are the resources that ceilings bound.
-var ceilingResources = []struct {
-	name string
-	of   func(quantity.Amounts) int64
-}{
-	{"cpu", cpuIn},
-	{"memory", memoryIn},
-}
-
-func cpuIn(a quantity.Amounts) int64    { return a.CPUMillis }
-func memoryIn(a quantity.Amounts) int64 { return a.MemoryBytes }
 
 // podCeiling is the most that a pod may be raised to of one resource; 0 for any.
-func (w world) podCeiling(of func(quantity.Amounts) int64) int64 {
+func (w world) podCeiling(r plan.Resource) int64 {
 	s := w.situation
-	most := of(s.Ceilings.Pod)
-	if share := of(s.LargestNode) * s.Ceilings.NodePercent / 100; share > 0 && w.policy.Mode == "InPlace" && (most == 0 || share < most) {
+	most := r.Of(s.Ceilings.Pod)
+	if share := r.Of(s.LargestNode) * s.Ceilings.NodePercent / 100; share > 0 && w.policy.Mode == "InPlace" && (most == 0 || share < most) {
 		return share
 	}
 	return most
@@ -445,38 +242,38 @@ func (w world) podCeiling(of func(quantity.Amounts) int64) int64 {
 // leastCeiled is the least to which ceilings may lower the decision for a container, of one resource: what
 // pods have, or what the ceilings leave if that is more. The other containers take at most what they
 // have, have been decided or may be raised to. 0 says that there may be no decision.
-func (w world) leastCeiled(container string, after map[string]quantity.Amounts, of func(quantity.Amounts) int64) int64 {
+func (w world) leastCeiled(container string, after map[string]quantity.Amounts, r plan.Resource) int64 {
 	s := w.situation
 	capped := func(has, v int64) int64 {
-		if most := of(s.Ceilings.Container); most > 0 {
+		if most := r.Of(s.Ceilings.Container); most > 0 {
 			v = min(v, most)
 		}
 		return max(has, v)
 	}
 	named, _ := s.Deployment.Container(container)
-	has, left := of(w.grantedTo(named)), int64(math.MaxInt64)
-	if most := w.podCeiling(of); most > 0 {
-		left = most - w.besideTemplate(of)
+	has, left := r.Of(w.grantedTo(named)), int64(math.MaxInt64)
+	if most := w.podCeiling(r); most > 0 {
+		left = most - w.besideTemplate(r)
 		for _, c := range s.Deployment.Containers {
 			if c.Name == container {
 				continue
 			}
-			taken := of(w.grantedTo(c))
-			left -= max(of(after[c.Name]), capped(taken, max(of(w.current(c)), w.mostWanted(c, of))))
+			taken := r.Of(w.grantedTo(c))
+			left -= max(r.Of(after[c.Name]), capped(taken, max(r.Of(w.current(c)), w.mostWanted(c, r))))
 		}
 	}
 	return capped(has, left)
 }
 
 // mostWanted is the most that recommendation and lower bounds of requests ask for.
-func (w world) mostWanted(c workload.Container, of func(quantity.Amounts) int64) int64 {
+func (w world) mostWanted(c workload.Container, r plan.Resource) int64 {
 	rec, _ := w.situation.Recommendation(c.Name)
-	most := max(of(rec.Target), of(w.policy.Containers[c.Name].MinAllowed), of(w.situation.Bounds.ContainerMin))
+	most := max(r.Of(rec.Target), r.Of(w.policy.Containers[c.Name].MinAllowed), r.Of(w.situation.Bounds.ContainerMin))
 	if w.situation.Bounds.ContainerRatio != (workload.Ratios{}) { // a limit that stays may demand as much
-		most = max(most, of(c.Limits))
+		most = max(most, r.Of(c.Limits))
 		for _, pod := range w.situation.Pods {
 			in, _ := pod.Container(c.Name)
-			most = max(most, of(in.Limits))
+			most = max(most, r.Of(in.Limits))
 		}
 	}
 	return most
@@ -493,46 +290,46 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 	free := w
 	free.situation.Ceilings = plan.Ceilings{}
 	unbounded := free.next(p.Decision.Time).Decision
-	for _, r := range ceilingResources {
-		before := w.besideTemplate(r.of)
+	for _, r := range both {
+		before := w.besideTemplate(r)
 		after := before
 		for _, c := range s.Deployment.Containers {
-			has, then := r.of(w.grantedTo(c)), r.of(p.Decision.Requests[c.Name])
+			has, then := r.Of(w.grantedTo(c)), r.Of(p.Decision.Requests[c.Name])
 			before, after = before+has, after+max(has, then)
-			if most := w.raiseLimit(c, r.of); most > 0 && then > max(most, has) {
-				fail("container %s gets %d of %s; it has %d, and without maxAllowed %d is the most", c.Name, then, r.name, has, most)
+			if most := w.raiseLimit(c, r); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and without maxAllowed %d is the most", c.Name, then, r, has, most)
 			}
-			if most := r.of(s.Ceilings.Container); most > 0 && then > max(most, has) {
-				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r.name, has, most)
+			if most := r.Of(s.Ceilings.Container); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r, has, most)
 			}
-			if unbounded == nil || r.of(unbounded.Requests[c.Name]) == 0 {
+			if unbounded == nil || r.Of(unbounded.Requests[c.Name]) == 0 {
 				continue
 			}
-			unbound, least := r.of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r.of)
-			if then > 0 && then < min(has, unbound, r.of(w.current(c))) {
-				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r.name, has, unbound)
+			unbound, least := r.Of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r)
+			if then > 0 && then < min(has, unbound, r.Of(w.current(c))) {
+				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r, has, unbound)
 			}
-			if s.Decision != nil && r.of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
-				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r.name, c.Name, unbound, least)
+			if s.Decision != nil && r.Of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
+				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r, c.Name, unbound, least)
 			}
 		}
-		if most := w.podCeiling(r.of); most > 0 && after > max(most, before) {
-			fail("a pod gets %d of %s; it has %d, and the ceiling is %d", after, r.name, before, most)
+		if most := w.podCeiling(r); most > 0 && after > max(most, before) {
+			fail("a pod gets %d of %s; it has %d, and the ceiling is %d", after, r, before, most)
 		}
 	}
 }
 
 // besideTemplate is the most that a pod requests besides the containers of the template: for injected
 // containers and as overhead.
-func (w world) besideTemplate(of func(quantity.Amounts) int64) (most int64) {
+func (w world) besideTemplate(r plan.Resource) (most int64) {
 	for _, pod := range w.situation.Pods {
 		if pod.Terminating || pod.Ended {
 			continue
 		}
-		sum := of(pod.Overhead)
+		sum := r.Of(pod.Overhead)
 		for _, c := range pod.Containers {
 			if _, ok := w.situation.Deployment.Container(c.Name); !ok {
-				sum += of(c.Requests)
+				sum += r.Of(c.Requests)
 			}
 		}
 		most = max(most, sum)
@@ -545,42 +342,33 @@ func (w world) besideTemplate(of func(quantity.Amounts) int64) (most int64) {
 func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 	for _, pod := range w.situation.Pods {
 		if in, ok := pod.Container(c.Name); ok && !in.Unreadable && w.stays(pod) {
-			applied := pod.Actual[c.Name].Requests
-			most.CPUMillis = max(most.CPUMillis, min(in.Requests.CPUMillis, applied.CPUMillis))
-			most.MemoryBytes = max(most.MemoryBytes, min(in.Requests.MemoryBytes, applied.MemoryBytes))
+			for _, r := range both {
+				r.Set(&most, max(r.Of(most), min(r.Request(in.Resources), r.Request(pod.Actual[c.Name]))))
+			}
 		}
 	}
-	if d := w.situation.Decision; d != nil { // a pod may have the smallest amount less, which keeps its QoS class
-		decided := d.Requests[c.Name]
-		if most.CPUMillis > 0 && decided.CPUMillis == most.CPUMillis+1 {
-			most.CPUMillis++
+	for _, r := range both {
+		if v := r.Of(most); v > 0 && w.situation.Decision.Request(c.Name, r) == v+1 { // the smallest amount less keeps the QoS class
+			r.Set(&most, v+1)
 		}
-		if most.MemoryBytes > 0 && decided.MemoryBytes == most.MemoryBytes+1 {
-			most.MemoryBytes++
-		}
+		r.Set(&most, cmp.Or(r.Of(most), r.Request(c.Resources), r.Limit(c.Resources)))
 	}
-	return quantity.Amounts{
-		CPUMillis:   cmp.Or(most.CPUMillis, c.Requests.CPUMillis, c.Limits.CPUMillis),
-		MemoryBytes: cmp.Or(most.MemoryBytes, c.Requests.MemoryBytes, c.Limits.MemoryBytes),
-	}
+	return most
 }
 
 // raiseLimit is the most that a container without maxAllowed is raised to; 0 for any.
-func (w world) raiseLimit(c workload.Container, of func(quantity.Amounts) int64) int64 {
+func (w world) raiseLimit(c workload.Container, r plan.Resource) int64 {
 	s, policy, written := w.situation, w.policy.Containers[c.Name], c.Resources
 	for _, o := range s.Originals {
-		if o.Container == c.Name && o.CPU {
-			written.Requests.CPUMillis, written.Limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
-		}
-		if o.Container == c.Name && o.Memory {
-			written.Requests.MemoryBytes, written.Limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
+		if o.Container == c.Name && o.Has(r) {
+			r.Copy(&written, o.Resources)
 		}
 	}
-	base := cmp.Or(max(of(written.Requests), of(written.Limits)), of(s.Bounds.ContainerDefault))
-	if base == 0 || s.Ceilings.RaiseFactor == 0 || of(policy.MaxAllowed) > 0 {
+	base := cmp.Or(max(r.Of(written.Requests), r.Of(written.Limits)), r.Of(s.Bounds.ContainerDefault))
+	if base == 0 || s.Ceilings.RaiseFactor == 0 || r.Of(policy.MaxAllowed) > 0 {
 		return 0
 	}
-	return max(base*s.Ceilings.RaiseFactor, of(amounts(1000, 1024)), of(policy.MinAllowed), of(s.Bounds.ContainerMin))
+	return max(base*s.Ceilings.RaiseFactor, r.Of(amounts(1000, 1024)), r.Of(policy.MinAllowed), r.Of(s.Bounds.ContainerMin))
 }
 
 // checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod has.
@@ -595,12 +383,13 @@ func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 				continue
 			}
 			has, then, granted := w.current(c), p.Decision.Requests[c.Name], w.grantedTo(c)
-			for _, r := range []struct{ has, then, granted, usage int64 }{
-				{has.CPUMillis, then.CPUMillis, granted.CPUMillis, rec.Uncapped.CPUMillis},
-				{has.MemoryBytes, then.MemoryBytes, granted.MemoryBytes, max(rec.Uncapped.MemoryBytes, rec.OOMFloor)},
-			} {
-				if r.has > 0 && r.then > max(2*r.has, r.granted, r.usage) {
-					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, r.has, r.then, r.usage)
+			for _, r := range both {
+				usage := r.Of(rec.Uncapped)
+				if r == plan.Memory {
+					usage = max(usage, rec.OOMFloor)
+				}
+				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, r.Of(granted), usage) {
+					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, v, r.Of(then), usage)
 				}
 			}
 		}

@@ -65,8 +65,7 @@ func TestWholeCores(t *testing.T) {
 		"a step up is one core at least":                                      {guaranteed(4000, needs(4500), steps(10)), 5000},
 		"a fraction that was decided before is raised to whole ones":          {guaranteed(4000, needs(3900), decided(3500)), 4000},
 		"and lowered to them":                                                 {guaranteed(4000, needs(2200), decided(3500)), 3000},
-		"but not raised because it is to be lower":                            {guaranteed(4000, needs(3050), decided(3500)), 3500},
-		"bounds keep a fraction from being raised to a whole one":             {guaranteed(4000, needs(2600), decided(2200), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 })), 2600},
+		"also if it is to be lower":                                           {guaranteed(4000, needs(3050), decided(3500)), 4000},
 		"fractions in the template stay fractions":                            {guaranteed(1500, needs(1200)), 1200},
 		"a container of a Burstable pod":                                      {guaranteed(4000, needs(1734), template(sized("app", amounts(4000, 64), amounts(4000, 128)))), 1734},
 		"a container beside one without requests":                             {guaranteed(4000, needs(1734), template(sized("app", amounts(4000, 128), amounts(4000, 128)), sized("side", quantity.Amounts{}, quantity.Amounts{}))), 1734},
@@ -92,27 +91,12 @@ func TestWholeCores(t *testing.T) {
 
 // A request that is not lowered because of whole CPUs says so.
 func TestWholeCoresAreExplained(t *testing.T) {
-	table{
-		"A target that is rounded up to what there is": {
-			guaranteed(2000, needs(1300)),
-			`keeps app 2000m -, written
-			Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and 1300m is rounded up to them
-			1/1 applied`,
-		},
-		"The memory beside it moves alone": {
-			guaranteed(2000, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = true }),
-				takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: amounts(2000, 128), Limits: amounts(2000, 128)}}),
-				recommends(rec(amounts(1300, 256), amounts(1200, 200), amounts(1400, 300)))),
-			`decides app 2000m 256Mi (LowerBound)
-			then rewrites app 2000m 256Mi of 2000m 256Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"Bounds between two whole CPUs": {
-			guaranteed(2000, needs(2600), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 })),
-			`keeps app 2000m -, written
-			Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays, because the container has whole CPUs, and its bounds do not allow the 3000m that 2600m is rounded up to
-			1/1 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A target that is rounded up to what there is", guaranteed(2000, needs(1300)),
+		"keeps app 2000m -, written · Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays beside a target of 1300m, because the container has whole CPUs · 1/1 applied")
+	rule("The memory beside it moves alone",
+		guaranteed(2000, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = true }), takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: amounts(2000, 128), Limits: amounts(2000, 128)}}), recommends(rec(amounts(1300, 256), amounts(1200, 200), amounts(1400, 300)))),
+		"decides app 2000m 256Mi (LowerBound) · then rewrites app 2000m 256Mi of 2000m 256Mi · RollingOut · 0/1 changing")
+	rule("Bounds between two whole CPUs", guaranteed(2000, needs(2600), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 })),
+		"keeps app 2000m -, written · Applied: The Deployment's pod template has the decided size. app cpu: 2000m stays beside a target of 2600m, because the container has whole CPUs · 1/1 applied")
 }

@@ -25,363 +25,171 @@ func rec(target, lower, upper quantity.Amounts) recommend.Container {
 }
 
 func TestWhetherAnythingIsDone(t *testing.T) {
-	table{
-		"Off recommends only, and forgets what was decided": {
-			given(decidedBefore(), func(w *world) { w.policy.Mode = "Recommend" }),
-			`no decision
-			RecommendOnly: updateMode is Recommend: recommendations are not applied
-			0/2`,
-		},
-		"A suspended scaler changes nothing and remembers what was decided": {
-			given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", small())), func(w *world) { w.policy.Suspended = true }),
-			`keeps app 200m 256Mi
-			Suspended: Nothing is changed while the scaler is suspended
-			1/2`,
-		},
-		"A policy that leaves nothing to manage ends the decision": {
-			given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false })),
-			`no decision
-			NothingControlled: The resource policy leaves nothing to manage
-			0/2`,
-		},
-		"A container whose resources cannot be believed is left alone": {
-			given(template(workload.Container{Name: "app", Unreadable: true})),
-			`no decision
-			Rejected: container app: its resources are outside the supported range and are not changed
-			0/2 stalled`,
-		},
-		"Containers beyond the 64th are named": {
-			given(manyContainers(100, 64)),
-			`no decision
-			Rejected: container c64, container c65, container c66 and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy
-			0/2 stalled`,
-		},
-		"Containers beyond the 64th that the policy leaves alone are not named": {
-			given(manyContainers(70, 64), func(w *world) {
-				for i := 64; i < 70; i++ {
-					w.policy.Containers[fmt.Sprintf("c%02d", i)] = plan.ContainerPolicy{}
-				}
+	rule := rulesOf(t)
+	rule("Off recommends only, and forgets what was decided", given(decidedBefore(), func(w *world) { w.policy.Mode = "Recommend" }),
+		"no decision · RecommendOnly: updateMode is Recommend: recommendations are not applied · 0/2")
+	rule("A suspended scaler changes nothing and remembers what was decided",
+		given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", small())), func(w *world) { w.policy.Suspended = true }),
+		"keeps app 200m 256Mi · Suspended: Nothing is changed while the scaler is suspended · 1/2")
+	rule("A policy that leaves nothing to manage ends the decision", given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false })),
+		"no decision · NothingControlled: The resource policy leaves nothing to manage · 0/2")
+	rule("A container whose resources cannot be believed is left alone", given(template(workload.Container{Name: "app", Unreadable: true})),
+		"no decision · Rejected: container app: its resources are outside the supported range and are not changed · 0/2 stalled")
+	rule("Containers beyond the 64th are named", given(manyContainers(100, 64)),
+		"no decision · Rejected: container c64, container c65, container c66 and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy · 0/2 stalled")
+	rule("Containers beyond the 64th that the policy leaves alone are not named",
+		given(manyContainers(70, 64), func(w *world) {
+			for i := 64; i < 70; i++ {
+				w.policy.Containers[fmt.Sprintf("c%02d", i)] = plan.ContainerPolicy{}
+			}
+		}),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("An HPA on both resources leaves nothing to do", given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
+		"no decision · HPAConflict: cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization; memory: not managed, because HorizontalPodAutoscaler web-memory scales on its utilization · 0/2")
+	rule("A VPA on one container's memory leaves its CPU to us",
+		given(
+			template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+			func(w *world) {
+				w.situation.Sized = map[string]workload.Scaled{"app": {Memory: "old"}, "proxy": {CPU: "old"}}
 			}),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"An HPA on both resources leaves nothing to do": {
-			given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
-			`no decision
-			HPAConflict: cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization; memory: not managed, because HorizontalPodAutoscaler web-memory scales on its utilization
-			0/2`,
-		},
-		"A VPA on both resources leaves nothing to do": {
-			given(decidedBefore(), func(w *world) {
-				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+		"keeps app 200m - · VPAConflict: All pods have the decided size. app memory: not managed, because VerticalPodAutoscaler old sizes it · 1/1 applied")
+	rule("An HPA has the word before a VPA",
+		given(decidedBefore(), func(w *world) {
+			w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
+			w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+		}),
+		"no decision · HPAConflict: cpu, memory: not managed, because HorizontalPodAutoscaler web scales on its utilization · 0/2")
+	rule("An HPA on CPU leaves memory to us, and is named once for all containers",
+		given(
+			template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+			func(w *world) {
+				w.situation.Scaled = workload.Scaled{CPU: "web"}
+				w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true}
 			}),
-			`no decision
-			VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it
-			0/2`,
-		},
-		"A VPA on one container's memory leaves its CPU to us": {
-			given(
-				template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
-				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				func(w *world) {
-					w.situation.Sized = map[string]workload.Scaled{"app": {Memory: "old"}, "proxy": {CPU: "old"}}
-				}),
-			`keeps app 200m -
-			VPAConflict: All pods have the decided size. app memory: not managed, because VerticalPodAutoscaler old sizes it
-			1/1 applied`,
-		},
-		"An HPA has the word before a VPA": {
-			given(decidedBefore(), func(w *world) {
-				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
-				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
-			}),
-			`no decision
-			HPAConflict: cpu, memory: not managed, because HorizontalPodAutoscaler web scales on its utilization
-			0/2`,
-		},
-		"An HPA on CPU leaves memory to us, and is named once for all containers": {
-			given(
-				template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
-				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
-				func(w *world) {
-					w.situation.Scaled = workload.Scaled{CPU: "web"}
-					w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true}
-				}),
-			`keeps app - 256Mi
-			HPAConflict: All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization
-			1/1 applied`,
-		},
-	}.run(t)
+		"keeps app - 256Mi · HPAConflict: All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization · 1/1 applied")
 }
 
 func TestWhatIsDecided(t *testing.T) {
 	onlyMemory := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
 	onlyCPU := policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })
-	table{
-		"What is close enough stays": {
-			given(onlyCPU, recommends(rec(amounts(109, 0), amounts(90, 0), amounts(200, 0)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"A request above its target stays while the upper bound allows it": {
-			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(100, 0)))),
-			`no decision
-			WithinBounds: app cpu: 100m stays until the upper bound of 100m falls below it
-			2/2 applied`,
-		},
-		"It is said how much evidence lowers it": {
-			given(onlyCPU, recommends(recommend.Container{
-				Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(613, 0), Observed: time.Hour,
-			})),
-			`no decision
-			WithinBounds: app cpu: 100m stays until the upper bound of 613m falls below it, after about 8h of observed time
-			2/2 applied`,
-		},
-		"Not if maxAllowed bounds it": {
-			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 200 }), recommends(recommend.Container{
-				Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(200, 0), Observed: time.Hour,
-			})),
-			`no decision
-			WithinBounds: app cpu: 100m stays until the upper bound of 200m falls below it
-			2/2 applied`,
-		},
-		"A request above the upper bound is lowered": {
-			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(99, 0)))),
-			`decides app 50m - (ScaleDown)
-			resizes web-1 to app 50m 128Mi of 100m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A resource that does not move is left out of the first decision": {
-			given(recommends(rec(amounts(200, 128), amounts(150, 64), amounts(300, 200)))),
-			`decides app 200m - (LowerBound)
-			resizes web-1 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A raise waits for the cooldown": {
-			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
-			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
-			2/2 applied, again in 4m0s`,
-		},
-		"Usage above what is requested does not wait for the cooldown": {
-			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				recommends(rec(amounts(250, 0), amounts(201, 0), amounts(300, 0)))),
-			`decides app 250m - (LowerBound)
-			resizes web-1 to app 250m 256Mi of 500m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"No rollout is made for a little more CPU, even where usage is above the request": {
-			given(rollout, onlyCPU, template(large()), atSize(),
-				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				recommends(rec(amounts(215, 0), amounts(210, 0), amounts(300, 0)))),
-			`keeps app 200m -, written
-			Applied: The Deployment's pod template has the decided size
-			2/2 applied`,
-		},
-		"What does not wait takes along nothing that does": {
-			given(atSize(), decidedBefore(recently),
-				recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
-			`decides app 200m 400Mi (LowerBound)
-			resizes web-1 to app 200m 400Mi of 400m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"An OOM kill does not wait for the cooldown, nor for the tolerance": {
-			given(onlyMemory, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
-				func(w *world) {
-					r := rec(amounts(0, 260), amounts(0, 200), amounts(0, 400))
-					r.OOMFloor = 260 * mebi
-					w.situation.Recommendations = []recommend.Container{r}
-				}),
-			`decides app - 260Mi (OOMKill)
-			resizes web-1 to app 200m 260Mi of 400m 520Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"An OOM floor above maxAllowed is reached as far as is allowed, and then left": {
-			given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 256) }),
-				func(w *world) {
-					r := rec(amounts(0, 256), amounts(0, 256), amounts(0, 256))
-					r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
-					w.situation.Recommendations = []recommend.Container{r}
-				}),
-			`keeps app - 256Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"A maxAllowed below what is requested is no OOM kill, however high the floor": {
-			given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 200) }),
-				func(w *world) {
-					r := rec(amounts(0, 200), amounts(0, 200), amounts(0, 200))
-					r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
-					w.situation.Recommendations = []recommend.Container{r}
-				}),
-			`decides app - 200Mi (Bounds)
-			resizes web-1 to app 200m 200Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A minAllowed above what is requested is applied at once": {
-			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),
-			`decides app 205m - (Bounds)
-			resizes web-1 to app 205m 256Mi of 410m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A maxAllowed below what is requested is no evidence for lowering further": {
-			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }),
-				recommends(rec(amounts(20, 0), amounts(10, 0), amounts(180, 0)))),
-			`decides app 180m - (Bounds)
-			resizes web-1 to app 180m 256Mi of 360m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A maxAllowed below what is requested does not hinder lowering further": {
-			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }),
-				recommends(rec(amounts(20, 0), amounts(10, 0), amounts(100, 0)))),
-			`decides app 20m - (Bounds)
-			resizes web-1 to app 20m 256Mi of 40m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A decision whose recommendation is gone stands": {
-			given(atSize(), decidedBefore(), recommends()),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"The LimitRange wins over the policy": {
-			given(onlyCPU, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }),
-				bounds(workload.Bounds{ContainerMax: amounts(300, 0)})),
-			`decides app 300m - (Bounds)
-			resizes web-1 to app 300m 128Mi of 300m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A request is not raised above a limit that stays": {
-			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
-				recommends(rec(amounts(900, 0), amounts(800, 0), amounts(1000, 0)))),
-			`decides app 200m - (LowerBound)
-			resizes web-1 to app 200m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A resource that the policy takes out is no longer decided": {
-			given(onlyCPU, atSize(), decidedBefore()),
-			`keeps app 200m -
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"A renamed container starts again": {
-			given(decidedBefore(), template(container("api")), pods(pod("web-1", container("api"))),
-				recommends(recommend.Container{Name: "api", Target: amounts(105, 130), UpperBound: amounts(200, 200)}),
-				func(w *world) {
-					w.policy.Containers = map[string]plan.ContainerPolicy{"api": {CPU: true, Memory: true}}
-				}),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
-		},
-		"A lost status does not make a resized pod look small": {
-			given(atSize(), recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"A lost status does not leave a new pod small beside resized ones": {
-			given(pods(pod("web-1", large()), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`decides app 200m 256Mi (Adopted)
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			1/2 changing`,
-		},
-		"A lost status does not make a resize that was asked for look applied": {
-			given(pods(askedFor(large(), refusedByNode), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`decides app 200m 256Mi (Adopted)
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A resize that no decision tells of is infeasible on all pods": {
-			given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`decides app 200m 256Mi (Adopted)
-			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"A lower request that waits does not keep a resize from being followed": {
-			given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(110, 140), amounts(80, 100), amounts(150, 200))),
-				func(w *world) { w.situation.MissingUsage = "pod web-1: no usage reported" }),
-			`decides app 200m 256Mi (Adopted)
-			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"While the history cannot be saved, an urgent change lowers nothing beside it": {
-			given(unsaved, decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
-			`decides app 500m 256Mi (LowerBound)
-			resizes web-1 to app 500m 256Mi of 1000m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Once it is saved, it lowers the rest at once, if nothing is verified": {
-			given(decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
-			`decides app 500m 64Mi (LowerBound)
-			resizes web-1 to app 500m 64Mi of 1000m 128Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A resize of a sidecar is not ours": {
-			given(pods(askedFor(large(), refusedByNode, applied(large().Resources))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
-		},
-		"CPU is as fine as the kernel holds it": {
-			given(pods(askedFor(large(), applied(resources(amounts(202, 256), amounts(400, 512))))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
-		},
-		"A kubelet that reports something else of a pod that nobody has resized is not believed": {
-			given(pods(pod("web-1", large()), untouched(large())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"What the user writes into the template gives way to a decision": {
-			given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))),
-				pods(pod("web-1", sized("app", amounts(500, 512), amounts(500, 1024))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A clock that was set back restarts the cooldown once": {
-			given(onlyCPU, atSize(),
-				decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }),
-				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
-			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
-			2/2 applied, again in 5m0s`,
-		},
-		"Without requests in a Burstable pod the first ones are set": {
-			given(onlyCPU, template(sized("app", amounts(0, 128), amounts(0, 256))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 256))))),
-			`decides app 200m - (ScaleUp)
-			resizes web-1 to app 200m 128Mi of - 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("What is close enough stays", given(onlyCPU, recommends(rec(amounts(109, 0), amounts(90, 0), amounts(200, 0)))),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("A request above its target stays while the upper bound allows it", given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(100, 0)))),
+		"no decision · WithinBounds: app cpu: 100m stays until the upper bound of 100m falls below it · 2/2 applied")
+	rule("It is said how much evidence lowers it",
+		given(onlyCPU, recommends(recommend.Container{Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(613, 0), Observed: time.Hour})),
+		"no decision · WithinBounds: app cpu: 100m stays until the upper bound of 613m falls below it, after about 8h of observed time · 2/2 applied")
+	rule("Not if maxAllowed bounds it",
+		given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 200 }), recommends(recommend.Container{
+			Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(200, 0), Observed: time.Hour,
+		})),
+		"no decision · WithinBounds: app cpu: 100m stays until the upper bound of 200m falls below it · 2/2 applied")
+	rule("A request above the upper bound is lowered", given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(99, 0)))),
+		"decides app 50m - (ScaleDown) · resizes web-1 to app 50m 128Mi of 100m 256Mi · Resizing · 0/2 changing")
+	rule("A resource that does not move is left out of the first decision", given(recommends(rec(amounts(200, 128), amounts(150, 64), amounts(300, 200)))),
+		"decides app 200m - (LowerBound) · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/2 changing")
+	rule("A raise waits for the cooldown",
+		given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
+		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change · 2/2 applied, again in 4m0s")
+	rule("Usage above what is requested does not wait for the cooldown",
+		given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(rec(amounts(250, 0), amounts(201, 0), amounts(300, 0)))),
+		"decides app 250m - (LowerBound) · resizes web-1 to app 250m 256Mi of 500m 512Mi · Resizing · 0/2 changing")
+	rule("No rollout is made for a little more CPU, even where usage is above the request",
+		given(rollout, onlyCPU, template(large()), atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(rec(amounts(215, 0), amounts(210, 0), amounts(300, 0)))),
+		"keeps app 200m -, written · Applied: The Deployment's pod template has the decided size · 2/2 applied")
+	rule("What does not wait takes along nothing that does", given(atSize(), decidedBefore(recently), recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
+		"decides app 200m 400Mi (LowerBound) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("An OOM kill does not wait for the cooldown, nor for the tolerance",
+		given(onlyMemory, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+			func(w *world) {
+				r := rec(amounts(0, 260), amounts(0, 200), amounts(0, 400))
+				r.OOMFloor = 260 * mebi
+				w.situation.Recommendations = []recommend.Container{r}
+			}),
+		"decides app - 260Mi (OOMKill) · resizes web-1 to app 200m 260Mi of 400m 520Mi · Resizing · 0/2 changing")
+	rule("An OOM floor above maxAllowed is reached as far as is allowed, and then left",
+		given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+			policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 256) }),
+			func(w *world) {
+				r := rec(amounts(0, 256), amounts(0, 256), amounts(0, 256))
+				r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
+				w.situation.Recommendations = []recommend.Container{r}
+			}),
+		"keeps app - 256Mi · Applied · 2/2 applied")
+	rule("A maxAllowed below what is requested is no OOM kill, however high the floor",
+		given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+			policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 200) }),
+			func(w *world) {
+				r := rec(amounts(0, 200), amounts(0, 200), amounts(0, 200))
+				r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
+				w.situation.Recommendations = []recommend.Container{r}
+			}),
+		"decides app - 200Mi (Bounds) · resizes web-1 to app 200m 200Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A minAllowed above what is requested is applied at once",
+		given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),
+		"decides app 205m - (Bounds) · resizes web-1 to app 205m 256Mi of 410m 512Mi · Resizing · 0/2 changing")
+	rule("A maxAllowed below what is requested is no evidence for lowering further",
+		given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }), recommends(rec(amounts(20, 0), amounts(10, 0), amounts(180, 0)))),
+		"decides app 180m - (Bounds) · resizes web-1 to app 180m 256Mi of 360m 512Mi · Resizing · 0/2 changing")
+	rule("A maxAllowed below what is requested does not hinder lowering further",
+		given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }), recommends(rec(amounts(20, 0), amounts(10, 0), amounts(100, 0)))),
+		"decides app 20m - (Bounds) · resizes web-1 to app 20m 256Mi of 40m 512Mi · Resizing · 0/2 changing")
+	rule("A decision whose recommendation is gone stands", given(atSize(), decidedBefore(), recommends()), "keeps app 200m 256Mi · Applied · 2/2 applied")
+	rule("The LimitRange wins over the policy",
+		given(onlyCPU, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }), bounds(workload.Bounds{ContainerMax: amounts(300, 0)})),
+		"decides app 300m - (Bounds) · resizes web-1 to app 300m 128Mi of 300m 256Mi · Resizing · 0/2 changing")
+	rule("A request is not raised above a limit that stays",
+		given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), recommends(rec(amounts(900, 0), amounts(800, 0), amounts(1000, 0)))),
+		"decides app 200m - (LowerBound) · resizes web-1 to app 200m 128Mi of 200m 256Mi · Resizing · 0/2 changing")
+	rule("A resource that the policy takes out is no longer decided", given(onlyCPU, atSize(), decidedBefore()), "keeps app 200m - · Applied · 2/2 applied")
+	rule("A renamed container starts again",
+		given(decidedBefore(), template(container("api")), pods(pod("web-1", container("api"))),
+			recommends(recommend.Container{Name: "api", Target: amounts(105, 130), UpperBound: amounts(200, 200)}),
+			func(w *world) {
+				w.policy.Containers = map[string]plan.ContainerPolicy{"api": {CPU: true, Memory: true}}
+			}),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("A lost status does not make a resized pod look small", given(atSize(), recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("A lost status does not leave a new pod small beside resized ones",
+		given(pods(pod("web-1", large()), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
+	rule("A lost status does not make a resize that was asked for look applied",
+		given(pods(askedFor(large(), refusedByNode), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A resize that no decision tells of is infeasible on all pods",
+		given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"decides app 200m 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("A lower request that waits does not keep a resize from being followed",
+		given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(110, 140), amounts(80, 100), amounts(150, 200))), func(w *world) { w.situation.MissingUsage = "pod web-1: no usage reported" }),
+		"decides app 200m 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("While the history cannot be saved, an urgent change lowers nothing beside it",
+		given(unsaved, decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+		"decides app 500m 256Mi (LowerBound) · resizes web-1 to app 500m 256Mi of 1000m 512Mi · Resizing · 0/2 changing")
+	rule("Once it is saved, it lowers the rest at once, if nothing is verified",
+		given(decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+		"decides app 500m 64Mi (LowerBound) · resizes web-1 to app 500m 64Mi of 1000m 128Mi · Resizing · 0/2 changing")
+	rule("A resize of a sidecar is not ours",
+		given(pods(askedFor(large(), refusedByNode, applied(large().Resources))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("CPU is as fine as the kernel holds it",
+		given(pods(askedFor(large(), applied(resources(amounts(202, 256), amounts(400, 512))))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("A kubelet that reports something else of a pod that nobody has resized is not believed",
+		given(pods(pod("web-1", large()), untouched(large())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("What the user writes into the template gives way to a decision",
+		given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))), pods(pod("web-1", sized("app", amounts(500, 512), amounts(500, 1024))))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 200m 512Mi · Resizing · 0/1 changing")
+	rule("A clock that was set back restarts the cooldown once",
+		given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }), recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
+		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change · 2/2 applied, again in 5m0s")
+	rule("Without requests in a Burstable pod the first ones are set",
+		given(onlyCPU, template(sized("app", amounts(0, 128), amounts(0, 256))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 256))))),
+		"decides app 200m - (ScaleUp) · resizes web-1 to app 200m 128Mi of - 256Mi · Resizing · 0/1 changing")
 }
 
 func unsaved(w *world) {

@@ -54,113 +54,48 @@ func notReady(p workload.Pod) workload.Pod {
 func TestWhenAPodIsEvicted(t *testing.T) {
 	none := sized("app", amounts(0, 0), amounts(0, 0))
 	killed := func(d *plan.Decision) { d.Reason = "OOMKill" }
-	const puts = "\n\t\t\tputs into new pods app 200m 256Mi of 400m 512Mi\n"
-	table{
-		"One that its node can never hold": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2 changing`,
-		},
-		"One that its node can never hold, though the decision was lost": {
-			given(orRecreate, recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500))), pods(infeasible("web-1"), infeasible("web-2"))),
-			`decides app 200m 256Mi (Adopted)
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2 changing`,
-		},
-		"Not one that was made with the size": {
-			given(orRecreate, decidedBefore(), pods(
-				with(pod("web-1", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }), pod("web-2", large()))),
-			`keeps app 200m 256Mi` + puts +
-				`			ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. A new pod would have the same size
-			1/2`,
-		},
-		"A single one where that is accepted": {
-			given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-		"Not while the Deployment's controller has yet to see it": {
-			given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi` + puts +
-				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2`,
-		},
-		"Not while another pod is missing": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"))),
-			`keeps app 200m 256Mi` + puts +
-				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-		"Not while the last one goes and the next is not ready": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), notReady(made(pod("web-3", large()))))),
-			`keeps app 200m 256Mi` + puts +
-				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"Not before it has been ready for minReadySeconds": {
-			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.MinReady = time.Minute }),
-				pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(-time.Second) }))),
-			`keeps app 200m 256Mi` + puts +
-				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"One is available when it is ready, even if its node's clock is ahead": {
-			given(orRecreate, decidedBefore(),
-				pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(90 * time.Second) }))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"One that is only going holds up nothing, nor one that has ended": {
-			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-3", large())),
-				with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }),
-				with(infeasible("web-4"), func(p *workload.Pod) { p.Running, p.Ended, p.Ready = false, true, false }))),
-			`keeps app 200m 256Mi
-			evicts web-1` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"But for that one itself, if it is OOM-killed": {
-			given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
-			`keeps app 200m 256Mi
-			evicts web-2` + puts +
-				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2 changing`,
-		},
-		"And not the next one before it is back": {
-			given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(infeasible("web-1")), notReady(made(pod("web-3", large()))))),
-			`keeps app 200m 256Mi` + puts +
-				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			1/2 changing`,
-		},
-		"Not before a PodDisruptionBudget is asked again": {
-			given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi` + puts +
-				`			DisruptionBudget: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2, again in 30s`,
-		},
-		"What was refused for good needs a person": {
-			given(orRecreate, decidedBefore(), refusedEviction("Forbidden", true), pods(infeasible("web-1"), infeasible("web-2"))),
-			`keeps app 200m 256Mi` + puts +
-				`			Forbidden: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
-			0/2 stalled, again in 30s`,
-		},
-		"Contested pods are not evicted": {
-			given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
-				a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
-			})),
-			`keeps app 200m 256Mi, reverted 2 times
-			puts into new pods app 200m 256Mi of - -
-			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
-			0/2 stalled`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("One that its node can never hold", given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2"))),
+		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("One that its node can never hold, though the decision was lost",
+		given(orRecreate, recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500))), pods(infeasible("web-1"), infeasible("web-2"))),
+		"decides app 200m 256Mi (Adopted) · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("Not one that was made with the size",
+		given(orRecreate, decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }), pod("web-2", large()))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. A new pod would have the same size · 1/2")
+	rule("A single one where that is accepted",
+		given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
+		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
+	rule("Not while the Deployment's controller has yet to see it", given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
+	rule("Not while another pod is missing", given(orRecreate, decidedBefore(), pods(infeasible("web-1"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
+	rule("Not while the last one goes and the next is not ready",
+		given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), notReady(made(pod("web-3", large()))))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
+	rule("Not before it has been ready for minReadySeconds",
+		given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.MinReady = time.Minute }), pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(-time.Second) }))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
+	rule("One is available when it is ready, even if its node's clock is ahead",
+		given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(90 * time.Second) }))),
+		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
+	rule("One that is only going holds up nothing, nor one that has ended",
+		given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-3", large())), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), with(infeasible("web-4"), func(p *workload.Pod) { p.Running, p.Ended, p.Ready = false, true, false }))),
+		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
+	rule("But for that one itself, if it is OOM-killed", given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
+		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("And not the next one before it is back", given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(infeasible("web-1")), notReady(made(pod("web-3", large()))))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
+	rule("Not before a PodDisruptionBudget is asked again",
+		given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(infeasible("web-1"), infeasible("web-2"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · DisruptionBudget: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2, again in 30s")
+	rule("What was refused for good needs a person", given(orRecreate, decidedBefore(), refusedEviction("Forbidden", true), pods(infeasible("web-1"), infeasible("web-2"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Forbidden: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 stalled, again in 30s")
+	rule("Contested pods are not evicted",
+		given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
+			a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
+		})),
+		"keeps app 200m 256Mi, reverted 2 times · puts into new pods app 200m 256Mi of - - · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
 }
 
 // An eviction for which the API server does not size the new pod has no effect.

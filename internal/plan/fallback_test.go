@@ -29,34 +29,12 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 		return workload.Resize{Deferred: true, Message: "Node didn't have enough resource: cpu", Since: since}
 	}
 	long := func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }
-	table{
-		"The next resize has the whole grace again": {
-			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon)))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: Node didn't have enough resource: cpu
-			0/1, again in 10m48s`,
-		},
-		"Where it is not known since when, the decision and the last resize tell": {
-			given(orRollout, decidedBefore(long), pods(with(requested("web-1", deferred(time.Time{})), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: Node didn't have enough resource: cpu
-			0/1, again in 9m48s`,
-		},
-		"After the grace it is withdrawn": {
-			given(orRollout, decidedBefore(long), appTakenOver(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
-			Resizing: A resize that a node does not grant is withdrawn
-			0/1 changing`,
-		},
-		"The grace of each pod is its own": {
-			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), appTakenOver()),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
-			Resizing: A resize that a node does not grant is withdrawn
-			0/2 changing, again in 10m45s`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("The next resize has the whole grace again", given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon)))),
+		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 10m48s")
+	rule("Where it is not known since when, the decision and the last resize tell",
+		given(orRollout, decidedBefore(long), pods(with(requested("web-1", deferred(time.Time{})), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
+		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 9m48s")
 }
 
 // The values that a template gets, and what is held for it, are those of the mode
@@ -69,91 +47,32 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		return func(d *plan.Decision) { d.Reverts, d.LastRevert = n, noon.Add(-time.Minute) }
 	}
 	undone := func(w *world) { w.situation.Undone = map[types.UID]bool{"uid-web-2": true} }
-	table{
-		"Infeasible, at once, and held first": {
-			given(orRollout, decidedBefore(recently), pods(infeasible)),
-			`keeps app 200m 256Mi
-			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-		"A node that is known to resize nothing": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its node has not reported the applied resources, which a resize in place requires
-			0/1 changing`,
-		},
-		"Not on account of a pod that has just started": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
-			`keeps app 200m 256Mi
-			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires
-			0/1, again in 9m0s`,
-		},
-		"Not before the kubelet has had its time since the resize": {
-			given(orRollout, decidedBefore(), appTakenOver(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 9m0s`,
-		},
-		"Not on account of resources of the pod as a whole": {
-			given(orRollout, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))), amounts(100, 128), amounts(150, 512)))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Not again while it is rolled out": {
-			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(infeasible)),
-			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"While it is rolled out and no pod runs yet": {
-			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
-			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment is rolling out the decided size
-			0/0 changing`,
-		},
-		"Not again where the template has the size already": {
-			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), pods(infeasible)),
-			`keeps app 200m 256Mi, written
-			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template already has the decided size
-			0/1 stalled`,
-		},
-		"What is decided later is applied in place again": {
-			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), appTakenOver(), template(large()), recommends()),
-			`keeps app 250m 256Mi
-			resizes web-1 to app 250m 256Mi of 500m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Another writer undoes it twice": {
-			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 stalled`,
-		},
-		"Who has undone the template keeps its new pods from being resized, too": {
-			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver()),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
-			0/2 stalled`,
-		},
-		"Another controller undoes pods twice, with the template unchanged": {
-			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
-			0/2 stalled`,
-		},
-		"A template that was never taken over is not contested": {
-			given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),
-			`keeps app 200m 256Mi
-			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Infeasible, at once, and held first", given(orRollout, decidedBefore(recently), pods(infeasible)),
+		"keeps app 200m 256Mi · holds app 100m 128Mi of 200m 256Mi cpu=true memory=true · RollingOut. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
+	rule("A node that is known to resize nothing", given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut. Requires pod replacement: pod web-1: its node has not reported the applied resources, which a resize in place requires · 0/1 changing")
+	rule("Not on account of a pod that has just started",
+		given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
+		"keeps app 200m 256Mi · Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires · 0/1, again in 9m0s")
+	rule("Not again while it is rolled out", given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(infeasible)),
+		"keeps app 200m 256Mi, written · RollingOut · 0/1 changing")
+	rule("While it is rolled out and no pod runs yet",
+		given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
+		"keeps app 200m 256Mi, written · RollingOut · 0/0 changing")
+	rule("Not again where the template has the size already", given(orRollout, decidedBefore(written), appTakenOver(), template(large()), pods(infeasible)),
+		"keeps app 200m 256Mi, written · Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template already has the decided size · 0/1 stalled")
+	rule("What is decided later is applied in place again",
+		given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), appTakenOver(), template(large()), recommends()),
+		"keeps app 250m 256Mi · resizes web-1 to app 250m 256Mi of 500m 512Mi · Resizing · 0/2 changing")
+	rule("Another writer undoes it twice", given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 stalled")
+	rule("Who has undone the template keeps its new pods from being resized, too", given(orRollout, decidedBefore(written, reverted(1)), appTakenOver()),
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("Another controller undoes pods twice, with the template unchanged", given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
+	rule("A template that was never taken over is not contested", given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),
+		"keeps app 200m 256Mi · holds app 100m 128Mi of 200m 256Mi cpu=true memory=true · RollingOut. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
 }
 
 // A kubelet does not lower a memory limit below what is in use, and says so for as long
@@ -177,98 +96,41 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		d.Time, d.Requests["app"], d.RetainedLimits = noon.Add(-time.Hour), amounts(100, 64), map[string]int64{"app": 256 * mebi}
 	}
 	keptPod := sized("app", amounts(100, 64), amounts(200, 256))
-	table{
-		"The kubelet may try again for a while": {
-			given(lowered, needsLittle, pods(limited(burstable, time.Minute))),
-			`keeps app 100m 64Mi
-			ResizeError: pod web-1: attempting to set pod memory limit below current usage
-			0/1, again in 1m0s`,
-		},
-		"Then the limit is restored": {
-			given(lowered, needsLittle, pods(limited(burstable, 3*time.Minute))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			resizes web-1 to app 100m 64Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"That of a Guaranteed pod with its request": {
-			given(lowered, needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(limited(guaranteed, 3*time.Minute))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			resizes web-1 to app 100m 256Mi of 100m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"With as much of a request as a LimitRange wants": {
-			given(lowered, recommends(), pods(limited(burstable, 3*time.Minute)), bounds(workload.Bounds{ContainerRatio: workload.Ratios{Memory: 2000}})),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"It is not lowered again": {
-			given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
-			0/1`,
-		},
-		"Nor is that of another pod, but to where it is kept": {
-			given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod), pod("web-2", sized("app", amounts(100, 64), amounts(200, 512))))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			resizes web-2 to app 100m 64Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A new pod may have the lower one": {
-			given(decidedBefore(kept), needsLittle, pods(pod("web-1", burstable))),
-			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"A decision on CPU is no news of memory": {
-			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(200, 64), amounts(150, 60), amounts(250, 70)))),
-			`decides app 200m 64Mi (LowerBound), keeps the limit of app at 256Mi
-			resizes web-1 to app 200m 64Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A decision on memory is": {
-			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(100, 32), amounts(100, 30), amounts(110, 40)))),
-			`decides app 100m 32Mi (ScaleDown)
-			resizes web-1 to app 100m 32Mi of 200m 64Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("The kubelet may try again for a while", given(lowered, needsLittle, pods(limited(burstable, time.Minute))),
+		"keeps app 100m 64Mi · ResizeError: pod web-1: attempting to set pod memory limit below current usage · 0/1, again in 1m0s")
+	rule("Then the limit is restored", given(lowered, needsLittle, pods(limited(burstable, 3*time.Minute))),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 64Mi of 200m 256Mi · Resizing · 0/1 changing")
+	rule("That of a Guaranteed pod with its request",
+		given(lowered, needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(limited(guaranteed, 3*time.Minute))),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 256Mi of 100m 256Mi · Resizing · 0/1 changing")
+	rule("With as much of a request as a LimitRange wants",
+		given(lowered, recommends(), pods(limited(burstable, 3*time.Minute)), bounds(workload.Bounds{ContainerRatio: workload.Ratios{Memory: 2000}})),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing")
+	rule("It is not lowered again", given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod))),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows · 0/1")
+	rule("Nor is that of another pod, but to where it is kept",
+		given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod), pod("web-2", sized("app", amounts(100, 64), amounts(200, 512))))),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-2 to app 100m 64Mi of 200m 256Mi · Resizing · 0/2 changing")
+	rule("A new pod may have the lower one", given(decidedBefore(kept), needsLittle, pods(pod("web-1", burstable))),
+		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · Applied · 1/1 applied")
+	rule("A decision on CPU is no news of memory", given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(200, 64), amounts(150, 60), amounts(250, 70)))),
+		"decides app 200m 64Mi (LowerBound), keeps the limit of app at 256Mi · resizes web-1 to app 200m 64Mi of 400m 256Mi · Resizing · 0/1 changing")
+	rule("A decision on memory is", given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(100, 32), amounts(100, 30), amounts(110, 40)))),
+		"decides app 100m 32Mi (ScaleDown) · resizes web-1 to app 100m 32Mi of 200m 64Mi · Resizing · 0/1 changing")
 }
 
 func TestPodsThatMakeRoomComeFirst(t *testing.T) {
-	table{
-		"A pod to be lowered before one to be raised": {
-			given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 512), amounts(800, 1024))))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"One that gets more of something is not lowered": {
-			given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 128), amounts(800, 256))))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A pod to be lowered before one to be raised", given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 512), amounts(800, 1024))))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("One that gets more of something is not lowered", given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 128), amounts(800, 256))))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
 }
 
 // A request or limit can be added in place and never removed.
 func TestNoLimitIsRemovedInPlace(t *testing.T) {
-	table{
-		"Of a pod whose template has none any more": {
-			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 199m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Of a pod whose template has none any more", given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
+		"keeps app 200m 256Mi · resizes web-1 to app 199m 256Mi of 200m 256Mi · Resizing · 0/1 changing")
 }

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -71,7 +70,7 @@ func changes(p Plan, s Situation, policy Policy) bool {
 	if p.Decided || isChange(p.Step) {
 		return true
 	}
-	return policy.NeedsSizedNewPods() && !slices.Equal(step.Sorted(p.NewPods.Sizes), step.Sorted(s.NewPods.Sizes))
+	return policy.NeedsSizedNewPods() && !step.IsSame(p.NewPods.Sizes, s.NewPods.Sizes)
 }
 
 // idle is the plan of a scaler for which nothing is planned at all. isIdle is false for any other.

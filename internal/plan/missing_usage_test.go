@@ -5,9 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,103 +28,52 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 	raisedAndLowered := decidedBefore(func(d *plan.Decision) {
 		d.Requests = map[string]quantity.Amounts{"app": amounts(50, 400)}
 	})
-	table{
-		"a lower target waits": {
-			given(lackingUsage, decidedBefore(), atSize(), recommends(halved())),
-			`keeps app 200m 256Mi
-			MetricsIncomplete: All pods have the decided size. The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported)
-			2/2 applied`,
-		},
-		"a higher target does not": {
-			given(lackingUsage, decidedBefore(), atSize(), recommends(mixed())),
-			`decides app 200m 400Mi (LowerBound)
-			resizes web-1 to app 200m 400Mi of 400m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"what was decided to be lower waits": {
-			given(lackingUsage, lowered, recommends(halved())),
-			`keeps app 50m 64Mi
-			MetricsIncomplete: pod web-1, pod web-2: waits until all running pods report usage (pod web-2: no usage reported)
-			0/2`,
-		},
-		"of a decision only what is higher is applied": {
-			given(lackingUsage, raisedAndLowered, recommends(mixed())),
-			`keeps app 50m 400Mi
-			resizes web-1 to app 100m 400Mi of 200m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"a bound of the user is no usage, but lowers no further": {
-			given(lackingUsage, decidedBefore(), atSize(), recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(150, 0) })),
-			`decides app 150m 256Mi (Bounds)
-			resizes web-1 to app 150m 256Mi of 300m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"a pending decision below a new bound lowers to the bound": {
-			given(lackingUsage, lowered, recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(80, 0) })),
-			`keeps app 50m 64Mi
-			resizes web-1 to app 80m 128Mi of 160m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"a boost ends": {
-			given(lackingUsage, decidedBefore(), boosts(), pods(with(pod("web-1", double()), func(p *workload.Pod) {
-				p.Started, p.ReadyChanged = noon.Add(-5*time.Minute), noon.Add(-2*time.Minute)
-				p.Runs = []workload.Run{{Container: "app", Since: noon.Add(-5 * time.Minute)}}
-				p.Resized = noon.Add(-4 * time.Minute)
-			}))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"the template waits": {
-			given(lackingUsage, rollout, appTakenOver(), lowered, recommends(halved())),
-			`keeps app 50m 64Mi
-			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported)
-			0/2`,
-		},
-		"of a template only what is higher is written": {
-			given(lackingUsage, rollout, appTakenOver(), raisedAndLowered, recommends(mixed())),
-			`keeps app 50m 400Mi
-			rewrites app 100m 400Mi of 200m 800Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"a reverted template is restored": {
-			given(lackingUsage, rollout, appTakenOver(), recommends(recommended("app")), template(large()), decidedBefore(func(d *plan.Decision) {
-				d.Reason, d.Requests = "Reverted", map[string]quantity.Amounts{"app": amounts(100, 128)}
-			}), func(w *world) {
-				w.situation.RevertedChanges = []plan.RevertedChange{
-					{Container: "app", Resource: "cpu", Value: 200, Good: 100, At: noon}, {Container: "app", Resource: "memory", Value: 256 * mebi, Good: 128 * mebi, At: noon},
-				}
-			}),
-			`keeps app 100m 128Mi, written
-			rewrites app 100m 128Mi of 200m 256Mi
-			RollingOut: The Deployment is rolling out the decided size
-			2/2 changing`,
-		},
-		"a fallback to a rollout that only lowers waits": {
-			given(lackingUsage, orRollout, appTakenOver(), lowered, recommends(halved()), pods(with(halfSized("web-1"), func(p *workload.Pod) {
-				p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "No room"}, small().Resources
-			}))),
-			`keeps app 50m 64Mi
-			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported). Requires pod replacement: pod web-1: No room
-			0/1`,
-		},
-		"what stays does not change the QoS class": {
-			given(lackingUsage, raisedAndLowered, recommends(mixed()), policyOfApp(func(p *plan.ContainerPolicy) {
-				exact := int64(0)
-				p.LimitPolicy = plan.LimitPolicy{HeadroomCPU: &exact, HeadroomMemory: &exact}
-			}), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 256))))),
-			`keeps app 50m 400Mi
-			resizes web-1 to app 100m 419430399 of 100m 400Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("a lower target waits", given(lackingUsage, decidedBefore(), atSize(), recommends(halved())),
+		"keeps app 200m 256Mi · MetricsIncomplete: All pods have the decided size. The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported) · 2/2 applied")
+	rule("a higher target does not", given(lackingUsage, decidedBefore(), atSize(), recommends(mixed())),
+		"decides app 200m 400Mi (LowerBound) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("what was decided to be lower waits", given(lackingUsage, lowered, recommends(halved())),
+		"keeps app 50m 64Mi · MetricsIncomplete: pod web-1, pod web-2: waits until all running pods report usage (pod web-2: no usage reported) · 0/2")
+	rule("of a decision only what is higher is applied", given(lackingUsage, raisedAndLowered, recommends(mixed())),
+		"keeps app 50m 400Mi · resizes web-1 to app 100m 400Mi of 200m 800Mi · Resizing · 0/2 changing")
+	rule("a bound of the user is no usage, but lowers no further",
+		given(lackingUsage, decidedBefore(), atSize(), recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(150, 0) })),
+		"decides app 150m 256Mi (Bounds) · resizes web-1 to app 150m 256Mi of 300m 512Mi · Resizing · 0/2 changing")
+	rule("a pending decision below a new bound lowers to the bound",
+		given(lackingUsage, lowered, recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(80, 0) })),
+		"keeps app 50m 64Mi · resizes web-1 to app 80m 128Mi of 160m 256Mi · Resizing · 0/2 changing")
+	rule("a boost ends",
+		given(lackingUsage, decidedBefore(), boosts(), pods(with(pod("web-1", double()), func(p *workload.Pod) {
+			p.Started, p.ReadyChanged = noon.Add(-5*time.Minute), noon.Add(-2*time.Minute)
+			p.Runs = []workload.Run{{Container: "app", Since: noon.Add(-5 * time.Minute)}}
+			p.Resized = noon.Add(-4 * time.Minute)
+		}))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("the template waits", given(lackingUsage, rollout, appTakenOver(), lowered, recommends(halved())),
+		"keeps app 50m 64Mi · MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported) · 0/2")
+	rule("of a template only what is higher is written", given(lackingUsage, rollout, appTakenOver(), raisedAndLowered, recommends(mixed())),
+		"keeps app 50m 400Mi · rewrites app 100m 400Mi of 200m 800Mi · RollingOut · 0/2 changing")
+	rule("a reverted template is restored",
+		given(lackingUsage, rollout, appTakenOver(), recommends(recommended("app")), template(large()), decidedBefore(func(d *plan.Decision) {
+			d.Reason, d.Requests = "Reverted", map[string]quantity.Amounts{"app": amounts(100, 128)}
+		}), func(w *world) {
+			w.situation.RevertedChanges = []plan.RevertedChange{
+				{Container: "app", Resource: "cpu", Value: 200, Good: 100, At: noon}, {Container: "app", Resource: "memory", Value: 256 * mebi, Good: 128 * mebi, At: noon},
+			}
+		}),
+		"keeps app 100m 128Mi, written · rewrites app 100m 128Mi of 200m 256Mi · RollingOut · 2/2 changing")
+	rule("a fallback to a rollout that only lowers waits",
+		given(lackingUsage, orRollout, appTakenOver(), lowered, recommends(halved()), pods(with(halfSized("web-1"), func(p *workload.Pod) {
+			p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "No room"}, small().Resources
+		}))),
+		"keeps app 50m 64Mi · MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported). Requires pod replacement: pod web-1: No room · 0/1")
+	rule("what stays does not change the QoS class",
+		given(lackingUsage, raisedAndLowered, recommends(mixed()), policyOfApp(func(p *plan.ContainerPolicy) {
+			exact := int64(0)
+			p.LimitPolicy = plan.LimitPolicy{HeadroomCPU: &exact, HeadroomMemory: &exact}
+		}), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 256))))),
+		"keeps app 50m 400Mi · resizes web-1 to app 100m 419430399 of 100m 400Mi · Resizing · 0/1 changing")
 }
 
 // The verification of the first lowered pods goes on while usage is missing, but does not end before
@@ -180,42 +126,5 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	}
 	if p := urgent.next(noon); !is[plan.Evict](p) {
 		t.Errorf("an urgent eviction waits:\n%s", say(p))
-	}
-}
-
-// For every order of rounds in which usage is missing or not, no decision and no size falls while it
-// is missing, and what waited follows once it is there.
-func TestInEveryOrderOfMissingUsageNothingFallsMeanwhile(t *testing.T) {
-	targets := []recommend.Container{recommended("app"), halved(), mixed()}
-	const rounds = 4
-	random := rand.New(rand.NewPCG(12, 3))
-	for order := 0; order < 1<<(3*rounds); order += stride() {
-		w := given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", large())))
-		var story []string
-		now := noon
-		for i := range rounds {
-			choice := order >> (3 * i) & 7
-			w.situation.Recommendations = []recommend.Container{targets[choice%3]}
-			w.situation.MissingUsage = strings.Repeat("pod web-2", choice>>2)
-			story = append(story, fmt.Sprintf("%s missing %q", sayAmounts(targets[choice%3].Target), w.situation.MissingUsage))
-			for range 6 {
-				now = now.Add(6 * time.Minute)
-				w.now = now
-				p := w.next(now)
-				checkMissingUsage(w, p, func(format string, args ...any) {
-					t.Fatalf("%s: %s\n%s", strings.Join(story, ", "), fmt.Sprintf(format, args...), say(p))
-				})
-				w.carryOut(t, random, p)
-			}
-		}
-		w.situation.MissingUsage, w.situation.Recommendations = "", []recommend.Container{halved()}
-		for range 8 {
-			now = now.Add(6 * time.Minute)
-			w.now = now
-			w.carryOut(t, random, w.next(now))
-		}
-		if i := slices.IndexFunc(w.situation.Pods, func(p workload.Pod) bool { return p.Containers[0].Requests != halved().Target }); i >= 0 {
-			t.Fatalf("%s: with all usage, pod %d has %s", strings.Join(story, ", "), i, sayAmounts(w.situation.Pods[i].Containers[0].Requests))
-		}
 	}
 }

@@ -21,56 +21,23 @@ func TestWhatNewPodsGet(t *testing.T) {
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
 	unlimited := sized("app", amounts(100, 128), amounts(0, 0))
-	table{
-		"Those that run are left alone": {
-			given(initial, decidedBefore()),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"Only what is managed": {
-			given(initial, decidedBefore(), memoryOnly),
-			`keeps app - 256Mi
-			puts into new pods app - 256Mi of - 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"A limit that stays bounds the request": {
-			given(initial, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 300) }), requestsOnly, recommends()),
-			`decides app 200m 256Mi (Bounds)
-			puts into new pods app 200m 256Mi of 200m 256Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"A limit that a LimitRange gives to each new pod grows with the request": {
-			given(initial, decidedBefore(), template(unlimited), bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 200m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-		"Nothing beside resources for a pod as a whole": {
-			given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
-			`keeps app 200m 256Mi
-			Unsupported: The Deployment declares pod-level resources, which are not managed
-			0/2 stalled`,
-		},
-		"Limits that are off are those of the template": {
-			given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
-			`decides app 100m - (Bounds)
-			puts into new pods app 100m - of 150m -
-			Applied: All pods have the decided size, and new pods get it
-			0/0 applied`,
-		},
-		"The largest node does not bound what may bring a new one": {
-			given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
-			`decides app 200m 256Mi (LowerBound)
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
-			0/2`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Those that run are left alone", given(initial, decidedBefore()),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NewPodsOnly · 0/2")
+	rule("Only what is managed", given(initial, decidedBefore(), memoryOnly),
+		"keeps app - 256Mi · puts into new pods app - 256Mi of - 512Mi · NewPodsOnly · 0/2")
+	rule("A limit that stays bounds the request", given(initial, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 300) }), requestsOnly, recommends()),
+		"decides app 200m 256Mi (Bounds) · puts into new pods app 200m 256Mi of 200m 256Mi · NewPodsOnly · 0/2")
+	rule("A limit that a LimitRange gives to each new pod grows with the request",
+		given(initial, decidedBefore(), template(unlimited), bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 200m 512Mi · NewPodsOnly · 0/2")
+	rule("Nothing beside resources for a pod as a whole", given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
+		"keeps app 200m 256Mi · Unsupported: The Deployment declares pod-level resources, which are not managed · 0/2 stalled")
+	rule("Limits that are off are those of the template",
+		given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
+		"decides app 100m - (Bounds) · puts into new pods app 100m - of 150m - · Applied, and new pods get it · 0/0 applied")
+	rule("The largest node does not bound what may bring a new one", given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
+		"decides app 200m 256Mi (LowerBound) · puts into new pods app 200m 256Mi of 400m 512Mi · NewPodsOnly · 0/2")
 }
 
 // of is the pod as one of a ReplicaSet.
@@ -107,14 +74,10 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		}, newSize + ", exactly in set-1"},
 		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
 		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},
-		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, "app 100m 128Mi of 200m 256Mi, exactly in set-1"},
+		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, newSize},
 		"only CPU was proved": {[]func(*world){admission(func(a *plan.NewPods) {
 			a.ReplicaSet, a.Sizes = "set-1", []plan.Size{{Container: "app", Resources: resources(amounts(60, 0), amounts(120, 0))}}
-		}), pods(of("set-1", pod("web-1", small())))}, "app 60m 128Mi of 120m 256Mi, exactly in set-1"},
-		"a larger limit was proved": {
-			[]func(*world){hadProved("set-1", sized("app", amounts(50, 64), amounts(300, 300))), pods(of("set-1", pod("web-1", small())))},
-			"app 50m 64Mi of 300m 300Mi, exactly in set-1",
-		},
+		}), pods(of("set-1", pod("web-1", small())))}, newSize},
 		"nothing has been told since": {[]func(*world){admission(func(a *plan.NewPods) { a.ReplicaSet = "set-1" }), pods(of("set-1", pod("web-1", small())))}, newSize},
 	} {
 		w := given(append([]func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved())}, tc.change...)...)
@@ -221,100 +184,46 @@ func inPlaceSized(w *world) {
 
 // In InPlace, the running pods are resized as ever, and the API server sizes new ones.
 func TestWhatNewPodsGetInPlace(t *testing.T) {
-	table{
-		"The decided size, beside what runs": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"What all pods were resized to, though the decision was lost": {
-			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
-			`decides app 200m 256Mi (Adopted)
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			RolloutInProgress: 1 of 3 pods has an older template and is about to be replaced, so it keeps its size
-			2/3`,
-		},
-		"What they were resized to, and no other resource": {
-			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))),
-				recommends(rec(amounts(100, 250), amounts(80, 200), amounts(400, 500)))),
-			`decides app - 256Mi (Adopted)
-			puts into new pods app - 256Mi of - 512Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"Nothing if it was lost, and something else has made the pods larger": {
-			given(sizesNewPods, nearlyAsRecommended, atSize()),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"Nothing if it was lost, and no pod of the current template was resized": {
-			given(sizesNewPods, nearlyAsRecommended, pausedRollout, pods(
-				ofOldTemplate(resizedPod("web-1", large())), ofOldTemplate(resizedPod("web-2", large())))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2 applied`,
-		},
-		"Nothing if only another resource is decided: nothing was lost": {
-			given(sizesNewPods, nearlyAsRecommended, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
-				pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
-			`keeps app 200m -
-			puts into new pods app 200m - of 400m -
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"Nothing if it was lost, and the template leaves the request to its limit": {
-			given(sizesNewPods, nearlyAsRecommended, template(sized("app", amounts(0, 0), amounts(200, 256))),
-				pods(resizedPod("web-1", sized("app", amounts(200, 256), amounts(200, 256))))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
-		},
-		"Nothing that a quota has no room for, and the pods are resized all the same": {
-			given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 399m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"Nothing that no node could hold": {
-			given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: no node could hold a new pod with 200m of cpu
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"Whole CPUs, which a fraction would take away, are left as in the template": {
-			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
-			`keeps app 1500m -
-			resizes web-1 to app 1500m 128Mi of 1500m 128Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Once a lower request is verified, the decided size": {
-			given(sizesNewPods, watching, decidedBefore(verifying, func(d *plan.Decision) {
-				d.Time = noon.Add(-time.Hour)
-				d.Verification.Began, d.Verification.ObservedSince = noon.Add(-10*time.Minute), noon.Add(-5*time.Minute)
-				d.Verification.FirstPodsVerified = noon.Add(-8 * time.Minute)
-			}), recommends(halved()), pods(
-				with(halfSized("web-1"), func(p *workload.Pod) { p.Resized = noon.Add(-9 * time.Minute) }),
-				with(halfSized("web-2"), func(p *workload.Pod) { p.Resized = noon.Add(-6 * time.Minute) }),
-			)),
-			`keeps app 50m 64Mi
-			puts into new pods app 50m 64Mi of 100m 128Mi
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-		"While a lower request is being verified, what was proved before": {
-			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(of("set-1", pod("web-1", small())), of("set-1", halfSized("web-2"))), hadProved("set-1", small())),
-			`keeps app 50m 64Mi
-			puts into new pods app 100m 128Mi of 200m 256Mi, exactly in set-1
-			Verifying: Verifying the first resized pods before lowering the rest
-			1/2 changing, again in 2m0s`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("The decided size, beside what runs", given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 1/1 applied")
+	rule("What all pods were resized to, though the decision was lost",
+		given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
+		"decides app 200m 256Mi (Adopted) · puts into new pods app 200m 256Mi of 400m 512Mi · RolloutInProgress: 1 of 3 pods have an older template, and keep their size until they are replaced · 2/3")
+	rule("What they were resized to, and no other resource",
+		given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), recommends(rec(amounts(100, 250), amounts(80, 200), amounts(400, 500)))),
+		"decides app - 256Mi (Adopted) · puts into new pods app - 256Mi of - 512Mi · Applied · 1/1 applied")
+	rule("Nothing if it was lost, and something else has made the pods larger", given(sizesNewPods, nearlyAsRecommended, atSize()),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("Nothing if it was lost, and no pod of the current template was resized",
+		given(sizesNewPods, nearlyAsRecommended, pausedRollout, pods(ofOldTemplate(resizedPod("web-1", large())), ofOldTemplate(resizedPod("web-2", large())))),
+		"no decision · WithinTolerance · 2/2 applied")
+	rule("Nothing if only another resource is decided: nothing was lost",
+		given(sizesNewPods, nearlyAsRecommended, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
+		"keeps app 200m - · puts into new pods app 200m - of 400m - · Applied · 2/2 applied")
+	rule("Nothing if it was lost, and the template leaves the request to its limit",
+		given(sizesNewPods, nearlyAsRecommended, template(sized("app", amounts(0, 0), amounts(200, 256))), pods(resizedPod("web-1", sized("app", amounts(200, 256), amounts(200, 256))))),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("Nothing that a quota has no room for, and the pods are resized all the same", given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
+		"keeps app 200m 256Mi · leaves new pods as in the template: QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 399m are used, and 200m more are needed for a new pod, which gets the size in the Deployment · Applied · 2/2 applied")
+	rule("Nothing that no node could hold", given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)),
+		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: no node could hold a new pod with 200m of cpu · Applied · 2/2 applied")
+	rule("Whole CPUs, which a fraction would take away, are left as in the template",
+		guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
+		"keeps app 1500m - · resizes web-1 to app 1500m 128Mi of 1500m 128Mi · Resizing · 0/1 changing")
+	rule("Once a lower request is verified, the decided size",
+		given(sizesNewPods, watching, decidedBefore(verifying, func(d *plan.Decision) {
+			d.Time = noon.Add(-time.Hour)
+			d.Verification.Began, d.Verification.ObservedSince = noon.Add(-10*time.Minute), noon.Add(-5*time.Minute)
+			d.Verification.FirstPodsVerified = noon.Add(-8 * time.Minute)
+		}), recommends(halved()), pods(
+			with(halfSized("web-1"), func(p *workload.Pod) { p.Resized = noon.Add(-9 * time.Minute) }),
+			with(halfSized("web-2"), func(p *workload.Pod) { p.Resized = noon.Add(-6 * time.Minute) }),
+		)),
+		"keeps app 50m 64Mi · puts into new pods app 50m 64Mi of 100m 128Mi · Applied · 2/2 applied")
+	rule("While a lower request is being verified, the larger of the decided size and the template",
+		given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(of("set-1", pod("web-1", small())), of("set-1", halfSized("web-2"))), hadProved("set-1", small())),
+		"keeps app 50m 64Mi · puts into new pods app 50m 64Mi of 100m 128Mi · Verifying: Verifying the first resized pods before lowering the rest · 1/2 changing, again in 2m0s")
 }
 
 // withoutNode is a pod that has waited for a node for a minute.
@@ -332,186 +241,66 @@ func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
-	table{
-		"After three minutes, to the requests of the template": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			1/1 changing`,
-		},
-		"If no other pod runs": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"Before running pods are resized": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/1 changing`,
-		},
-		"Also if something else is decided by now": {
-			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(),
-				pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 192Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"What is lower than in the template stays": {
-			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(),
-				pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
-			`keeps app 200m 64Mi
-			resizes web-1 to app 100m 64Mi of 400m 128Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"Containers for which nothing is decided stay": {
-			given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"Not before, because an autoscaler may add a node": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-179 * time.Second) }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0, again in 1s`,
-		},
-		"What the nodes have enough of stays": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"What is not decided stays": {
-			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m -
-			resizes web-1 to app 100m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"With its limits, if it is Guaranteed": {
-			given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 100m 128Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: An unschedulable new pod gets the requests of the template
-			0/0 changing`,
-		},
-		"Not if that changed its QoS class": {
-			given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
-				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if it waits for something else": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if a scheduling gate was removed from it": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.Generation = 2 }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"After memory for a pod that was OOM-killed": {
-			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }),
-				pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Not if it requests no more than the template": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not twice": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if the API server has refused it": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
-					Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(400, 512))}}, Reason: "Rejected", Message: "no",
-				}}}
-			}),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not below a LimitRange": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), bounds(workload.Bounds{ContainerMin: amounts(150, 0)})),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not a pod of an older template, which is about to go": {
-			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"Not a pod with pod-level resources": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not with the fallback Recreate, which replaces pods for the size": {
-			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
-			puts into new pods app 200m 256Mi of 400m 512Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Not if new pods are as in the template anyway": {
-			given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-			`keeps app 200m 256Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
-		},
-		"Later pods start as in the template for a while": {
-			given(sizesNewPods, decidedBefore(), atSize(), func(w *world) { w.situation.IsSetBack = true }),
-			`keeps app 200m 256Mi
-			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("After three minutes, to the requests of the template", given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 1/1 changing")
+	rule("If no other pod runs", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("Before running pods are resized", given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/1 changing")
+	rule("Also if something else is decided by now",
+		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m 192Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("What is lower than in the template stays",
+		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(), pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
+		"keeps app 200m 64Mi · resizes web-1 to app 100m 64Mi of 400m 128Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("Containers for which nothing is decided stay", given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("Not before, because an autoscaler may add a node",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-179 * time.Second) }))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0, again in 1s")
+	rule("What the nodes have enough of stays",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("What is not decided stays",
+		given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m - · resizes web-1 to app 100m 256Mi of 400m 512Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("With its limits, if it is Guaranteed", given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 100m 128Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
+	rule("Not if that changed its QoS class",
+		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not if it waits for something else",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not if a scheduling gate was removed from it",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.Generation = 2 }))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not if it requests no more than the template", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
+	rule("Not twice", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not if the API server has refused it",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
+			w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
+				Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(400, 512))}}, Reason: "Rejected", Message: "no",
+			}}}
+		}),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not below a LimitRange", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), bounds(workload.Bounds{ContainerMin: amounts(150, 0)})),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not a pod of an older template, which is about to go",
+		given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 1/1 applied")
+	rule("Not a pod with pod-level resources",
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("Not with the fallback Recreate, which replaces pods for the size", given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
+	rule("Not if new pods are as in the template anyway", given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m 256Mi · NoPods · 0/0")
+	rule("Later pods start as in the template for a while", given(sizesNewPods, decidedBefore(), atSize(), func(w *world) { w.situation.IsSetBack = true }),
+		"keeps app 200m 256Mi · leaves new pods as in the template · Applied · 2/2 applied")
 }
 
 // half is a container with half of its template's size.

@@ -13,7 +13,7 @@ import (
 
 // largestNode is the largest node, in millicores and MiB.
 func largestNode(cpu, memory int64) func(*world) {
-	return func(w *world) { w.situation.LargestNode = amounts(cpu, memory) }
+	return func(w *world) { w.situation.LargestNode, w.situation.Ceilings.NodePercent = amounts(cpu, memory), 100 }
 }
 
 // withSidecar is the pod with a native sidecar.
@@ -41,121 +41,38 @@ func TestTheLargestNode(t *testing.T) {
 	beside := func(name string, cpu int64) workload.Container {
 		return sized(name, amounts(cpu, 0), quantity.Amounts{})
 	}
-	table{
-		"A larger one is cut to what it can give": {
-			has(1000, wants(6000), largestNode(4000, 0)),
-			`decides app 4000m - (LowerBound)
-			resizes web-1 to app 4000m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What is cut says so once all is applied": {
-			has(4000, wants(6000), largestNode(4000, 0)),
-			`keeps app 4000m -
-			NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers
-			1/1 applied`,
-		},
-		"A little too much is not worth a word": {
-			has(4000, wants(4300), largestNode(4000, 0)),
-			`keeps app 4000m -
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"What a pod has already is not lowered when the largest node goes": {
-			has(4000, wants(6000), largestNode(2000, 0)),
-			`keeps app 4000m -
-			NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers
-			1/1 applied`,
-		},
-		"A container that is not managed takes its part": {
-			has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))),
-				wants(6000), largestNode(4000, 0)),
-			`decides app 3500m - (LowerBound)
-			resizes web-1 to app 3500m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A pod that has ended takes no part": {
-			has(1000, pods(pod("web-1", beside("app", 1000)), with(pod("evicted", beside("app", 1000), beside("injected", 1500)), func(p *workload.Pod) { p.Running, p.Ended = false, true })),
-				wants(6000), largestNode(4000, 0)),
-			`decides app 4000m - (LowerBound)
-			resizes web-1 to app 4000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"An init container that ends takes no part": {
-			has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Others = []workload.Container{beside("init", 1500)} })),
-				wants(6000), largestNode(4000, 0)),
-			`decides app 4000m - (LowerBound)
-			resizes web-1 to app 4000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Two that want more than there is share it, whichever comes first": {
-			given(
-				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-				func(w *world) {
-					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-					app := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0))
-					log := app
-					log.Name = "log"
-					recommends(log, app)(w)
-				}, largestNode(10000, 0)),
-			`decides app 6000m -; log 4000m - (LowerBound)
-			resizes web-1 to app 6000m - of - -; log 4000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A container without a request gets none where the others fill the node": {
-			given(onlyCPU, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))),
-				wants(100), largestNode(4000, 0)),
-			`no decision
-			NodeCapacity: app cpu: 100m is recommended, but no node has room for it beside the pod's other containers
-			0/1`,
-		},
-		"An OOM kill is answered as far as the node goes": {
-			has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
-				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
-				func(w *world) {
-					r := rec(amounts(0, 2048), amounts(0, 2048), amounts(0, 2048))
-					r.OOMFloor = 2048 * mebi
-					recommends(r)(w)
-				}, largestNode(4000, 1024)),
-			`decides app - 1024Mi (OOMKill)
-			resizes web-1 to app 1000m 1024Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"One that wants more than any node has leaves the others theirs": {
-			given(
-				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-				func(w *world) {
-					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-					app, log := rec(amounts(20000, 0), amounts(20000, 0), amounts(20000, 0)), rec(amounts(4000, 0), amounts(4000, 0), amounts(4000, 0))
-					log.Name = "log"
-					recommends(log, app)(w)
-				}, largestNode(10000, 0)),
-			`decides app 6000m -; log 4000m - (LowerBound)
-			resizes web-1 to app 6000m - of - -; log 4000m - of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What is injected counts while a rollout has not made a pod yet": {
-			has(1000, func(w *world) {
-				old := pod("web-1", beside("app", 1000), beside("injected", 1500))
-				old.Current = false
-				w.situation.Pods = []workload.Pod{old}
-			}, wants(6000), largestNode(4000, 0)),
-			`decides app 2500m - (LowerBound)
-			RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size
-			0/1`,
-		},
-		"A template may ask for more, since a new pod may bring a new node": {
-			has(1000, rollout, wants(6000), largestNode(4000, 0)),
-			`decides app 6000m - (LowerBound)
-			holds app 1000m - of - - cpu=true memory=false
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A pod that has ended takes no part",
+		has(1000, pods(pod("web-1", beside("app", 1000)), with(pod("evicted", beside("app", 1000), beside("injected", 1500)), func(p *workload.Pod) { p.Running, p.Ended = false, true })), wants(6000), largestNode(4000, 0)),
+		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m - of - - · Resizing · 0/1 changing")
+	rule("An init container that ends takes no part",
+		has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Others = []workload.Container{beside("init", 1500)} })), wants(6000), largestNode(4000, 0)),
+		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m - of - - · Resizing · 0/1 changing")
+	rule("Two that want more than there is share it, whichever comes first",
+		given(
+			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+			func(w *world) {
+				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+				app := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0))
+				log := app
+				log.Name = "log"
+				recommends(log, app)(w)
+			}, largestNode(10000, 0)),
+		"decides app 6000m -; log 4000m - (LowerBound) · resizes web-1 to app 6000m - of - -; log 4000m - of - - · Resizing · 0/1 changing")
+	rule("An OOM kill is answered as far as the node goes",
+		has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
+			func(w *world) {
+				r := rec(amounts(0, 2048), amounts(0, 2048), amounts(0, 2048))
+				r.OOMFloor = 2048 * mebi
+				recommends(r)(w)
+			}, largestNode(4000, 1024)),
+		"decides app - 1024Mi (OOMKill) · resizes web-1 to app 1000m 1024Mi of - - · Resizing · 0/1 changing")
+	rule("What is injected counts while a rollout has not made a pod yet",
+		has(1000, func(w *world) {
+			old := pod("web-1", beside("app", 1000), beside("injected", 1500))
+			old.Current = false
+			w.situation.Pods = []workload.Pod{old}
+		}, wants(6000), largestNode(4000, 0)),
+		"decides app 2500m - (LowerBound) · RolloutInProgress: 1 of 1 pods have an older template, and keep their size until they are replaced · 0/1")
 }

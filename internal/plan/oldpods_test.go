@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,91 +50,39 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 			p.Actual["app"] = small().Resources
 		}))
 	}
-	table{
-		"After an OOM kill, the old pods of a paused rollout are resized": {
-			given(canary, oom, pausedRollout, killedAt(250)),
-			`keeps app 200m 256Mi
-			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			1/10 changing`,
-		},
-		"All is well once the old pods have the size, too": {
-			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size. 2 of 3 pods have an older template, because the Deployment is paused
-			3/3 applied`,
-		},
-		"A quarter of all pods may be in progress": {
-			given(decidedBefore(recently), pausedRollout, pods(pod("web-1", small()), old("web-2", workload.Resize{InProgress: true}), ofOldTemplate(pod("web-3", small())), pod("web-4", small()))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/4 changing, again in 9m0s`,
-		},
-		"What the kubelet of an old pod says is reported": {
-			given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"}))),
-			`keeps app 200m 256Mi
-			Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged
-			1/2 stalled`,
-		},
-		"An old pod without a container of the decision is not as decided": {
-			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", container("former"))))),
-			`keeps app 200m 256Mi
-			RolloutPaused: pod web-2: has an older template, without container app
-			1/2`,
-		},
-		"An old pod that ends does not count": {
-			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), with(ofOldTemplate(pod("web-2", small())), func(p *workload.Pod) { p.Terminating = true }))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"A lost status makes no old pod small": {
-			given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
-			`decides app 200m 256Mi (Adopted)
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			1/2 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("After an OOM kill, the old pods of a paused rollout are resized", given(canary, oom, pausedRollout, killedAt(250)),
+		"keeps app 200m 256Mi · resizes web-old-0 to app 200m 256Mi of 400m 512Mi · Resizing · 1/10 changing")
+	rule("All is well once the old pods have the size, too",
+		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
+		"keeps app 200m 256Mi · Applied. 2 of 3 pods have an older template, because the Deployment is paused · 3/3 applied")
+	rule("A quarter of all pods may be in progress",
+		given(decidedBefore(recently), pausedRollout, pods(pod("web-1", small()), old("web-2", workload.Resize{InProgress: true}), ofOldTemplate(pod("web-3", small())), pod("web-4", small()))),
+		"keeps app 200m 256Mi · Resizing · 0/4 changing, again in 9m0s")
+	rule("What the kubelet of an old pod says is reported",
+		given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"}))),
+		"keeps app 200m 256Mi · Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged · 1/2 stalled")
+	rule("A lost status makes no old pod small",
+		given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
+		"decides app 200m 256Mi (Adopted) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
 }
 
 func TestOldPodsOfAProgressingRollout(t *testing.T) {
-	table{
-		"are counted as long as there is no new pod": {
-			given(decidedBefore(), rollingOut, pods(ofOldTemplate(pod("web-1", small())), ofOldTemplate(pod("web-2", large())))),
-			`keeps app 200m 256Mi
-			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
-			1/2`,
-		},
-		"get the memory that an OOM kill needs, and nothing else": {
-			given(canary, decidedBefore(), rollingOut, killedAt(250)),
-			`keeps app 200m 256Mi
-			resizes web-old-0 to app 100m 256Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			1/10 changing`,
-		},
-		"do not need a new pod for what they cannot have": {
-			given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), rollingOut, killedAt(250),
-				pods(pod("web-1", large()), ofOldTemplate(with(infeasible("web-2"), func(p *workload.Pod) { p.Containers[0].Requests.MemoryBytes = 251 * mebi })))),
-			`keeps app 200m 256Mi
-			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
-			1/2`,
-		},
-		"say which quota has no room after an OOM kill": {
-			given(decidedBefore(), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small()))), func(w *world) {
-				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 400 * mebi, Used: 384 * mebi}}
-			}),
-			`keeps app 200m 256Mi
-			QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed
-			1/2 stalled, again in 1m0s`,
-		},
-		"count without a decision": {
-			given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
-			`no decision
-			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
-			1/2`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("are counted as long as there is no new pod", given(decidedBefore(), rollingOut, pods(ofOldTemplate(pod("web-1", small())), ofOldTemplate(pod("web-2", large())))),
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
+	rule("get the memory that an OOM kill needs, and nothing else", given(canary, decidedBefore(), rollingOut, killedAt(250)),
+		"keeps app 200m 256Mi · resizes web-old-0 to app 100m 256Mi of 200m 512Mi · Resizing · 1/10 changing")
+	rule("do not need a new pod for what they cannot have",
+		given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(with(infeasible("web-2"), func(p *workload.Pod) { p.Containers[0].Requests.MemoryBytes = 251 * mebi })))),
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
+	rule("say which quota has no room after an OOM kill",
+		given(decidedBefore(), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small()))), func(w *world) {
+			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 400 * mebi, Used: 384 * mebi}}
+		}),
+		"keeps app 200m 256Mi · QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed · 1/2 stalled, again in 1m0s")
+	rule("count without a decision", given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
+		"no decision · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 }
 
 // TestOldPodsUndone: who undoes the resize of an old pod contests it like any other.
@@ -188,38 +135,6 @@ func TestOldPodsAreVerifiedAmongThemselves(t *testing.T) {
 					t.Errorf("reverted %t: %s\n%s", got, p.Reverted, say(p))
 				}
 			})
-		}
-	}
-}
-
-// TestOldPodsAreNeverForgotten: whatever their templates are, no plan says that all is applied while a
-// running pod has another size than decided, and the count is of all running pods.
-func TestOldPodsAreNeverForgotten(t *testing.T) {
-	sizes := map[string]func(string) workload.Pod{
-		"small": func(name string) workload.Pod { return pod(name, small()) },
-		"large": func(name string) workload.Pod { return pod(name, large()) },
-	}
-	for _, mode := range []string{"Initial", "InPlace", "Rollout"} {
-		for name, of := range map[string]func(*world){"at rest": func(*world) {}, "rolling": rollingOut, "paused": pausedRollout, "stuck": stuckRollout} {
-			for _, size := range []string{"small", "large"} {
-				t.Run(strings.Join([]string{mode, name, size}, " "), func(t *testing.T) {
-					w := given(decidedBefore(), of, template(large()), pods(pod("web-1", large()), ofOldTemplate(sizes[size]("web-2"))))
-					w.policy.Mode = map[string]plan.Policy{"Initial": {Mode: "Initial"}, "InPlace": {Mode: "InPlace"}, "Rollout": {Mode: "Rollout"}}[mode].Mode
-					if mode == "Rollout" {
-						appTakenOver()(&w)
-					}
-					p := w.next(noon)
-					if p.Progress.Pods != 2 {
-						t.Errorf("%d pods are counted, of 2", p.Progress.Pods)
-					}
-					if want := map[string]int{"small": 1, "large": 2}[size]; p.Progress.PodsAtSize != want {
-						t.Errorf("%d pods are said to have the size, and %d have it", p.Progress.PodsAtSize, want)
-					}
-					if size == "small" && p.Verdict.State.IsApplied() && name != "at rest" {
-						t.Errorf("all is well, it says: %s", say(p))
-					}
-				})
-			}
 		}
 	}
 }

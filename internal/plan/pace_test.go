@@ -55,182 +55,81 @@ func daily(directions ...window.Direction) window.Spec {
 }
 
 func TestTolerance(t *testing.T) {
-	table{
-		"Without a tolerance, all are": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.Tolerance = 0 }), cpuOf(201, 200, 300)),
-			`decides app 201m - (ScaleUp)
-			resizes web-1 to app 201m 256Mi of 402m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Without a tolerance, all are", given(decidedCPU(), policy(func(p *plan.Policy) { p.Tolerance = 0 }), cpuOf(201, 200, 300)),
+		"decides app 201m - (ScaleUp) · resizes web-1 to app 201m 256Mi of 402m 512Mi · Resizing · 0/1 changing")
 }
 
 func TestCooldownByDirection(t *testing.T) {
 	hour := policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(time.Hour) })
-	table{
-		"What is lowered waits for its own cooldown": {
-			given(decidedCPU(), hour, cpuOf(100, 80, 150)),
-			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change
-			1/1 applied, again in 50m0s`,
-		},
-		"What is raised does not wait for that": {
-			given(decidedCPU(), hour, cpuOf(300, 150, 400)),
-			`decides app 300m - (ScaleUp)
-			resizes web-1 to app 300m 256Mi of 600m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A raise does not take along what still has to wait": {
-			given(atSize(), decidedBefore(), hour, recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
-			`decides app 200m 400Mi (ScaleUp)
-			resizes web-1 to app 200m 400Mi of 400m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"0 is a cooldown of its own": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.ScaleUp.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
-			`decides app 300m - (ScaleUp)
-			resizes web-1 to app 300m 256Mi of 600m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Both are told where they differ, and the sooner one is waited for": {
-			given(atSize(), decidedBefore(), policy(func(p *plan.Policy) {
-				p.ScaleUp.Cooldown, p.ScaleDown.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
-			}), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
-			`keeps app 200m 256Mi
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change; (ScaleUp) waits until 30m0s after the last change
-			2/2 applied, again in 20m0s`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("What is lowered waits for its own cooldown", given(decidedCPU(), hour, cpuOf(100, 80, 150)),
+		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change · 1/1 applied, again in 50m0s")
+	rule("What is raised does not wait for that", given(decidedCPU(), hour, cpuOf(300, 150, 400)),
+		"decides app 300m - (ScaleUp) · resizes web-1 to app 300m 256Mi of 600m 512Mi · Resizing · 0/1 changing")
+	rule("A raise does not take along what still has to wait", given(atSize(), decidedBefore(), hour, recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+		"decides app 200m 400Mi (ScaleUp) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("0 is a cooldown of its own",
+		given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.ScaleUp.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
+		"decides app 300m - (ScaleUp) · resizes web-1 to app 300m 256Mi of 600m 512Mi · Resizing · 0/1 changing")
+	rule("Both are told where they differ, and the sooner one is waited for",
+		given(atSize(), decidedBefore(), policy(func(p *plan.Policy) {
+			p.ScaleUp.Cooldown, p.ScaleDown.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
+		}), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+		"keeps app 200m 256Mi · InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change; (ScaleUp) waits until 30m0s after the last change · 2/2 applied, again in 20m0s")
 }
 
 func TestStepLimit(t *testing.T) {
 	raise := policy(func(p *plan.Policy) { p.ScaleUp.MaxStepPercent = 25 })
 	lower := policy(func(p *plan.Policy) { p.ScaleDown.MaxStepPercent = 10 })
-	table{
-		"A raise goes as far as its step": {
-			given(decidedCPU(), raise, cpuOf(400, 150, 500)),
-			`decides app 250m - (ScaleUp)
-			resizes web-1 to app 250m 256Mi of 500m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What is lowered goes as far as its step, in amounts that people can read": {
-			given(atSize(), decidedBefore(), lower, recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
-			`decides app 180m 231Mi (ScaleDown)
-			resizes web-1 to app 180m 231Mi of 360m 462Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Where usage asks for more, the step reaches the lower bound": {
-			given(decidedCPU(), raise, cpuOf(400, 350, 500)),
-			`decides app 350m - (LowerBound)
-			resizes web-1 to app 350m 256Mi of 700m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"And goes on from there only after the cooldown": {
-			given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))),
-				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
-			`keeps app 350m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
-			1/1 applied, again in 4m0s`,
-		},
-		"An OOM kill goes all the way": {
-			given(raise, pods(pod("web-1", large())), decidedBefore(recently), func(w *world) {
-				r := rec(amounts(200, 1024), amounts(150, 800), amounts(300, 2048))
-				r.OOMFloor = 700 * mebi
-				w.situation.Recommendations = []recommend.Container{r}
-			}),
-			`decides app 200m 1024Mi (OOMKill)
-			resizes web-1 to app 200m 1024Mi of 400m 2048Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Where nothing is requested, there is nothing that a step is a share of": {
-			given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }),
-				template(sized("app", amounts(0, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 0)))), cpuOf(400, 150, 500)),
-			`decides app 400m - (ScaleUp)
-			resizes web-1 to app 400m 128Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A raise goes as far as its step", given(decidedCPU(), raise, cpuOf(400, 150, 500)),
+		"decides app 250m - (ScaleUp) · resizes web-1 to app 250m 256Mi of 500m 512Mi · Resizing · 0/1 changing")
+	rule("What is lowered goes as far as its step, in amounts that people can read",
+		given(atSize(), decidedBefore(), lower, recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
+		"decides app 180m 231Mi (ScaleDown) · resizes web-1 to app 180m 231Mi of 360m 462Mi · Resizing · 0/2 changing")
+	rule("Where usage asks for more, the step reaches the lower bound", given(decidedCPU(), raise, cpuOf(400, 350, 500)),
+		"decides app 350m - (LowerBound) · resizes web-1 to app 350m 256Mi of 700m 512Mi · Resizing · 0/1 changing")
+	rule("And goes on from there only after the cooldown",
+		given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
+		"keeps app 350m - · InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change · 1/1 applied, again in 4m0s")
+	rule("An OOM kill goes all the way",
+		given(raise, pods(pod("web-1", large())), decidedBefore(recently), func(w *world) {
+			r := rec(amounts(200, 1024), amounts(150, 800), amounts(300, 2048))
+			r.OOMFloor = 700 * mebi
+			w.situation.Recommendations = []recommend.Container{r}
+		}),
+		"decides app 200m 1024Mi (OOMKill) · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 0/1 changing")
+	rule("Where nothing is requested, there is nothing that a step is a share of",
+		given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), template(sized("app", amounts(0, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 0)))), cpuOf(400, 150, 500)),
+		"decides app 400m - (ScaleUp) · resizes web-1 to app 400m 128Mi of - - · Resizing · 0/1 changing")
 }
 
 func TestWindows(t *testing.T) {
-	const both = "again in 14h0m0s"
-	table{
-		"A direction that no window names does not wait": {
-			given(decidedCPU(), windows(nightly("ScaleDown")), cpuOf(300, 150, 400)),
-			`decides app 300m - (ScaleUp)
-			resizes web-1 to app 300m 256Mi of 600m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"An open window of one direction does not take along the other": {
-			given(atSize(), decidedBefore(), windows(nightly("ScaleDown"), daily("ScaleUp")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
-			`decides app 200m 400Mi (ScaleUp)
-			resizes web-1 to app 200m 400Mi of 400m 800Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"The longer of cooldown and window is waited for": {
-			given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
-			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last change
-			1/1 applied, again in 23h50m0s`,
-		},
-		"A new pod gets the decided size at any time": {
-			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), pods(pod("web-1", large()), pod("web-2", small())), cpuOf(200, 150, 400)),
-			`keeps app 200m -
-			resizes web-2 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			1/2 changing`,
-		},
-		"A rollout that was decided in a window does not begin after it": {
-			given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleUp"))),
-			`keeps app 200m 256Mi
-			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
-			0/2, ` + both,
-		},
-		"Unless what led to it cannot wait": {
-			given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"What another writer has undone since then can wait": {
-			given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason, d.AppliedToTemplate = "LowerBound", true }), windows(nightly("ScaleUp"))),
-			`keeps app 200m 256Mi, reverted 1 times
-			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
-			0/2, ` + both,
-		},
-		"A rollout waits for windows of the directions that it changes": {
-			given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleDown"))),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A window that is not understood is for a person to put right": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "updatePolicy.windows[0] never opens: x" }), cpuOf(200, 150, 400)),
-			`keeps app 200m -
-			InvalidWindow: updatePolicy.windows[0] never opens: x
-			1/1 applied stalled`,
-		},
-		"And holds up nothing that another window allows": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "bad" }), windows(daily("ScaleUp")), cpuOf(300, 150, 400)),
-			`decides app 300m - (ScaleUp)
-			resizes web-1 to app 300m 256Mi of 600m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A direction that no window names does not wait", given(decidedCPU(), windows(nightly("ScaleDown")), cpuOf(300, 150, 400)),
+		"decides app 300m - (ScaleUp) · resizes web-1 to app 300m 256Mi of 600m 512Mi · Resizing · 0/1 changing")
+	rule("An open window of one direction does not take along the other",
+		given(atSize(), decidedBefore(), windows(nightly("ScaleDown"), daily("ScaleUp")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+		"decides app 200m 400Mi (ScaleUp) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("The longer of cooldown and window is waited for",
+		given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
+		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last change · 1/1 applied, again in 23h50m0s")
+	rule("A new pod gets the decided size at any time",
+		given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), pods(pod("web-1", large()), pod("web-2", small())), cpuOf(200, 150, 400)),
+		"keeps app 200m - · resizes web-2 to app 200m 128Mi of 400m 256Mi · Resizing · 1/2 changing")
+	rule("A rollout that was decided in a window does not begin after it", given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleUp"))),
+		"keeps app 200m 256Mi · OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size · 0/2, again in 14h0m0s")
+	rule("Unless what led to it cannot wait", given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("A rollout waits for windows of the directions that it changes", given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleDown"))),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("A window that is not understood is for a person to put right",
+		given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "updatePolicy.windows[0] never opens: x" }), cpuOf(200, 150, 400)),
+		"keeps app 200m - · InvalidWindow: updatePolicy.windows[0] never opens: x · 1/1 applied stalled")
+	rule("And holds up nothing that another window allows",
+		given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "bad" }), windows(daily("ScaleUp")), cpuOf(300, 150, 400)),
+		"decides app 300m - (ScaleUp) · resizes web-1 to app 300m 256Mi of 600m 512Mi · Resizing · 0/1 changing")
 }
 
 func TestLimits(t *testing.T) {
@@ -245,82 +144,41 @@ func TestLimits(t *testing.T) {
 	least := func(cpu, memory int64) func(*plan.ContainerPolicy) {
 		return func(p *plan.ContainerPolicy) { p.LimitPolicy.MinAllowed = amounts(cpu, memory) }
 	}
-	const resizing = "\nResizing: Pods are being resized in place\n0/2 changing"
-	decides := "decides app 200m 256Mi (LowerBound)\nresizes web-1 to app "
-	table{
-		"A limit has the headroom that it is given, whatever the template's proportion": {
-			given(policyOfApp(headroom(50, 10))),
-			// 256Mi and a tenth, rounded up to the byte
-			decides + "200m 256Mi of 300m 295279002" + resizing,
-		},
-		"One resource may have headroom, and the other its proportion": {
-			given(policyOfApp(func(p *plan.ContainerPolicy) { h := int64(25); p.LimitPolicy.HeadroomMemory = &h })),
-			decides + "200m 256Mi of 400m 320Mi" + resizing,
-		},
-		"No headroom at all keeps the pod Burstable by the least bit": {
-			given(policyOfApp(headroom(0, 0))),
-			decides + "199m 256Mi of 200m 256Mi" + resizing,
-		},
-		"A Guaranteed pod is told what its policy asks for": {
-			given(policyOfApp(headroom(10, 10)), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 128))))),
-			`decides app 200m 256Mi (LowerBound)
-			QoSChange: pod web-1: container app would get limits above its requests. That changes the pod's QoS class to Burstable, which cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"Their own bounds bound limits, not requests": {
-			given(policyOfApp(most(300, 300))),
-			decides + "200m 256Mi of 300m 300Mi" + resizing,
-		},
-		"Above a limit nothing is requested": {
-			given(policyOfApp(most(150, 200))),
-			"decides app 150m 200Mi (LowerBound)\nresizes web-1 to app 149m 200Mi of 150m 200Mi" + resizing,
-		},
-		"Where there is no limit, none is added, and none caps the request": {
-			given(policyOfApp(func(p *plan.ContainerPolicy) { most(150, 200)(p); headroom(10, 10)(p); least(100, 100)(p) }),
-				template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))))),
-			`decides app 200m 256Mi (LowerBound)
-			resizes web-1 to app 200m 256Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A limit is at least as asked for": {
-			given(policyOfApp(least(1000, 1024))),
-			decides + "200m 256Mi of 1000m 1024Mi" + resizing,
-		},
-		"A LimitRange goes before that, to the byte": {
-			given(policyOfApp(least(1000, 1024)), bounds(workload.Bounds{ContainerMax: amounts(900, 1000), ContainerRatio: workload.Ratios{Memory: 3000}})),
-			decides + "200m 256Mi of 900m 768Mi" + resizing,
-		},
-		"A LimitRange's least goes before the most of limits": {
-			given(policyOfApp(most(150, 0)), bounds(workload.Bounds{ContainerMin: amounts(180, 0)})),
-			"decides app 180m 256Mi (Bounds)\nresizes web-1 to app 180m 256Mi of 180m 512Mi" + resizing,
-		},
-		"With RequestsOnly limits stay": {
-			given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false; headroom(900, 900)(p); least(1000, 1024)(p) })),
-			"decides app 200m 256Mi (LowerBound)\nresizes web-1 to app 199m 256Mi of 200m 256Mi" + resizing,
-		},
-		"A limit that is not as its policy says is put right, though its request stays": {
-			given(policyOfApp(most(150, 0)), cpuOf(100, 90, 120), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })),
-			`decides app 100m - (Bounds)
-			resizes web-1 to app 100m 128Mi of 150m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Likewise in a template": {
-			given(rollout, appTakenOver(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
-			`decides app 100m - (Bounds)
-			then rewrites app 100m 128Mi of 150m 256Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Once it is, nothing is left to do": {
-			given(policyOfApp(most(150, 0)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120),
-				pods(pod("web-1", sized("app", amounts(100, 128), amounts(150, 256))))),
-			`no decision
-			WithinTolerance: The current requests are within the tolerance of the recommendation
-			1/1 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A limit has the headroom that it is given, whatever the template's proportion", given(policyOfApp(headroom(50, 10))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 300m 295279002 · Resizing · 0/2 changing")
+	rule("One resource may have headroom, and the other its proportion", given(policyOfApp(func(p *plan.ContainerPolicy) { h := int64(25); p.LimitPolicy.HeadroomMemory = &h })),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 320Mi · Resizing · 0/2 changing")
+	rule("No headroom at all keeps the pod Burstable by the least bit", given(policyOfApp(headroom(0, 0))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 199m 256Mi of 200m 256Mi · Resizing · 0/2 changing")
+	rule("A Guaranteed pod is told what its policy asks for",
+		given(policyOfApp(headroom(10, 10)), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 128))))),
+		"decides app 200m 256Mi (LowerBound) · QoSChange: pod web-1: container app would get limits above its requests. That changes the pod's QoS class to Burstable, which cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("Their own bounds bound limits, not requests", given(policyOfApp(most(300, 300))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 300m 300Mi · Resizing · 0/2 changing")
+	rule("Above a limit nothing is requested", given(policyOfApp(most(150, 200))),
+		"decides app 150m 200Mi (LowerBound) · resizes web-1 to app 149m 200Mi of 150m 200Mi · Resizing · 0/2 changing")
+	rule("Where there is no limit, none is added, and none caps the request",
+		given(policyOfApp(func(p *plan.ContainerPolicy) { most(150, 200)(p); headroom(10, 10)(p); least(100, 100)(p) }), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of - - · Resizing · 0/1 changing")
+	rule("A limit is at least as asked for", given(policyOfApp(least(1000, 1024))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 1000m 1024Mi · Resizing · 0/2 changing")
+	rule("A LimitRange goes before that, to the byte",
+		given(policyOfApp(least(1000, 1024)), bounds(workload.Bounds{ContainerMax: amounts(900, 1000), ContainerRatio: workload.Ratios{Memory: 3000}})),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 900m 768Mi · Resizing · 0/2 changing")
+	rule("A LimitRange's least goes before the most of limits", given(policyOfApp(most(150, 0)), bounds(workload.Bounds{ContainerMin: amounts(180, 0)})),
+		"decides app 180m 256Mi (Bounds) · resizes web-1 to app 180m 256Mi of 180m 512Mi · Resizing · 0/2 changing")
+	rule("With RequestsOnly limits stay", given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false; headroom(900, 900)(p); least(1000, 1024)(p) })),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 199m 256Mi of 200m 256Mi · Resizing · 0/2 changing")
+	rule("A limit that is not as its policy says is put right, though its request stays",
+		given(policyOfApp(most(150, 0)), cpuOf(100, 90, 120), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })),
+		"decides app 100m - (Bounds) · resizes web-1 to app 100m 128Mi of 150m 256Mi · Resizing · 0/2 changing")
+	rule("Likewise in a template",
+		given(rollout, appTakenOver(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
+		"decides app 100m - (Bounds) · then rewrites app 100m 128Mi of 150m 256Mi · RollingOut · 0/2 changing")
+	rule("Once it is, nothing is left to do",
+		given(policyOfApp(most(150, 0)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120), pods(pod("web-1", sized("app", amounts(100, 128), amounts(150, 256))))),
+		"no decision · WithinTolerance · 1/1 applied")
 }
 
 func quotas(quotas ...workload.Quota) func(*world) {
@@ -333,72 +191,29 @@ func quota(key string, hard, used int64) workload.Quota {
 
 func TestQuotas(t *testing.T) {
 	written := decidedBefore()
-	table{
-		"Where the CPU does not fit, the memory is resized alone": {
-			given(quotas(quota("requests.cpu", 299, 200))),
-			`decides app 200m 256Mi (LowerBound)
-			resizes web-1 to app 100m 256Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 1m0s`,
-		},
-		"Who is over a quota may shrink": {
-			given(quotas(quota("requests.cpu", 100, 400), quota("requests.memory", 1, 400*mebi)), atSize(), decidedBefore(), recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
-			`decides app 50m 100Mi (ScaleDown)
-			resizes web-1 to app 50m 100Mi of 100m 200Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A pod that grows blocks none that shrinks": {
-			given(quotas(quota("requests.cpu", 400, 400), quota("memory", 1, 1)), decidedBefore(),
-				pods(pod("web-1", small()), pod("web-2", sized("app", amounts(300, 384), amounts(600, 768))))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 1m0s`,
-		},
-		"A container that grows blocks none that shrinks": {
-			given(quotas(quota("requests.cpu", 400, 400)), template(container("app"), container("log")),
-				func(w *world) { w.policy.Containers["log"] = w.policy.Containers["app"] },
-				decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(500, 128) }),
-				pods(pod("web-1", sized("app", amounts(300, 256), amounts(600, 512)), sized("log", amounts(100, 128), amounts(200, 256))))),
-			`keeps app 200m 256Mi; log 500m 128Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi; log 100m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 1m0s`,
-		},
-		"What is counted under other names is not ours": {
-			given(quotas(quota("pods", 2, 2), quota("requests.storage", 1, 1))),
-			`decides app 200m 256Mi (LowerBound)
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A rollout needs room for one new pod": {
-			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 399, 200))),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout
-			0/2 stalled, again in 1m0s`,
-		},
-		"What old pods leave that may go first is there for it": {
-			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"With Recreate that is all of them": {
-			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A limit that new pods get by default counts": {
-			given(rollout, appTakenOver(), written, template(sized("app", amounts(100, 128), amounts(200, 0))), bounds(workload.Bounds{ContainerDefault: amounts(0, 300)}),
-				quotas(quota("limits.memory", 600*mebi, 301*mebi))),
-			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 600Mi of limits.memory, of which 301Mi are used, and 300Mi more are needed for the first new pod of a rollout
-			0/2 stalled, again in 1m0s`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Where the CPU does not fit, the memory is resized alone", given(quotas(quota("requests.cpu", 299, 200))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/2 changing, again in 1m0s")
+	rule("Who is over a quota may shrink",
+		given(quotas(quota("requests.cpu", 100, 400), quota("requests.memory", 1, 400*mebi)), atSize(), decidedBefore(), recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
+		"decides app 50m 100Mi (ScaleDown) · resizes web-1 to app 50m 100Mi of 100m 200Mi · Resizing · 0/2 changing")
+	rule("A pod that grows blocks none that shrinks",
+		given(quotas(quota("requests.cpu", 400, 400), quota("memory", 1, 1)), decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(300, 384), amounts(600, 768))))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 1m0s")
+	rule("A container that grows blocks none that shrinks",
+		given(quotas(quota("requests.cpu", 400, 400)), template(container("app"), container("log")), func(w *world) { w.policy.Containers["log"] = w.policy.Containers["app"] }, decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(500, 128) }), pods(pod("web-1", sized("app", amounts(300, 256), amounts(600, 512)), sized("log", amounts(100, 128), amounts(200, 256))))),
+		"keeps app 200m 256Mi; log 500m 128Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi; log 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("What is counted under other names is not ours", given(quotas(quota("pods", 2, 2), quota("requests.storage", 1, 1))),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A rollout needs room for one new pod", given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 399, 200))),
+		"keeps app 200m 256Mi · QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout · 0/2 stalled, again in 1m0s")
+	rule("What old pods leave that may go first is there for it",
+		given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("With Recreate that is all of them",
+		given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("A limit that new pods get by default counts",
+		given(rollout, appTakenOver(), written, template(sized("app", amounts(100, 128), amounts(200, 0))), bounds(workload.Bounds{ContainerDefault: amounts(0, 300)}), quotas(quota("limits.memory", 600*mebi, 301*mebi))),
+		"keeps app 200m 256Mi · QuotaExceeded: ResourceQuota team allows 600Mi of limits.memory, of which 301Mi are used, and 300Mi more are needed for the first new pod of a rollout · 0/2 stalled, again in 1m0s")
 }

@@ -52,7 +52,7 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 		finding = verification.CheckStarts(finding, s, policy, now)
 	}
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
-	decided := decision.Decide(step.WithoutBoosts(s, policy, now), policy, now)
+	decided := decision.Decide(s, policy, now)
 	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}
 	switch {
 	case step.MustRestore(s, policy):
@@ -92,7 +92,7 @@ func (o outcome) restore() Plan {
 	})
 }
 
-// undecided is the plan without a decision. Pods that start may still be boosted.
+// undecided is the plan without a decision.
 func (o outcome) undecided() Plan {
 	p := o.complete(Plan{
 		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
@@ -110,19 +110,6 @@ func (o outcome) undecided() Plan {
 			p.Verdict = step.AboutToBeReplaced(leaving, p.Progress.Pods)
 		}
 	}
-	if !o.policy.Boosts() {
-		return p
-	}
-	boosts := step.Boosts(o.situation, o.policy, o.now)
-	switch v := boosts.Verdict; {
-	case v.State == Changing:
-		p.Step, p.Verdict, p.Progress = boosts.Step, v, boosts.Progress
-	case v.Reason == v1beta1.ReasonBoosted:
-		p.Verdict = p.Verdict.Noting(v.Message)
-	case !v.State.IsApplied() && v.Reason != v1beta1.ReasonNoPods:
-		p.Verdict, p.Progress.PodsAtSize = v, 0
-	}
-	p.Verdict = p.Verdict.Within(o.Remark.RequeueAfter).Within(boosts.Verdict.RequeueAfter)
 	return p
 }
 

@@ -95,40 +95,26 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	noLimits := sized("app", amounts(100, 128), amounts(0, 0))
-	table{
-		"A limit that stays bounds the request": {
-			given(decidedBefore(), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512)))),
-			`keeps app 200m 256Mi
-			Unsupported: pod web-1: its containers need 200m of cpu, and its pod-level limit stays at 150m: raise it in the Deployment, or use controlledValues RequestsAndLimits
-			0/1 stalled`,
-		},
-		"A Guaranteed pod keeps its class": {
-			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128)))),
-			`keeps app 50m 64Mi
-			QoSChange: pod web-1: its pod-level resources would change its QoS class from Guaranteed to Burstable, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits
-			0/1 stalled`,
-		},
-		"What the API server cannot do has a reason": {
-			given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128))), func(w *world) {
-				for _, size := range []workload.Resources{resources(amounts(200, 256), amounts(0, 0)), resources(amounts(100, 256), amounts(0, 0)), resources(amounts(200, 128), amounts(0, 0))} {
-					w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": append(w.situation.RejectedResizes["uid-web-1"],
-						plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Unsupported", Message: "pods with pod-level resources cannot be resized"})}
-				}
-			}),
-			`keeps app 200m 256Mi
-			Unsupported: pod web-1: pods with pod-level resources cannot be resized. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"A quota counts what is declared at the pod level": {
-			given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))), amounts(1000, 1024), amounts(0, 0))), func(w *world) {
-				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 1000}}
-			}),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of - -
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A limit that stays bounds the request",
+		given(decidedBefore(), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512)))),
+		"keeps app 200m 256Mi · Unsupported: pod web-1: its containers need 200m of cpu, and its pod-level limit stays at 150m: raise it in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")
+	rule("A Guaranteed pod keeps its class",
+		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128)))),
+		"keeps app 50m 64Mi · QoSChange: pod web-1: its pod-level resources would change its QoS class from Guaranteed to Burstable, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")
+	rule("What the API server cannot do has a reason",
+		given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128))), func(w *world) {
+			for _, size := range []workload.Resources{resources(amounts(200, 256), amounts(0, 0)), resources(amounts(100, 256), amounts(0, 0)), resources(amounts(200, 128), amounts(0, 0))} {
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": append(w.situation.RejectedResizes["uid-web-1"],
+					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Unsupported", Message: "pods with pod-level resources cannot be resized"})}
+			}
+		}),
+		"keeps app 200m 256Mi · Unsupported: pod web-1: pods with pod-level resources cannot be resized. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("A quota counts what is declared at the pod level",
+		given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))), amounts(1000, 1024), amounts(0, 0))), func(w *world) {
+			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 1000}}
+		}),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of - - · Resizing · 0/1 changing")
 }
 
 // TestPodLevelResourcesAreAccepted: whatever pods declare and is decided, the API server's own rules hold

@@ -28,6 +28,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
+// both are the resources.
+var both = []plan.Resource{plan.CPU, plan.Memory}
+
 // maxPasses is enough to hold, write and size every pod of a world, and to wait for
 // each kubelet.
 const maxPasses = 600
@@ -138,7 +141,7 @@ func (w *world) undecidedSizes() map[string]workload.Resources {
 	for _, pod := range w.situation.Pods {
 		for _, c := range pod.Containers {
 			decided := w.situation.Decision.Requests[c.Name]
-			if decided.CPUMillis > 0 && decided.CPUMillis != c.Requests.CPUMillis || decided.MemoryBytes > 0 && decided.MemoryBytes != c.Requests.MemoryBytes {
+			if slices.ContainsFunc(both, func(r plan.Resource) bool { return r.Of(decided) > 0 && r.Of(decided) != r.Request(c.Resources) }) {
 				out[pod.Name+"/"+c.Name] = c.Resources
 			}
 		}
@@ -148,14 +151,9 @@ func (w *world) undecidedSizes() map[string]workload.Resources {
 
 // isFirst reports whether a decision is the first one about a resource of the container.
 func isFirst(before, after *plan.Decision, container string) bool {
-	var was, is quantity.Amounts
-	if before != nil {
-		was = before.Requests[container]
-	}
-	if after != nil {
-		is = after.Requests[container]
-	}
-	return was.CPUMillis == 0 && is.CPUMillis > 0 || was.MemoryBytes == 0 && is.MemoryBytes > 0
+	return slices.ContainsFunc(both, func(r plan.Resource) bool {
+		return before.Request(container, r) == 0 && after.Request(container, r) > 0
+	})
 }
 
 // change lets one thing happen that others do.
@@ -393,7 +391,6 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	if is[plan.Rewrite](p) {
 		checkQuotaOfRollout(w, p, fail)
 	}
-	checkNode(w, p, fail)
 	checkCeilings(w, p, fail)
 	checkSteps(w, p, fail)
 	checkMissingUsage(w, p, fail)
@@ -453,14 +450,12 @@ func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...an
 	for _, size := range step.Sizes {
 		c, _ := pod.Container(size.Container)
 		actual := pod.Actual[c.Name]
-		for _, v := range [][3]int64{
-			{size.Requests.CPUMillis, c.Requests.CPUMillis, actual.Requests.CPUMillis},
-			{size.Limits.CPUMillis, c.Limits.CPUMillis, actual.Limits.CPUMillis},
-			{size.Requests.MemoryBytes, c.Requests.MemoryBytes, actual.Requests.MemoryBytes},
-			{size.Limits.MemoryBytes, c.Limits.MemoryBytes, actual.Limits.MemoryBytes},
-		} {
-			if v[0] != v[1] && v[0] != v[2] && v[0] != v[2]-1 { // one less keeps the QoS class
-				fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
+		for _, r := range both {
+			for _, of := range []func(workload.Resources) int64{r.Request, r.Limit} {
+				v, has := of(size.Resources), of(actual)
+				if v != of(c.Resources) && v != has && v != has-1 { // one less keeps the QoS class
+					fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
+				}
 			}
 		}
 	}
@@ -475,8 +470,9 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 	if p.Decided && p.Decision != nil && s.Decision != nil && p.Decision.Reason != "Reverted" {
 		for name, before := range s.Decision.Requests {
-			before.CPUMillis = min(before.CPUMillis, w.leastCeiled(name, p.Decision.Requests, cpuIn))
-			before.MemoryBytes = min(before.MemoryBytes, w.leastCeiled(name, p.Decision.Requests, memoryIn))
+			for _, r := range both {
+				r.Set(&before, min(r.Of(before), w.leastCeiled(name, p.Decision.Requests, r)))
+			}
 			w.checkNotLower("the decision of "+name, name, before, p.Decision.Requests[name], fail)
 		}
 	}
@@ -491,12 +487,11 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	case plan.Rewrite:
 		for _, size := range step.Sizes {
 			if c, _ := s.Deployment.Container(size.Container); p.Decision.Reason != "Reverted" {
-				decided, requests := p.Decision.Requests[c.Name], size.Requests
-				if decided.CPUMillis == 0 { // an original value
-					requests.CPUMillis = 0
-				}
-				if decided.MemoryBytes == 0 {
-					requests.MemoryBytes = 0
+				requests := size.Requests
+				for _, r := range both {
+					if p.Decision.Request(c.Name, r) == 0 { // an original value
+						r.Set(&requests, 0)
+					}
 				}
 				w.checkNotLower("the template", c.Name, c.Requests, requests, fail)
 			}
@@ -511,11 +506,10 @@ func withoutSlack(pod workload.Pod, size plan.Size) quantity.Amounts {
 	if pod.QoS != corev1.PodQOSBurstable {
 		return out
 	}
-	if out.CPUMillis+1 == size.Limits.CPUMillis {
-		out.CPUMillis++
-	}
-	if out.MemoryBytes+1 == size.Limits.MemoryBytes {
-		out.MemoryBytes++
+	for _, r := range both {
+		if r.Of(out)+1 == r.Limit(size.Resources) {
+			r.Set(&out, r.Limit(size.Resources))
+		}
 	}
 	return out
 }
@@ -524,8 +518,9 @@ func withoutSlack(pod workload.Pod, size plan.Size) quantity.Amounts {
 func (w world) mostAllowed(container string) quantity.Amounts {
 	most := quantity.Amounts{CPUMillis: math.MaxInt64, MemoryBytes: math.MaxInt64}
 	bound := func(a quantity.Amounts) {
-		most.CPUMillis = min(most.CPUMillis, cmp.Or(a.CPUMillis, math.MaxInt64))
-		most.MemoryBytes = min(most.MemoryBytes, cmp.Or(a.MemoryBytes, math.MaxInt64))
+		for _, r := range both {
+			r.Set(&most, min(r.Of(most), cmp.Or(r.Of(a), math.MaxInt64)))
+		}
 	}
 	s, policy := w.situation, w.policy.Containers[container]
 	bound(policy.MaxAllowed)
@@ -560,10 +555,8 @@ func (w world) broken(container string) int64 {
 // checkNotLower fails if a request that may stay is lowered. 0 is no request.
 func (w world) checkNotLower(what, container string, before, after quantity.Amounts, fail func(string, ...any)) {
 	most := w.mostAllowed(container)
-	for _, r := range []struct{ before, after, most int64 }{
-		{before.CPUMillis, after.CPUMillis, most.CPUMillis}, {before.MemoryBytes, after.MemoryBytes, most.MemoryBytes},
-	} {
-		if r.after > 0 && r.after < min(r.before, r.most) {
+	for _, r := range both {
+		if v := r.Of(after); v > 0 && v < min(r.Of(before), r.Of(most)) {
 			fail("%s is lowered while usage is missing: %s to %s, up to %s is allowed", what, sayAmounts(before), sayAmounts(after), sayAmounts(most))
 		}
 	}
@@ -631,8 +624,10 @@ func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
 			fail("container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
 		}
 		for _, size := range p.NewPods.Sizes {
-			has := func(size, made, request int64) bool { return request > 0 && (size > 0) != (made > 0) }
-			if size.Container == c.Name && (has(size.Limits.CPUMillis, made[i].Limits.CPUMillis, size.Requests.CPUMillis) || has(size.Limits.MemoryBytes, made[i].Limits.MemoryBytes, size.Requests.MemoryBytes)) {
+			comesOrGoes := func(r plan.Resource) bool {
+				return r.Request(size.Resources) > 0 && (r.Limit(size.Resources) > 0) != (r.Limit(made[i].Resources) > 0)
+			}
+			if size.Container == c.Name && slices.ContainsFunc(both, comesOrGoes) {
 				fail("a limit of container %s comes or goes: %s beside %s", c.Name, sayResources(size.Resources), sayResources(made[i].Resources))
 			}
 		}
@@ -643,17 +638,17 @@ func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
 func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 	for name, requests := range p.Decision.Requests {
 		policy := w.policy.Containers[name]
-		bound := func(v, most, least int64, of string) {
-			if v > 0 && most > 0 && v > max(most, least) {
-				fail("container %s requests %d of %s, more than %d", name, v, of, most)
+		for _, r := range both {
+			v, most, b := r.Of(requests), r.Of(policy.MaxAllowed), w.situation.Bounds
+			if v > 0 && most > 0 && v > max(most, r.Of(b.ContainerMin)) {
+				fail("container %s requests %d of %s, more than %d", name, v, r, most)
 			}
-		}
-		bound(requests.CPUMillis, policy.MaxAllowed.CPUMillis, w.situation.Bounds.ContainerMin.CPUMillis, "cpu")
-		bound(requests.MemoryBytes, policy.MaxAllowed.MemoryBytes, w.situation.Bounds.ContainerMin.MemoryBytes, "memory")
-		bound(requests.CPUMillis, w.situation.Bounds.ContainerMax.CPUMillis, 0, "cpu")
-		bound(requests.MemoryBytes, w.situation.Bounds.ContainerMax.MemoryBytes, 0, "memory")
-		if requests.CPUMillis > 0 && !policy.CPU || requests.MemoryBytes > 0 && !policy.Memory {
-			fail("container %s is decided where it is not managed: %+v", name, requests)
+			if most := r.Of(b.ContainerMax); most > 0 && v > most {
+				fail("container %s requests %d of %s, more than %d", name, v, r, most)
+			}
+			if v > 0 && !w.policy.Controls(name, r) {
+				fail("container %s is decided where it is not managed: %+v", name, requests)
+			}
 		}
 		before := w.situation.Decision
 		for _, rec := range w.situation.Recommendations {
@@ -682,39 +677,35 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 				rec = r
 			}
 		}
-		for _, r := range []struct {
-			before, after, lower, floor int64
-			grain                       int64
-		}{
-			{w.current(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
-			{w.current(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
-		} {
+		for _, r := range both {
+			before, after, lower := r.Of(w.current(c)), r.Of(p.Decision.Requests[c.Name]), r.Of(rec.LowerBound)
+			isKilled := r == plan.Memory && before < rec.OOMFloor
 			direction, pace := window.ScaleUp, w.policy.ScaleUp
-			if r.after < r.before {
+			if after < before {
 				direction, pace = window.ScaleDown, w.policy.ScaleDown
 			}
-			if r.after == 0 || r.before == 0 || r.after == r.before || r.before < r.floor {
+			if after == 0 || before == 0 || after == before || isKilled {
 				continue
 			}
 			if percent := float64(pace.MaxStepPercent) / 100; percent > 0 {
-				most := max(r.lower, int64(float64(r.before)*(1+percent))+1)
-				least := min(int64(float64(r.before)*(1-percent))-1, r.before-1)
-				if r.after > most || r.after < least {
-					fail("container %s goes from %d to %d, by more than a step of %d %%", c.Name, r.before, r.after, pace.MaxStepPercent)
+				most := max(lower, int64(float64(before)*(1+percent))+1)
+				least := min(int64(float64(before)*(1-percent))-1, before-1)
+				if after > most || after < least {
+					fail("container %s goes from %d to %d, by more than a step of %d %%", c.Name, before, after, pace.MaxStepPercent)
 				}
 			}
-			if r.before < r.lower {
+			if before < lower {
 				continue
 			}
 			if open, _ := w.policy.Windows.Opens(direction, now); !open {
-				fail("container %s goes from %d to %d outside of the windows", c.Name, r.before, r.after)
+				fail("container %s goes from %d to %d outside of the windows", c.Name, before, after)
 			}
 			cooldown := w.policy.Cooldown
 			if pace.Cooldown != nil {
 				cooldown = *pace.Cooldown
 			}
 			if last := w.situation.Decision; last != nil && !last.Time.After(now) && now.Sub(last.Time) < cooldown {
-				fail("container %s goes from %d to %d, %s after the last decision", c.Name, r.before, r.after, now.Sub(last.Time))
+				fail("container %s goes from %d to %d, %s after the last decision", c.Name, before, after, now.Sub(last.Time))
 			}
 		}
 	}
@@ -738,72 +729,28 @@ func checkQuotaOfRollout(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// checkLimit: a limit is as its policy says, as far as the LimitRange lets it. to is what
-// it becomes, of a request that may be the least bit less than what it follows.
-func checkLimit(w world, name string, request, from, to, least, most, need int64, headroom *int64, isMemory bool, fail func(string, ...any)) {
-	b := w.situation.Bounds
-	kept := isMemory && to == from && to < need
-	if most > 0 && to > max(most, b.ContainerMin.CPUMillis*int64(1-bit(isMemory))+b.ContainerMin.MemoryBytes*int64(bit(isMemory))) && !kept {
-		fail("the limit of container %s becomes %d, more than %d", name, to, most)
+// checkLimit: a limit is as its policy says, as far as the LimitRange lets it. The request in to may be the least bit less
+// than what the limit follows.
+func checkLimit(w world, name string, r plan.Resource, from, to workload.Resources, fail func(string, ...any)) {
+	b, shape := w.situation.Bounds, w.policy.Containers[name].LimitPolicy
+	limit, least, most, need := r.Limit(to), r.Of(shape.MinAllowed), r.Of(shape.MaxAllowed), int64(0)
+	if r == plan.Memory {
+		need = knownNeed(w, name)
 	}
-	if b != (workload.Bounds{}) || kept {
+	isKept := limit == r.Limit(from) && limit < need
+	if most > 0 && limit > max(most, r.Of(b.ContainerMin)) && !isKept {
+		fail("the limit of container %s becomes %d, more than %d", name, limit, most)
+	}
+	if b != (workload.Bounds{}) || isKept {
 		return
 	}
-	if to < least && (most == 0 || least <= most) {
-		fail("the limit of container %s becomes %d, less than %d", name, to, least)
+	if limit < least && (most == 0 || least <= most) {
+		fail("the limit of container %s becomes %d, less than %d", name, limit, least)
 	}
-	ceiling := int64(quantity.MaxCPUMillis)
-	if isMemory {
-		ceiling = quantity.MaxMemoryBytes
-	}
-	if headroom != nil && least == 0 && most == 0 {
-		want := float64(request) * float64(100+*headroom) / 100
-		if slack := 2 + float64(*headroom)/50; math.Abs(float64(to)-min(want, float64(ceiling))) > slack {
-			fail("the limit of container %s becomes %d, with a request of %d and %d %% of headroom", name, to, request, *headroom)
-		}
-	}
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// checkNode: a pod that is resized in place does not outgrow the largest node, and
-// because of a node nothing becomes more than it would else, or less than it is.
-func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
-	if !p.Decided || p.Decision == nil || w.situation.Ceilings != (plan.Ceilings{}) {
-		return
-	}
-	free := w
-	free.situation.LargestNode = quantity.Amounts{}
-	unbounded := free.next(p.Decision.Time).Decision
-	for _, r := range []struct {
-		name string
-		of   func(quantity.Amounts) int64
-	}{
-		{"cpu", func(a quantity.Amounts) int64 { return a.CPUMillis }},
-		{"memory", func(a quantity.Amounts) int64 { return a.MemoryBytes }},
-	} {
-		var before, after int64
-		for _, c := range w.situation.Deployment.Containers {
-			now := r.of(w.current(c))
-			then, unbound := now, now
-			if v := r.of(p.Decision.Requests[c.Name]); v > 0 {
-				then = v
-			}
-			if unbounded != nil && r.of(unbounded.Requests[c.Name]) > 0 {
-				unbound = r.of(unbounded.Requests[c.Name])
-			}
-			before, after = before+now, after+then
-			if then < min(now, unbound) || then > max(now, unbound) {
-				fail("container %s gets %d of %s because of the node; it has %d and would get %d", c.Name, then, r.name, now, unbound)
-			}
-		}
-		if node := r.of(w.situation.LargestNode); node > 0 && after > max(node, before) && w.policy.Mode == "InPlace" {
-			fail("the containers get %d of %s; they have %d, and the largest node %d", after, r.name, before, node)
+	if headroom := r.Headroom(shape); headroom != nil && least == 0 && most == 0 {
+		want := float64(r.Request(to)) * float64(100+*headroom) / 100
+		if slack := 2 + float64(*headroom)/50; math.Abs(float64(limit)-min(want, float64(r.Most()))) > slack {
+			fail("the limit of container %s becomes %d, with a request of %d and %d %% of headroom", name, limit, r.Request(to), *headroom)
 		}
 	}
 }
@@ -815,19 +762,16 @@ func (w world) current(c workload.Container) quantity.Amounts {
 	for _, pod := range w.situation.Pods {
 		for _, in := range pod.Containers {
 			if in.Name == c.Name && !in.Unreadable && w.stays(pod) {
-				most.CPUMillis = max(most.CPUMillis, in.Requests.CPUMillis)
-				most.MemoryBytes = max(most.MemoryBytes, in.Requests.MemoryBytes)
+				for _, r := range both {
+					r.Set(&most, max(r.Of(most), r.Request(in.Resources)))
+				}
 			}
 		}
 	}
-	var decided quantity.Amounts
-	if d := w.situation.Decision; d != nil {
-		decided = d.Requests[c.Name]
+	for _, r := range both {
+		r.Set(&most, cmp.Or(w.situation.Decision.Request(c.Name, r), r.Of(most), r.Request(c.Resources)))
 	}
-	return quantity.Amounts{
-		CPUMillis:   cmp.Or(decided.CPUMillis, most.CPUMillis, c.Requests.CPUMillis),
-		MemoryBytes: cmp.Or(decided.MemoryBytes, most.MemoryBytes, c.Requests.MemoryBytes),
-	}
+	return most
 }
 
 // randomNode is as large as a few containers, or not known.
@@ -856,55 +800,36 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			written.apply(sizes)
 			after = written.situation.Deployment.Containers[i].Resources
 		}
-		shape := policy.LimitPolicy
-		for _, r := range []struct {
-			of                                                 func(quantity.Amounts) int64
-			decided, before, request, limit, least, most, need int64
-			headroom                                           *int64
-			isMemory                                           bool
-		}{
-			{cpuIn, d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
-			{memoryIn, d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
-		} {
-			c, isInTemplate := w.situation.Deployment.Container(size.Container)
-			if most := w.raiseLimit(c, r.of); isInTemplate && most > 0 && r.headroom == nil && r.least == 0 && r.limit > max(most, r.before, r.request) {
-				fail("a limit of container %s is raised from %d to %d, and %d is the most", size.Container, r.before, r.limit, most)
-			}
-			if policy.Limits && r.decided > 0 && r.before > 0 && r.limit != r.before {
-				checkLimit(w, size.Container, r.request, r.before, r.limit, r.least, r.most, r.need, r.headroom, r.isMemory, fail)
-			}
-		}
-		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else its original value is restored
+		c, isInTemplate := w.situation.Deployment.Container(size.Container)
 		wasHeld := slices.ContainsFunc(w.situation.Originals, func(h plan.Original) bool { return h.Container == size.Container })
-		for _, r := range []struct {
-			name           string
-			managed        bool
-			requests       [2]int64
-			limits         [2]int64
-			most           int64
-			restart, known bool
-		}{
-			{"cpu", policy.CPU, [2]int64{before.Requests.CPUMillis, after.Requests.CPUMillis}, [2]int64{before.Limits.CPUMillis, after.Limits.CPUMillis}, quantity.MaxCPUMillis, containers[i].RestartOnCPU, false},
-			{"memory", policy.Memory, [2]int64{before.Requests.MemoryBytes, after.Requests.MemoryBytes}, [2]int64{before.Limits.MemoryBytes, after.Limits.MemoryBytes}, quantity.MaxMemoryBytes, containers[i].RestartOnMemory, true},
-		} {
-			changed := r.requests[0] != r.requests[1] || r.limits[0] != r.limits[1]
+		for _, r := range both {
+			shape, decided := policy.LimitPolicy, d.Request(size.Container, r)
+			request, limit, had, has := r.Request(after), r.Limit(after), r.Request(before), r.Limit(before)
+			isFree := r.Headroom(shape) == nil && r.Of(shape.MinAllowed) == 0
+			if most := w.raiseLimit(c, r); isInTemplate && most > 0 && isFree && limit > max(most, has, request) {
+				fail("a limit of container %s is raised from %d to %d, and %d is the most", size.Container, has, limit, most)
+			}
+			if policy.Limits && decided > 0 && has > 0 && limit != has {
+				checkLimit(w, size.Container, r, before, after, fail)
+			}
+			changed := r.Differs(before, after)
 			switch {
-			case changed && !r.managed && !wasHeld:
-				fail("%s of container %s is changed and not managed", r.name, size.Container)
-			case changed && inPlace && r.restart:
-				fail("%s of container %s is changed, which restarts it", r.name, size.Container)
-			case changed && !policy.Limits && r.limits[0] != r.limits[1] && !wasHeld:
-				fail("the %s limit of container %s is changed with RequestsOnly", r.name, size.Container)
-			case (r.limits[0] == 0) != (r.limits[1] == 0):
-				fail("the %s limit of container %s comes or goes", r.name, size.Container)
-			case r.limits[1] > 0 && r.requests[1] > r.limits[1]:
-				fail("container %s requests %d of %s, above its limit %d", size.Container, r.requests[1], r.name, r.limits[1])
-			case r.requests[1] < 0 || r.requests[1] > r.most || r.limits[1] > r.most:
-				fail("%s of container %s is out of range: %d, %d", r.name, size.Container, r.requests[1], r.limits[1])
-			case inPlace && r.requests[0] > 0 && r.requests[1] == 0:
-				fail("the %s request of container %s goes", r.name, size.Container)
-			case r.known && changed && isDecided && r.limits[1] < r.limits[0] && r.limits[1] < knownNeed(w, size.Container):
-				fail("the memory limit of container %s falls to %d, below %d", size.Container, r.limits[1], knownNeed(w, size.Container))
+			case changed && !w.policy.Controls(size.Container, r) && !wasHeld:
+				fail("%s of container %s is changed and not managed", r, size.Container)
+			case changed && inPlace && r.Restarts(containers[i]):
+				fail("%s of container %s is changed, which restarts it", r, size.Container)
+			case !policy.Limits && limit != has && !wasHeld:
+				fail("the %s limit of container %s is changed with RequestsOnly", r, size.Container)
+			case (limit == 0) != (has == 0):
+				fail("the %s limit of container %s comes or goes", r, size.Container)
+			case limit > 0 && request > limit:
+				fail("container %s requests %d of %s, above its limit %d", size.Container, request, r, limit)
+			case request < 0 || max(request, limit) > r.Most():
+				fail("%s of container %s is out of range: %d, %d", r, size.Container, request, limit)
+			case inPlace && had > 0 && request == 0:
+				fail("the %s request of container %s goes", r, size.Container)
+			case r == plan.Memory && decided > 0 && limit < has && limit < knownNeed(w, size.Container): // else its original value is restored
+				fail("the memory limit of container %s falls to %d, below %d", size.Container, limit, knownNeed(w, size.Container))
 			}
 		}
 	}
@@ -1088,27 +1013,25 @@ func (w *world) apply(sizes []plan.Size) {
 
 func (w *world) onlyOriginals(size plan.Size) (out workload.Resources) {
 	for _, h := range w.situation.Originals {
-		if h.Container == size.Container && h.CPU {
-			out.Requests.CPUMillis, out.Limits.CPUMillis = size.Requests.CPUMillis, size.Limits.CPUMillis
-		}
-		if h.Container == size.Container && h.Memory {
-			out.Requests.MemoryBytes, out.Limits.MemoryBytes = size.Requests.MemoryBytes, size.Limits.MemoryBytes
+		for _, r := range both {
+			if h.Container == size.Container && h.Has(r) {
+				r.Copy(&out, size.Resources)
+			}
 		}
 	}
 	return out
 }
 
-func without(r, gone workload.Resources) workload.Resources {
-	drop := func(v, gone int64) int64 {
-		if gone > 0 {
-			return 0
+func without(has, gone workload.Resources) workload.Resources {
+	for _, r := range both {
+		if r.Request(gone) > 0 {
+			r.Set(&has.Requests, 0)
 		}
-		return v
+		if r.Limit(gone) > 0 {
+			r.Set(&has.Limits, 0)
+		}
 	}
-	return workload.Resources{
-		Requests: quantity.Amounts{CPUMillis: drop(r.Requests.CPUMillis, gone.Requests.CPUMillis), MemoryBytes: drop(r.Requests.MemoryBytes, gone.Requests.MemoryBytes)},
-		Limits:   quantity.Amounts{CPUMillis: drop(r.Limits.CPUMillis, gone.Limits.CPUMillis), MemoryBytes: drop(r.Limits.MemoryBytes, gone.Limits.MemoryBytes)},
-	}
+	return has
 }
 
 // restore restores the original values and ends our ownership.
@@ -1124,13 +1047,13 @@ func (w *world) restore() {
 }
 
 func exceeds(a, b quantity.Amounts) bool {
-	return b.CPUMillis > 0 && a.CPUMillis > b.CPUMillis || b.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes
+	return slices.ContainsFunc(both, func(r plan.Resource) bool { return r.Of(b) > 0 && r.Of(a) > r.Of(b) })
 }
 
 // raises reports whether a container requests more.
 func raises(before, after []workload.Container) bool {
 	for i := range before {
-		if b, a := before[i].Requests, after[i].Requests; a.CPUMillis > b.CPUMillis || a.MemoryBytes > b.MemoryBytes {
+		if slices.ContainsFunc(both, func(r plan.Resource) bool { return r.Request(after[i].Resources) > r.Request(before[i].Resources) }) {
 			return true
 		}
 	}
@@ -1156,16 +1079,10 @@ func caughtUp(pod *workload.Pod) (changed bool) {
 
 // merged applies sizes, where 0 is nothing of ours.
 func merged(before, size workload.Resources) workload.Resources {
-	pick := func(own, other int64) int64 {
-		if own > 0 {
-			return own
-		}
-		return other
+	for _, r := range both {
+		r.Put(&before, cmp.Or(r.Request(size), r.Request(before)), cmp.Or(r.Limit(size), r.Limit(before)))
 	}
-	return workload.Resources{
-		Requests: quantity.Amounts{CPUMillis: pick(size.Requests.CPUMillis, before.Requests.CPUMillis), MemoryBytes: pick(size.Requests.MemoryBytes, before.Requests.MemoryBytes)},
-		Limits:   quantity.Amounts{CPUMillis: pick(size.Limits.CPUMillis, before.Limits.CPUMillis), MemoryBytes: pick(size.Limits.MemoryBytes, before.Limits.MemoryBytes)},
-	}
+	return before
 }
 
 func withSizes(containers []workload.Container, sizes []plan.Size) []workload.Container {
@@ -1180,16 +1097,20 @@ func withSizes(containers []workload.Container, sizes []plan.Size) []workload.Co
 	return out
 }
 
+type limitRule struct{ request, limit, least, most, ratio int64 }
+
+func rulesFor(r plan.Resource, of workload.Resources, least, most quantity.Amounts, ratio workload.Ratios) limitRule {
+	return limitRule{r.Request(of), r.Limit(of), r.Of(least), r.Of(most), r.Ratio(ratio)}
+}
+
 // brokenRule is the LimitRanger of the API server. ours tells whether a container that
 // we size breaks it.
 func brokenRule(pod workload.Pod, sizes []plan.Size, b workload.Bounds) (broken string, ours bool) {
 	hasRequests := true
 	for _, c := range pod.Containers {
 		hasRequests = hasRequests && c.Requests.CPUMillis > 0 && c.Requests.MemoryBytes > 0
-		for _, r := range []struct{ request, limit, least, most, ratio int64 }{
-			{c.Requests.CPUMillis, c.Limits.CPUMillis, b.ContainerMin.CPUMillis, b.ContainerMax.CPUMillis, b.ContainerRatio.CPU},
-			{c.Requests.MemoryBytes, c.Limits.MemoryBytes, b.ContainerMin.MemoryBytes, b.ContainerMax.MemoryBytes, b.ContainerRatio.Memory},
-		} {
+		for _, res := range both {
+			r := rulesFor(res, c.Resources, b.ContainerMin, b.ContainerMax, b.ContainerRatio)
 			isSized := slices.ContainsFunc(sizes, func(s plan.Size) bool { return s.Container == c.Name }) && r.request > 0
 			switch {
 			case r.request < r.least:
@@ -1206,11 +1127,8 @@ func brokenRule(pod workload.Pod, sizes []plan.Size, b workload.Bounds) (broken 
 		}
 	}
 	sum := kubernetesSum(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-	for _, r := range []struct{ request, limit, least, most, ratio int64 }{
-		{sum.Requests.CPUMillis, sum.Limits.CPUMillis, b.PodMin.CPUMillis, b.PodMax.CPUMillis, b.PodRatio.CPU},
-		{sum.Requests.MemoryBytes, sum.Limits.MemoryBytes, b.PodMin.MemoryBytes, b.PodMax.MemoryBytes, b.PodRatio.Memory},
-	} {
-		switch {
+	for _, res := range both {
+		switch r := rulesFor(res, sum, b.PodMin, b.PodMax, b.PodRatio); {
 		case r.request < r.least || 0 < r.limit && r.limit < r.least:
 			return fmt.Sprintf("the pod is below %d", r.least), hasRequests
 		case r.most > 0 && (r.limit == 0 || max(r.limit, r.request) > r.most):
@@ -1462,11 +1380,8 @@ func randomRecommendation(r *rand.Rand, name string, policy plan.ContainerPolicy
 }
 
 func atMost(a, most quantity.Amounts) quantity.Amounts {
-	if most.CPUMillis > 0 {
-		a.CPUMillis = min(a.CPUMillis, most.CPUMillis)
-	}
-	if most.MemoryBytes > 0 {
-		a.MemoryBytes = min(a.MemoryBytes, most.MemoryBytes)
+	for _, r := range both {
+		r.Set(&a, min(r.Of(a), cmp.Or(r.Of(most), math.MaxInt64)))
 	}
 	return a
 }

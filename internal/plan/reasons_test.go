@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -46,16 +47,9 @@ var situations = map[string]func() world{
 	"whole CPUs": func() world {
 		return guaranteed(2000, needs(1300), takenOver(), func(w *world) { w.situation.Decision = nil })
 	},
-	"whole CPUs that the bounds do not allow": func() world {
-		return guaranteed(2000, needs(2600), takenOver(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 }), func(w *world) { w.situation.Decision = nil })
-	},
 	"in cooldown": func() world {
 		return given(decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), atSize())
 	},
-	"the largest node": func() world {
-		return given(decidedBefore(), atSize(), recommends(rec(amounts(900, 256), amounts(150, 192), amounts(900, 384))), largestNode(200, 4096))
-	},
-
 	"a VPA": func() world {
 		return given(func(w *world) { w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "web", Memory: "web"}} })
 	},
@@ -73,9 +67,6 @@ var situations = map[string]func() world{
 		return given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
 	},
 
-	"contested pods and template": func() world {
-		return given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
-	},
 	"a memory limit that is kept": func() world {
 		return given(decidedBefore(func(d *plan.Decision) {
 			d.Requests["app"], d.RetainedLimits = amounts(100, 64), map[string]int64{"app": 256 * mebi}
@@ -292,8 +283,21 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 			w.policy.Mode = "Recommend"
 		}
 		w.policy.Suspended = some(0.1)
-		if s.Decision != nil {
+		if s.Decision != nil { // a status can be edited, or restored from a backup
 			s.Decision.AppliedToTemplate, s.Decision.Reverts = some(0.5), r.IntN(3)
+			s.Decision.Reason = []string{plan.DecidedScaleUp, plan.DecidedOOMKill, plan.DecidedReverted, "unknown"}[r.IntN(4)]
+			switch r.IntN(6) {
+			case 0:
+				s.Decision.Requests = nil
+			case 1:
+				s.Decision.Requests = map[string]quantity.Amounts{"gone": amounts(200, 256)}
+			case 2:
+				w.policy.VerificationPeriod = time.Minute
+				s.Decision.Verification = &plan.Verification{Began: noon.Add(-time.Hour), Good: map[string]quantity.Amounts{"app": amounts(100, 128)}}
+			}
+		}
+		if some(0.1) {
+			s.Originals = append(s.Originals, plan.Original{Container: []string{"app", "gone"}[r.IntN(2)], CPU: some(0.5), Memory: some(0.5), Resources: small().Resources})
 		}
 		for _, c := range s.Deployment.Containers {
 			if some(0.3) {
@@ -335,6 +339,8 @@ func unexplained(p plan.Plan) string {
 		return "there is no reason"
 	case !known:
 		return "the reason " + p.Verdict.Reason + " is not explained in internal/explain"
+	case p.Decision == nil && strings.Contains(p.Verdict.Message, "decided size"):
+		return "nothing is decided, but the message is: " + p.Verdict.Message
 	case strings.TrimSpace(p.Verdict.Message) == "":
 		return "the reason " + p.Verdict.Reason + " has no message"
 	}

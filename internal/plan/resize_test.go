@@ -37,118 +37,54 @@ func TestWhichPodIsResized(t *testing.T) {
 			}
 		}
 	}
-	table{
-		"None while the kubelet has not said a word": {
-			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 9m0s`,
-		},
-		"A quarter of many pods may be under way": {
-			given(decidedBefore(recently), eight(1)),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/8 changing, again in 9m0s`,
-		},
-		"More than a quarter may not": {
-			given(decidedBefore(recently), eight(2)),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/8 changing, again in 9m0s`,
-		},
-		"A Deferred pod counts as under way": {
-			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: its node has no room for the new size yet
-			0/2, again in 9m48s`,
-		},
-		"Pods that wait for another size come first, so that there are no more of them": {
-			given(decidedBefore(recently), func(w *world) {
-				eight(0)(w)
-				for _, i := range []int{5, 6} {
-					w.situation.Pods[i] = with(pod(w.situation.Pods[i].Name, sized("app", amounts(150, 200), amounts(300, 400))), func(p *workload.Pod) {
-						p.Resize, p.Actual["app"] = workload.Resize{Deferred: true}, small().Resources
-					})
-				}
-			}),
-			`keeps app 200m 256Mi
-			resizes web-5 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/8 changing`,
-		},
-		"A Deferred pod does not hold up what follows an OOM kill": {
-			given(decidedBefore(recently, func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 9m48s`,
-		},
-		"A Deferred pod does not hold up one that gives something back": {
-			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing, again in 9m48s`,
-		},
-		"A kubelet that never reports does not hold up another pod": {
-			given(decidedBefore(), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A pod that has just started has time to report": {
-			given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
-			`keeps app 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing, again in 9m0s`,
-		},
-		"What kubelets say is told with the worst first": {
-			given(decidedBefore(), pods(
-				waiting("web-1", workload.Resize{Deferred: true}),
-				waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}),
-				waiting("web-3", workload.Resize{InProgress: true, Failed: true}),
-				waiting("web-4", workload.Resize{Deferred: true}))),
-			`keeps app 200m 256Mi
-			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged
-			0/4 stalled, again in 43s`,
-		},
-		"An Infeasible pod is tried again when the target changes": {
-			given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
-				p.Resize = workload.Resize{Infeasible: true}
-				p.Actual["app"] = small().Resources
-			}))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Pods that end, wait or have an older template are left alone": {
-			given(decidedBefore(), pods(
-				with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating = true }),
-				with(pod("web-2", small()), func(p *workload.Pod) { p.Running = false }),
-				with(pod("web-3", small()), func(p *workload.Pod) { p.Current = false }))),
-			`keeps app 200m 256Mi
-			RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size
-			0/1`,
-		},
-		"A container that the template does not have is left alone": {
-			given(decidedBefore(), pods(pod("web-1", container("proxy"), small()))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Small differences of CPU in what the kubelet reports do not matter": {
-			given(decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) {
-				p.Actual["app"] = resources(amounts(199, 256), amounts(400, 512))
-			}))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("None while the kubelet has not said a word", given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
+		"keeps app 200m 256Mi · Resizing · 0/2 changing, again in 9m0s")
+	rule("A quarter of many pods may be under way", given(decidedBefore(recently), eight(1)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/8 changing, again in 9m0s")
+	rule("More than a quarter may not", given(decidedBefore(recently), eight(2)), "keeps app 200m 256Mi · Resizing · 0/8 changing, again in 9m0s")
+	rule("A Deferred pod counts as under way", given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
+		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/2, again in 9m48s")
+	rule("Pods that wait for another size come first, so that there are no more of them",
+		given(decidedBefore(recently), func(w *world) {
+			eight(0)(w)
+			for _, i := range []int{5, 6} {
+				w.situation.Pods[i] = with(pod(w.situation.Pods[i].Name, sized("app", amounts(150, 200), amounts(300, 400))), func(p *workload.Pod) {
+					p.Resize, p.Actual["app"] = workload.Resize{Deferred: true}, small().Resources
+				})
+			}
+		}),
+		"keeps app 200m 256Mi · resizes web-5 to app 200m 256Mi of 400m 512Mi · Resizing · 0/8 changing")
+	rule("A Deferred pod does not hold up what follows an OOM kill",
+		given(decidedBefore(recently, func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m48s")
+	rule("A Deferred pod does not hold up one that gives something back",
+		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m48s")
+	rule("A kubelet that never reports does not hold up another pod", given(decidedBefore(), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A pod that has just started has time to report",
+		given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
+		"keeps app 200m 256Mi · Resizing · 0/1 changing, again in 9m0s")
+	rule("What kubelets say is told with the worst first",
+		given(decidedBefore(), pods(waiting("web-1", workload.Resize{Deferred: true}), waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}), waiting("web-3", workload.Resize{InProgress: true, Failed: true}), waiting("web-4", workload.Resize{Deferred: true}))),
+		"keeps app 200m 256Mi · Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged · 0/4 stalled, again in 43s")
+	rule("An Infeasible pod is tried again when the target changes",
+		given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
+			p.Resize = workload.Resize{Infeasible: true}
+			p.Actual["app"] = small().Resources
+		}))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("Pods that end, wait or have an older template are left alone",
+		given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating = true }), with(pod("web-2", small()), func(p *workload.Pod) { p.Running = false }), with(pod("web-3", small()), func(p *workload.Pod) { p.Current = false }))),
+		"keeps app 200m 256Mi · RolloutInProgress: 1 of 1 pods have an older template, and keep their size until they are replaced · 0/1")
+	rule("A container that the template does not have is left alone", given(decidedBefore(), pods(pod("web-1", container("proxy"), small()))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("Small differences of CPU in what the kubelet reports do not matter",
+		given(decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) {
+			p.Actual["app"] = resources(amounts(199, 256), amounts(400, 512))
+		}))),
+		"keeps app 200m 256Mi · Applied · 1/1 applied")
 }
 
 // A resize that the kubelet does not grant is withdrawn, and is not repeated for a while.
@@ -172,102 +108,35 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		}
 	}
 	memoryAlone := sized("app", amounts(100, 256), amounts(200, 512))
-	const again = `
-			Resizing: A resize that a node does not grant is withdrawn
-			`
-	table{
-		"A Deferred one after the grace": {
-			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true}))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
-		},
-		"Not one that may still be granted": {
-			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon.Add(-9 * time.Minute) }))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: its node has no room for the new size yet
-			0/1, again in 1m48s`,
-		},
-		"Not one whose kubelet does not report what is applied": {
-			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged
-			0/1`,
-		},
-		"To what is applied, whatever was decided before": {
-			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(150, 200), amounts(300, 400)) }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 150m 200Mi of 300m 400Mi` + again + `0/1 changing`,
-		},
-		"Also while usage is missing: the pod has nothing of it": {
-			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
-		},
-		"What is applied of it stays": {
-			given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 200m 256Mi
-			Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged
-			0/1`,
-		},
-		"Pods that have not been asked come first": {
-			given(decidedBefore(long), pods(pod("web-1", small()), pod("web-2", small())), withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 200m 256Mi
-			resizes web-2 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"More is not asked for either": {
-			given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(230, 256) }), recommends(rec(amounts(230, 256), amounts(200, 200), amounts(300, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 230m 256Mi
-			Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged
-			0/1`,
-		},
-		"Less is": {
-			given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(150, 256) }), recommends(rec(amounts(150, 256), amounts(100, 200), amounts(200, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 150m 256Mi
-			resizes web-1 to app 150m 256Mi of 300m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The fallback follows, and does not wait for what other nodes put off": {
-			given(decidedBefore(recently), orRollout, appTakenOver(), pods(pod("web-1", small()),
-				with(pending("web-2", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon }), pod("web-3", small())),
-				withdrawn("Deferred", large().Resources, "web-1")),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: No room
-			0/3 changing`,
-		},
-	}.run(t)
-}
-
-// A wrong number is not everywhere before it is seen, even if kubelets put it off.
-func TestDeferredResizesAreOnAQuarterOfThePodsAtMost(t *testing.T) {
-	w := given(decidedBefore(recently), pods())
-	for i := range 40 {
-		w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%02d", i), small()))
-	}
-	for range 100 {
-		step := as[plan.Resize](w.next(noon))
-		if step == nil {
-			break
-		}
-		for i := range w.situation.Pods {
-			if p := &w.situation.Pods[i]; p.UID == step.UID {
-				p.Containers = withSizes(p.Containers, step.Sizes)
-				p.Resize = workload.Resize{Deferred: true, Since: noon}
-			}
-		}
-	}
-	asked := 0
-	for _, p := range w.situation.Pods {
-		if p.Resize.Deferred {
-			asked++
-		}
-	}
-	if asked != 10 {
-		t.Errorf("%d of 40 pods declare a size that no kubelet has granted, want 10", asked)
-	}
+	rule := rulesOf(t)
+	rule("A Deferred one after the grace", given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true}))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	rule("Not one that may still be granted",
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon.Add(-9 * time.Minute) }))),
+		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/1, again in 1m48s")
+	rule("Not one whose kubelet does not report what is applied",
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
+		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged · 0/1")
+	rule("To what is applied, whatever was decided before",
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(150, 200), amounts(300, 400)) }))),
+		"keeps app 200m 256Mi · resizes web-1 to app 150m 200Mi of 300m 400Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	rule("Also while usage is missing: the pod has nothing of it",
+		given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	rule("What is applied of it stays", given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+		"keeps app 200m 256Mi · Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged · 0/1")
+	rule("Pods that have not been asked come first",
+		given(decidedBefore(long), pods(pod("web-1", small()), pod("web-2", small())), withdrawn("Deferred", large().Resources, "web-1")),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("More is not asked for either",
+		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(230, 256) }), recommends(rec(amounts(230, 256), amounts(200, 200), amounts(300, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+		"keeps app 230m 256Mi · Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged · 0/1")
+	rule("Less is",
+		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(150, 256) }), recommends(rec(amounts(150, 256), amounts(100, 200), amounts(200, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+		"keeps app 150m 256Mi · resizes web-1 to app 150m 256Mi of 300m 512Mi · Resizing · 0/1 changing")
+	rule("The fallback follows, and does not wait for what other nodes put off",
+		given(decidedBefore(recently), orRollout, appTakenOver(), pods(pod("web-1", small()), with(pending("web-2", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon }), pod("web-3", small())), withdrawn("Deferred", large().Resources, "web-1")),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut. Requires pod replacement: pod web-1: No room · 0/3 changing")
 }
 
 func TestWhatCannotBeDoneInPlace(t *testing.T) {
@@ -285,94 +154,37 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	cpuAlone := plan.Size{Container: "app", Resources: resources(amounts(200, 128), amounts(400, 256))}
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
-	table{
-		"A Burstable pod that is so by a hair is done": {
-			given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"The other container keeps the pod Burstable": {
-			given(decidedBefore(), requestsOnly, template(small(), container("log")), pods(pod("web-1", small(), container("log")))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The class that the API server has given counts, not the one of our own making": {
-			given(decidedBefore(), template(guaranteed), pods(with(pod("web-1", guaranteed), func(p *workload.Pod) { p.QoS = corev1.PodQOSBurstable }))),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 199m 256Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A node that reports no applied resources cannot resize": {
-			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
-			`keeps app 200m 256Mi
-			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged
-			0/1`,
-		},
-		"Where the whole was refused, memory is asked for alone": {
-			given(decidedBefore(), pods(pod("web-1", small())), refused(whole)),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 256Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Where memory has followed alone, the pod is still not at its size": {
-			given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
-			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"Where memory was refused as well, CPU is asked for alone": {
-			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone)),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 128Mi of 400m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"What was refused is not asked for again": {
-			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
-			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"Another size is requested even after a refusal": {
-			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"The LimitRange of a pod bounds the sum": {
-			given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(599, 0)})),
-			`keeps app 200m 256Mi
-			LimitRange: pod web-1: LimitRange limits allows a pod at most 599m of cpu
-			0/1 stalled`,
-		},
-		"A pod without limits breaks any bound on them": {
-			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0)))), bounds(workload.Bounds{PodMax: amounts(0, 9999)})),
-			`keeps app 200m 256Mi
-			LimitRange: pod web-1: LimitRange limits allows a pod at most 9999Mi of memory, and this one has no limit
-			0/1 stalled`,
-		},
-		"A limit follows up to what the LimitRange allows": {
-			given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerMax: amounts(250, 300)})),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 250m 300Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A request is not lowered below the ratio to a limit that stays": {
-			given(requestsOnly, pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 3000}}),
-				recommends(rec(amounts(10, 128), amounts(5, 100), amounts(20, 200)))),
-			`decides app 67m - (ScaleDown)
-			resizes web-1 to app 67m 128Mi of 200m 256Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A Burstable pod that is so by a hair is done", given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
+		"keeps app 200m 256Mi · Applied · 1/1 applied")
+	rule("The other container keeps the pod Burstable", given(decidedBefore(), requestsOnly, template(small(), container("log")), pods(pod("web-1", small(), container("log")))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 200m 256Mi · Resizing · 0/1 changing")
+	rule("The class that the API server has given counts, not the one of our own making",
+		given(decidedBefore(), template(guaranteed), pods(with(pod("web-1", guaranteed), func(p *workload.Pod) { p.QoS = corev1.PodQOSBurstable }))),
+		"keeps app 200m 256Mi · resizes web-1 to app 199m 256Mi of 200m 256Mi · Resizing · 0/1 changing")
+	rule("A node that reports no applied resources cannot resize", given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
+		"keeps app 200m 256Mi · Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged · 0/1")
+	rule("Where memory has followed alone, the pod is still not at its size",
+		given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
+		"keeps app 200m 256Mi · NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("Where memory was refused as well, CPU is asked for alone", given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing")
+	rule("What was refused is not asked for again", given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
+		"keeps app 200m 256Mi · NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+	rule("Another size is requested even after a refusal",
+		given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("The LimitRange of a pod bounds the sum",
+		given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(599, 0)})),
+		"keeps app 200m 256Mi · LimitRange: pod web-1: LimitRange limits allows a pod at most 599m of cpu · 0/1 stalled")
+	rule("A pod without limits breaks any bound on them",
+		given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0)))), bounds(workload.Bounds{PodMax: amounts(0, 9999)})),
+		"keeps app 200m 256Mi · LimitRange: pod web-1: LimitRange limits allows a pod at most 9999Mi of memory, and this one has no limit · 0/1 stalled")
+	rule("A limit follows up to what the LimitRange allows", given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerMax: amounts(250, 300)})),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 250m 300Mi · Resizing · 0/1 changing")
+	rule("A request is not lowered below the ratio to a limit that stays",
+		given(requestsOnly, pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 3000}}), recommends(rec(amounts(10, 128), amounts(5, 100), amounts(20, 200)))),
+		"decides app 67m - (ScaleDown) · resizes web-1 to app 67m 128Mi of 200m 256Mi · Resizing · 0/1 changing")
 }
 
 // A memory limit below what the container is known to use kills it.
@@ -388,33 +200,15 @@ func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
 	}
 	double := sized("app", amounts(100, 256), amounts(200, 512))
 	guaranteed := sized("app", amounts(100, 512), amounts(100, 512))
-	table{
-		"A limit in proportion to a capped request would be too low": {
-			given(capped, template(double), pods(pod("web-1", double))),
-			`keeps app 100m 128Mi
-			resizes web-1 to app 100m 128Mi of 200m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"A limit that is lower already is lowered no further, nor raised": {
-			given(capped, template(double), pods(pod("web-1", sized("app", amounts(100, 128), amounts(200, 300))))),
-			`keeps app 100m 128Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"A Guaranteed pod cannot have a limit above its request": {
-			given(capped, template(guaranteed), pods(pod("web-1", guaranteed))),
-			`keeps app 100m 128Mi
-			QoSChange: pod web-1: container app is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed
-			0/1 stalled`,
-		},
-		"A LimitRange below what is used wants what would kill": {
-			given(capped, template(double), pods(pod("web-1", double)), bounds(workload.Bounds{ContainerMax: amounts(0, 300)})),
-			`keeps app 100m 128Mi
-			LimitRange: pod web-1: LimitRange limits allows a container at most 300Mi of memory
-			0/1 stalled`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A limit in proportion to a capped request would be too low", given(capped, template(double), pods(pod("web-1", double))),
+		"keeps app 100m 128Mi · resizes web-1 to app 100m 128Mi of 200m 512Mi · Resizing · 0/1 changing")
+	rule("A limit that is lower already is lowered no further, nor raised", given(capped, template(double), pods(pod("web-1", sized("app", amounts(100, 128), amounts(200, 300))))),
+		"keeps app 100m 128Mi · Applied · 1/1 applied")
+	rule("A Guaranteed pod cannot have a limit above its request", given(capped, template(guaranteed), pods(pod("web-1", guaranteed))),
+		"keeps app 100m 128Mi · QoSChange: pod web-1: container app is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed · 0/1 stalled")
+	rule("A LimitRange below what is used wants what would kill", given(capped, template(double), pods(pod("web-1", double)), bounds(workload.Bounds{ContainerMax: amounts(0, 300)})),
+		"keeps app 100m 128Mi · LimitRange: pod web-1: LimitRange limits allows a container at most 300Mi of memory · 0/1 stalled")
 }
 
 func TestPodsThatSomebodyElseResizes(t *testing.T) {
@@ -427,80 +221,37 @@ func TestPodsThatSomebodyElseResizes(t *testing.T) {
 	}
 	const contested = "Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again"
 	const updater = "updater (Update, resize)"
-	table{
-		"A first time is undone": {
-			given(decidedBefore(), undone),
-			`keeps app 200m 256Mi, reverted 1 times
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A second time is the end of it": {
-			given(reverted(1), undone, pods(pod("web-1", large()), pod("web-2", small()))),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: ` + contested + `
-			1/2 stalled`,
-		},
-		"A second time is the end of it, also of a later decision": {
-			given(reverted(1), undone, recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: ` + contested + `
-			0/2 stalled`,
-		},
-		"They are named": {
-			given(reverted(2), has(false, updater)),
-			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
-			Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again
-			0/2 stalled`,
-		},
-		"Once they have no pod any more it is tried again": {
-			given(reverted(2, updater), has(false)),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"Not all pods are known to be free": {
-			given(reverted(2, updater), has(true)),
-			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
-			Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again
-			0/2 stalled`,
-		},
-		"Once the scaler is edited it is tried again": {
-			given(reverted(2, updater), undone, func(w *world) { w.policy.Edited = true }),
-			`keeps app 200m 256Mi
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/2 changing`,
-		},
-		"A change of what is not managed undoes nothing": {
-			given(decidedBefore(), undone, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
-				pods(pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
-			`keeps app - 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"What a VPA has changed since it came undoes nothing": {
-			given(decidedBefore(), undone, pods(pod("web-2", small())), func(w *world) {
-				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
-			}),
-			`no decision
-			VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it
-			0/1`,
-		},
-		"A pod that goes does not count": {
-			given(decidedBefore(), undone, pods(pod("web-1", large()), with(pod("web-2", small()), func(p *workload.Pod) { p.Terminating = true }))),
-			`keeps app 200m 256Mi
-			Applied: All pods have the decided size
-			1/1 applied`,
-		},
-		"Pods that have the decided size are not contested": {
-			given(reverted(2, updater), atSize()),
-			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
-			Applied: All pods have the decided size
-			2/2 applied`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("A first time is undone", given(decidedBefore(), undone),
+		"keeps app 200m 256Mi, reverted 1 times · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A second time is the end of it", given(reverted(1), undone, pods(pod("web-1", large()), pod("web-2", small()))),
+		`keeps app 200m 256Mi, reverted 2 times
+			Contested: `+contested+`
+			1/2 stalled`)
+	rule("A second time is the end of it, also of a later decision", given(reverted(1), undone, recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+		`decides app 400m 256Mi (LowerBound), reverted 2 times
+			Contested: `+contested+`
+			0/2 stalled`)
+	rule("They are named", given(reverted(2), has(false, updater)),
+		"keeps app 200m 256Mi, reverted 2 times by updater (Update, resize) · Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
+	rule("Once they have no pod any more it is tried again", given(reverted(2, updater), has(false)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("Not all pods are known to be free", given(reverted(2, updater), has(true)),
+		"keeps app 200m 256Mi, reverted 2 times by updater (Update, resize) · Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
+	rule("Once the scaler is edited it is tried again", given(reverted(2, updater), undone, func(w *world) { w.policy.Edited = true }),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("A change of what is not managed undoes nothing",
+		given(decidedBefore(), undone, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }), pods(pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
+		"keeps app - 256Mi · Applied · 1/1 applied")
+	rule("What a VPA has changed since it came undoes nothing",
+		given(decidedBefore(), undone, pods(pod("web-2", small())), func(w *world) {
+			w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+		}),
+		"no decision · VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it · 0/1")
+	rule("A pod that goes does not count", given(decidedBefore(), undone, pods(pod("web-1", large()), with(pod("web-2", small()), func(p *workload.Pod) { p.Terminating = true }))),
+		"keeps app 200m 256Mi · Applied · 1/1 applied")
+	rule("Pods that have the decided size are not contested", given(reverted(2, updater), atSize()),
+		"keeps app 200m 256Mi, reverted 2 times by updater (Update, resize) · Applied · 2/2 applied")
 }
 
 func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {

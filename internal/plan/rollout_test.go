@@ -24,247 +24,97 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 	const helm = "helm (Update)"
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
-	table{
-		"Original values are recorded before the template is changed": {
-			given(rollout, decidedBefore()),
-			`keeps app 200m 256Mi
-			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Only managed resources are recorded": {
-			given(rollout, memoryOnly, decidedBefore()),
-			`keeps app - 256Mi
-			holds app - 128Mi of - 256Mi cpu=false memory=true
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A write whose end was not recorded counts as written": {
-			given(rollout, decidedBefore(), appTakenOver(), template(large()), atSize()),
-			`keeps app 200m 256Mi, written
-			Applied: The Deployment's pod template has the decided size
-			2/2 applied`,
-		},
-		"What a LimitRange filled in does not make pods differ": {
-			given(rollout, decidedBefore(written), template(sized("app", amounts(200, 256), amounts(0, 0))), atSize()),
-			`keeps app 200m 256Mi, written
-			Applied: The Deployment's pod template has the decided size
-			2/2 applied`,
-		},
-		"A rollout that waits for OOM-killed pods does not block another": {
-			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A rollout whose pods a LimitRange refuses is not waited for": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling,
-				bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
-			`keeps app 200m 256Mi, reverted 1 times
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A rollout whose pods have no room on any node is not waited for by a smaller size": {
-			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/1 changing`,
-		},
-		"A larger size waits for it": {
-			given(rollout, decidedBefore(), appTakenOver(), rolling, unschedulable),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/1`,
-		},
-		"So does one that is smaller in one resource and larger in another": {
-			given(rollout, decidedBefore(), appTakenOver(), template(sized("app", amounts(400, 128), amounts(800, 256))), rolling, unschedulable),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/1`,
-		},
-		"A smaller size waits for pods that are not available for another reason": {
-			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, pods(notReady(pod("web-1", double())))),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/1`,
-		},
-		"And for an unschedulable pod of an older template, which the rollout replaces": {
-			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable, func(w *world) { w.situation.Pods[1].Current = false }),
-			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/1`,
-		},
-		"A rollout after an OOM kill is waited for once the template has carried the answer": {
-			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
-			`keeps app 200m 256Mi, reverted 1 times
-			RolloutInProgress: Another rollout of the Deployment is in progress
-			0/2`,
-		},
-		"A first revert is undone": {
-			given(rollout, decidedBefore(written), appTakenOver()),
-			`keeps app 200m 256Mi, reverted 1 times
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A second revert is the end of it": {
-			given(rollout, decidedBefore(reverted(1)), appTakenOver()),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"What is contested stays contested and counts no further": {
-			given(rollout, decidedBefore(reverted(2)), appTakenOver()),
-			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"What is contested is tried again once the scaler is edited": {
-			given(rollout, decidedBefore(reverted(2)), appTakenOver(), func(w *world) { w.policy.Edited = true }),
-			`keeps app 200m 256Mi
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Who undoes one decision undoes the next": {
-			given(rollout, decidedBefore(reverted(2)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"A revert counts also where the next decision is made at the same time": {
-			given(rollout, decidedBefore(reverted(1)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"What the next decision changes itself is no revert": {
-			given(rollout, decidedBefore(reverted(1)), appTakenOver(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), reverted 1 times
-			then rewrites app 400m 256Mi of 800m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A revert counts also while another rollout is in progress": {
-			given(rollout, decidedBefore(reverted(1)), appTakenOver(), rolling),
-			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"A revert of the day before yesterday is forgotten": {
-			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver()),
-			`keeps app 200m 256Mi, reverted 1 times
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"What is contested is not forgotten with time": {
-			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver(), has(helm)),
-			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
-			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"Those who have what is contested are named": {
-			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has("argocd-controller (Apply)", helm)),
-			`keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update)
-			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"What no field manager owns any longer is tried again": {
-			given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), has()),
-			`keeps app 200m 256Mi
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"What is still ours was not undone": {
-			given(rollout, decidedBefore(reverted(1)), appTakenOver(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
-			`keeps app 200m 256Mi
-			then rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"What no field manager ever owned is not tried again": { // a client replaces the whole, without resources
-			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has()),
-			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
-			0/2 stalled`,
-		},
-		"A contested template that has the decided size all the same is left at that": {
-			given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), template(large()), atSize()),
-			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
-			Applied: The Deployment's pod template has the decided size
-			2/2 applied`,
-		},
-		"What is no longer managed is sent as it was found": {
-			given(rollout, memoryOnly, decidedBefore(written), appTakenOver(), template(large()), atSize()),
-			`keeps app - 256Mi
-			then rewrites app 100m 256Mi of 200m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Original values are restored if nothing is managed any longer": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
-				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
-			}),
-			`no decision
-			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
-			0/2 changing`,
-		},
-		"A suspended scaler gives nothing back": {
-			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
-				w.policy.Suspended = true
-				w.policy.Containers["app"] = plan.ContainerPolicy{}
-			}),
-			`keeps app 200m 256Mi, written
-			Suspended: Nothing is changed while the scaler is suspended
-			2/2`,
-		},
-		"A template that makes no pods by its LimitRange is not written": {
-			given(rollout, decidedBefore(), appTakenOver(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
-			`keeps app 200m 256Mi
-			LimitRange: LimitRange limits allows a pod at most 300Mi of memory
-			0/2 stalled`,
-		},
-		"A template that makes no pods without an injected container is not written": {
-			given(rollout, decidedBefore(), appTakenOver(),
-				pods(pod("web-1", small(), sized("proxy", amounts(50, 64), amounts(100, 100))), pod("web-2", small(), sized("proxy", amounts(50, 64), amounts(100, 100)))), bounds(workload.Bounds{PodMin: amounts(0, 300)})),
-			`keeps app 200m 256Mi
-			LimitRange: LimitRange limits allows a pod no less than 300Mi of memory
-			0/2 stalled`,
-		},
-		"The limit that a LimitRange gives to new pods bounds a request without one": {
-			given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))),
-				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),
-				takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
-				recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
-			`decides app 150m 200Mi (LowerBound)
-			then rewrites app 150m 200Mi of - -
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"A container that is taken over and cannot be read blocks changes of the template": {
-			given(rollout, decidedBefore(), takenOver(
-				plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources},
-				plan.Original{Container: "log", CPU: true, Resources: small().Resources}),
-				template(small(), workload.Container{Name: "log", Unreadable: true})),
-			`keeps app 200m 256Mi
-			Rejected: Container log has resources outside the supported range: correct them in the Deployment
-			0/2 stalled`,
-		},
-		"The proportion is that of the template as it was found": {
-			given(rollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(400, 256) }), recommends(), appTakenOver(),
-				template(sized("app", amounts(200, 256), amounts(201, 512)))),
-			`keeps app 400m 256Mi, written
-			rewrites app 400m 256Mi of 800m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("Original values are recorded before the template is changed", given(rollout, decidedBefore()),
+		"keeps app 200m 256Mi · holds app 100m 128Mi of 200m 256Mi cpu=true memory=true · RollingOut · 0/2 changing")
+	rule("Only managed resources are recorded", given(rollout, memoryOnly, decidedBefore()),
+		"keeps app - 256Mi · holds app - 128Mi of - 256Mi cpu=false memory=true · RollingOut · 0/2 changing")
+	rule("A write whose end was not recorded counts as written", given(rollout, decidedBefore(), appTakenOver(), template(large()), atSize()),
+		"keeps app 200m 256Mi, written · Applied: The Deployment's pod template has the decided size · 2/2 applied")
+	rule("What a LimitRange filled in does not make pods differ", given(rollout, decidedBefore(written), template(sized("app", amounts(200, 256), amounts(0, 0))), atSize()),
+		"keeps app 200m 256Mi, written · Applied: The Deployment's pod template has the decided size · 2/2 applied")
+	rule("A rollout that waits for OOM-killed pods does not block another", given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("A rollout whose pods have no room on any node is not waited for by a smaller size",
+		given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable),
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/1 changing")
+	rule("A larger size waits for it", given(rollout, decidedBefore(), appTakenOver(), rolling, unschedulable),
+		"keeps app 200m 256Mi · RolloutInProgress: Another rollout of the Deployment is in progress · 0/1")
+	rule("So does one that is smaller in one resource and larger in another",
+		given(rollout, decidedBefore(), appTakenOver(), template(sized("app", amounts(400, 128), amounts(800, 256))), rolling, unschedulable),
+		"keeps app 200m 256Mi · RolloutInProgress: Another rollout of the Deployment is in progress · 0/1")
+	rule("A smaller size waits for pods that are not available for another reason",
+		given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, pods(notReady(pod("web-1", double())))),
+		"keeps app 200m 256Mi · RolloutInProgress: Another rollout of the Deployment is in progress · 0/1")
+	rule("And for an unschedulable pod of an older template, which the rollout replaces",
+		given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable, func(w *world) { w.situation.Pods[1].Current = false }),
+		"keeps app 200m 256Mi · RolloutInProgress: Another rollout of the Deployment is in progress · 0/1")
+	rule("A rollout after an OOM kill is waited for once the template has carried the answer",
+		given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
+		"keeps app 200m 256Mi, reverted 1 times · RolloutInProgress: Another rollout of the Deployment is in progress · 0/2")
+	rule("A first revert is undone", given(rollout, decidedBefore(written), appTakenOver()),
+		"keeps app 200m 256Mi, reverted 1 times · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("A second revert is the end of it", given(rollout, decidedBefore(reverted(1)), appTakenOver()),
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("What is contested stays contested and counts no further", given(rollout, decidedBefore(reverted(2)), appTakenOver()),
+		"keeps app 200m 256Mi, written, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("What is contested is tried again once the scaler is edited", given(rollout, decidedBefore(reverted(2)), appTakenOver(), func(w *world) { w.policy.Edited = true }),
+		"keeps app 200m 256Mi · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("Who undoes one decision undoes the next",
+		given(rollout, decidedBefore(reverted(2)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+		"decides app 400m 256Mi (LowerBound), reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("A revert counts also where the next decision is made at the same time",
+		given(rollout, decidedBefore(reverted(1)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+		"decides app 400m 256Mi (LowerBound), reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("What the next decision changes itself is no revert",
+		given(rollout, decidedBefore(reverted(1)), appTakenOver(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+		"decides app 400m 256Mi (LowerBound), reverted 1 times · then rewrites app 400m 256Mi of 800m 512Mi · RollingOut · 0/2 changing")
+	rule("A revert counts also while another rollout is in progress", given(rollout, decidedBefore(reverted(1)), appTakenOver(), rolling),
+		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("A revert of the day before yesterday is forgotten",
+		given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver()),
+		"keeps app 200m 256Mi, reverted 1 times · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("What is contested is not forgotten with time",
+		given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver(), has(helm)),
+		"keeps app 200m 256Mi, written, reverted 2 times by helm (Update) · Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("Those who have what is contested are named", given(rollout, decidedBefore(reverted(2)), appTakenOver(), has("argocd-controller (Apply)", helm)),
+		"keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update) · Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("What no field manager owns any longer is tried again", given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), has()),
+		"keeps app 200m 256Mi · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("What is still ours was not undone", given(rollout, decidedBefore(reverted(1)), appTakenOver(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
+		"keeps app 200m 256Mi · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("What no field manager ever owned is not tried again", given(rollout, decidedBefore(reverted(2)), appTakenOver(), has()),
+		"keeps app 200m 256Mi, written, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
+	rule("A contested template that has the decided size all the same is left at that",
+		given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), template(large()), atSize()),
+		"keeps app 200m 256Mi, written, reverted 2 times by helm (Update) · Applied: The Deployment's pod template has the decided size · 2/2 applied")
+	rule("What is no longer managed is sent as it was found", given(rollout, memoryOnly, decidedBefore(written), appTakenOver(), template(large()), atSize()),
+		"keeps app - 256Mi · then rewrites app 100m 256Mi of 200m 512Mi · RollingOut · 0/2 changing")
+	rule("Original values are restored if nothing is managed any longer",
+		given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
+			w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
+		}),
+		"no decision · gives back · RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer · 0/2 changing")
+	rule("A suspended scaler gives nothing back",
+		given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
+			w.policy.Suspended = true
+			w.policy.Containers["app"] = plan.ContainerPolicy{}
+		}),
+		"keeps app 200m 256Mi, written · Suspended: Nothing is changed while the scaler is suspended · 2/2")
+	rule("A template that makes no pods by its LimitRange is not written", given(rollout, decidedBefore(), appTakenOver(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
+		"keeps app 200m 256Mi · LimitRange: LimitRange limits allows a pod at most 300Mi of memory · 0/2 stalled")
+	rule("A template that makes no pods without an injected container is not written",
+		given(rollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small(), sized("proxy", amounts(50, 64), amounts(100, 100))), pod("web-2", small(), sized("proxy", amounts(50, 64), amounts(100, 100)))), bounds(workload.Bounds{PodMin: amounts(0, 300)})),
+		"keeps app 200m 256Mi · LimitRange: LimitRange limits allows a pod no less than 300Mi of memory · 0/2 stalled")
+	rule("The limit that a LimitRange gives to new pods bounds a request without one",
+		given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))), bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}), takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}), recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
+		"decides app 150m 200Mi (LowerBound) · then rewrites app 150m 200Mi of - - · RollingOut · 0/2 changing")
+	rule("A container that is taken over and cannot be read blocks changes of the template",
+		given(rollout, decidedBefore(), takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources}, plan.Original{Container: "log", CPU: true, Resources: small().Resources}), template(small(), workload.Container{Name: "log", Unreadable: true})),
+		"keeps app 200m 256Mi · Rejected: Container log has resources outside the supported range: correct them in the Deployment · 0/2 stalled")
+	rule("The proportion is that of the template as it was found",
+		given(rollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(400, 256) }), recommends(), appTakenOver(), template(sized("app", amounts(200, 256), amounts(201, 512)))),
+		"keeps app 400m 256Mi, written · rewrites app 400m 256Mi of 800m 512Mi · RollingOut · 0/2 changing")
 }
 
 // The least that is written of a container holds nothing that was not decided.
@@ -304,53 +154,5 @@ func TestALostRewriteOfAFallbackIsRecorded(t *testing.T) {
 		if p := w.next(noon); p.Decision == nil || p.Decision.AppliedToTemplate {
 			t.Errorf("%s: %s, with the decision %+v", name, say(p), p.Decision)
 		}
-	}
-}
-
-// The operator may crash between the rewrite of the template and the write of the status, and
-// the reply to the rewrite may be lost. What the next reconcile finds then is its own change.
-func TestACrashAfterARewriteIsNoRevert(t *testing.T) {
-	applied := decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true })
-	needs := recommends(rec(amounts(600, 900), amounts(500, 800), amounts(700, 1000)))
-	for name, w := range map[string]world{
-		"a new decision": given(rollout, applied, appTakenOver(), template(large()), atSize(), needs),
-		"a decision on less than before": given(rollout, applied, appTakenOver(), template(large()), atSize(), func(w *world) {
-			w.situation.Scaled = workload.Scaled{CPU: "web"}
-		}),
-		"a revert by another controller": given(rollout, applied, appTakenOver()),
-		"the first decision":             given(rollout, appTakenOver()),
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := w.next(noon)
-			for range 3 {
-				if is[plan.Rewrite](p) {
-					break
-				}
-				if !is[plan.Record](p) {
-					t.Fatalf("neither a record nor a rewrite: %s", say(p))
-				}
-				w.situation.Decision = p.Decision
-				p = w.next(noon)
-			}
-			if !is[plan.Rewrite](p) {
-				t.Fatalf("the template is not rewritten: %s", say(p))
-			}
-			var before plan.Decision
-			if w.situation.Decision != nil {
-				before = *w.situation.Decision
-			}
-			w.apply(as[plan.Rewrite](p).Sizes) // and the status is not written
-			again := w.next(noon.Add(time.Second))
-			if d := again.Decision; again.Step != nil || d == nil || !d.AppliedToTemplate || d.Reverts != before.Reverts {
-				t.Errorf("%s, with the decision %+v", say(again), d)
-			}
-
-			// A crash hides no revert by another controller either.
-			w.situation.Decision = again.Decision
-			w.situation.Deployment.Containers = []workload.Container{small()}
-			if d := w.next(noon.Add(time.Minute)).Decision; d.Reverts != before.Reverts+1 {
-				t.Errorf("%d reverts, %d before the crash", d.Reverts, before.Reverts)
-			}
-		})
 	}
 }

@@ -22,38 +22,14 @@ func TestNativeSidecarsAreSized(t *testing.T) {
 		recommends(recommended("app"), recommended("proxy"))(w)
 	}
 	withInit := with(pod("web-1", proxy(), small()), func(p *workload.Pod) { p.Others = []workload.Container{container("init")} })
-	table{
-		"In place, with the container": {
-			given(template(proxy(), small()), both, pods(withInit)),
-			`decides app 200m 256Mi; proxy 200m 256Mi (LowerBound)
-			resizes web-1 to app 200m 256Mi of 400m 512Mi; proxy 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"In the template": {
-			given(rollout, template(proxy(), small()), both, decidedBefore(func(d *plan.Decision) { d.Requests["proxy"] = amounts(200, 256) }),
-				takenOver(
-					plan.Original{Container: "proxy", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(200, 256))},
-					plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(200, 256))},
-				)),
-			`keeps app 200m 256Mi; proxy 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi; proxy 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size
-			0/2 changing`,
-		},
-		"Not where its policy leaves it alone": {
-			given(template(proxy(), small()), both, pods(withInit), func(w *world) { w.policy.Containers["proxy"] = plan.ContainerPolicy{} }),
-			`decides app 200m 256Mi (LowerBound)
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-		"Not where the template does not have it": {
-			given(both, pods(withInit)),
-			`decides app 200m 256Mi (LowerBound)
-			resizes web-1 to app 200m 256Mi of 400m 512Mi
-			Resizing: Pods are being resized in place
-			0/1 changing`,
-		},
-	}.run(t)
+	rule := rulesOf(t)
+	rule("In place, with the container", given(template(proxy(), small()), both, pods(withInit)),
+		"decides app 200m 256Mi; proxy 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 512Mi; proxy 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("In the template",
+		given(rollout, template(proxy(), small()), both, decidedBefore(func(d *plan.Decision) { d.Requests["proxy"] = amounts(200, 256) }), takenOver(plan.Original{Container: "proxy", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(200, 256))}, plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(200, 256))})),
+		"keeps app 200m 256Mi; proxy 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi; proxy 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+	rule("Not where its policy leaves it alone", given(template(proxy(), small()), both, pods(withInit), func(w *world) { w.policy.Containers["proxy"] = plan.ContainerPolicy{} }),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("Not where the template does not have it", given(both, pods(withInit)),
+		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 }

@@ -5,11 +5,9 @@ package plan
 
 import (
 	"math"
-	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -32,22 +30,15 @@ func WantOf(p Plan, s Situation) budget.Want {
 	want := budget.Want{Class: classOf(p)}
 	switch step := p.Step.(type) {
 	case Resize:
-		want.Benefit = worth(podOf(s, step.UID).Containers, step.Sizes) * waiting
+		pod, _ := s.Pod(step.UID)
+		want.Benefit = worth(pod.Containers, step.Sizes) * waiting
 	case Evict:
-		want.Benefit = worth(applied(podOf(s, step.UID)), p.NewPods.Sizes) * waiting
+		pod, _ := s.Pod(step.UID)
+		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * waiting
 	case Rewrite:
 		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * float64(max(1, p.Progress.Pods))
 	}
 	return want
-}
-
-func podOf(s Situation, uid types.UID) workload.Pod {
-	for _, pod := range s.Pods {
-		if pod.UID == uid {
-			return pod
-		}
-	}
-	return workload.Pod{}
 }
 
 func classOf(p Plan) budget.Class {
@@ -60,9 +51,6 @@ func classOf(p Plan) budget.Class {
 		}
 		if step.SetsBack && !p.Decided {
 			return budget.Urgent // a rollout waits for it
-		}
-		if p.Decision == nil {
-			return budget.ScaleDown // the end of a boost
 		}
 	}
 	return classOfDecision(p.Decision)
@@ -83,18 +71,6 @@ func classOfDecision(d *Decision) budget.Class {
 		return budget.ScaleUp
 	}
 	return budget.ScaleDown
-}
-
-// applied are the pod's containers with the resources that the kubelet reports. Of a resize
-// that is Infeasible, the pod only declares the resources.
-func applied(pod workload.Pod) []workload.Container {
-	out := slices.Clone(pod.Containers)
-	for i, c := range out {
-		if actual, ok := pod.Actual[c.Name]; ok {
-			out[i].Resources = actual
-		}
-	}
-	return out
 }
 
 func worth(containers []workload.Container, sizes []Size) (cores float64) {

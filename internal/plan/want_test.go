@@ -52,7 +52,6 @@ func TestWantOf(t *testing.T) {
 		"a boost":             {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
 		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Emergency}},
 		"a first boost":       {plan.Plan{Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
-		"the end of a boost":  {plan.Plan{Step: plan.Resize{UID: "c"}}, budget.Want{Class: budget.ScaleDown}},
 		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.ScaleDown}},
 	} {
 		if got := plan.WantOf(c.plan, s); got != c.want {

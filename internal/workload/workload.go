@@ -156,6 +156,21 @@ type Exit struct {
 	OOMKilled bool
 }
 
+// Readable returns the container with that name, and whether it exists and its resources are in the supported range.
+func (p Pod) Readable(name string) (Container, bool) {
+	c, ok := p.Container(name)
+	return c, ok && !c.Unreadable
+}
+
+// Readable returns the container with that name, and whether it exists and its resources are in the supported range.
+func (d Deployment) Readable(name string) (Container, bool) {
+	c, ok := d.Container(name)
+	return c, ok && !c.Unreadable
+}
+
+// IsOver reports whether the pod has ended, or is about to be gone.
+func (p Pod) IsOver() bool { return p.Ended || p.Terminating }
+
 // Run is the process of a container.
 type Run struct {
 	Container string

@@ -7,7 +7,9 @@
 package decision
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -42,9 +44,8 @@ type Outcome struct {
 // Decide changes the decision where the recommendation asks for it.
 //
 // A resource changes when its request
-//   - is below the floor of an OOM kill, outside the allowed bounds, or below the
-//     lower bound: at once, but what only minAllowed demands, in steps. In the mode Rollout, which restarts pods, CPU below the lower
-//     bound changes only by more than the tolerance;
+//   - is below the floor of an OOM kill, outside the allowed bounds, or below the lower bound: at once, but what only minAllowed
+//     demands, in steps, and CPU in the mode Rollout, which restarts pods, only by more than the tolerance;
 //   - is below the target by more than the tolerance: after the cooldown, inside a window;
 //   - is above the upper bound, and above the target by more than the tolerance:
 //     after the cooldown, inside a window, and while the usage of all running pods is known.
@@ -72,15 +73,22 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 
 // decide is a new decision with these moves.
 func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
-	d := &model.Decision{Time: now, Reason: mostUrgent(moves), Requests: e.stays}
+	d := &model.Decision{Time: now, Requests: e.stays}
+	reasons := []string{revertedNow(e.Decision, now)}
+	for _, m := range moves {
+		reasons = append(reasons, m.why)
+	}
+	d.Reason = slices.MaxFunc(reasons, func(a, b string) int { return cmp.Compare(urgency[a], urgency[b]) })
 	if last := e.Decision; last != nil { // the same controller may undo the next decision, too
 		d.Reverts, d.LastRevert, d.ContestedBy = last.Reverts, last.LastRevert, last.ContestedBy
-		d.Reason = moreUrgent(d.Reason, revertedNow(last, now))
-		d.RetainedLimits = retainedWithout(last.RetainedLimits, moves)
+		d.RetainedLimits = maps.Clone(last.RetainedLimits)
 	}
 	rollBackUnverified(e.policy, d.Requests, e.Decision.Verifying())
 	for _, m := range moves {
 		model.SetRequest(d.Requests, m.container, m.resource, m.to)
+		if m.resource.IsMemory() {
+			delete(d.RetainedLimits, m.container)
+		}
 	}
 	d.Verification = verification.Begin(e.Situation, e.policy, d, e.verifiable(moves), now)
 	return d
@@ -102,17 +110,6 @@ func (e *evaluation) verifiable(moves []move) (out []verification.Change) {
 	return out
 }
 
-// retainedWithout are the retained limits, without those of containers whose memory moves.
-func retainedWithout(limits map[string]int64, moves []move) map[string]int64 {
-	left := maps.Clone(limits)
-	for _, m := range moves {
-		if m.resource.IsMemory() {
-			delete(left, m.container)
-		}
-	}
-	return left
-}
-
 // move is one request that is to be changed.
 type move struct {
 	container string
@@ -131,24 +128,10 @@ func (m move) adopting() move {
 	return m
 }
 
-func mostUrgent(moves []move) (reason string) {
-	for _, m := range moves {
-		reason = moreUrgent(reason, m.why)
-	}
-	return reason
-}
-
-func moreUrgent(a, b string) string {
-	if urgency[b] > urgency[a] {
-		return b
-	}
-	return a
-}
-
 // revertedNow is the reason of the decision if it is a revert of this moment.
 func revertedNow(d *model.Decision, now time.Time) string {
-	if d == nil || d.Reason != model.DecidedReverted || !d.Time.Equal(now) {
-		return ""
+	if d.HasReason(model.DecidedReverted) && d.Time.Equal(now) {
+		return d.Reason
 	}
-	return d.Reason
+	return ""
 }

@@ -48,8 +48,10 @@ func (e *evaluation) noteContainer(container workload.Container) {
 		return
 	}
 	_, hasHistory := e.Recommendation(container.Name)
-	e.isKnown = e.isKnown || hasHistory
-	if !hasHistory && controlsAny(e.policy, container.Name) && isFull(e.Situation, e.policy) {
+	switch {
+	case hasHistory:
+		e.isKnown = true
+	case controlsAny(e.policy, container.Name) && isFull(e.Situation, e.policy):
 		e.leave("container "+container.Name, fmt.Sprintf(
 			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
 	}
@@ -77,15 +79,15 @@ func isFull(s model.Situation, policy model.Policy) bool {
 			taken++
 		}
 	}
-	return len(s.Deployment.Containers) > recommend.MaxContainers && taken >= recommend.MaxContainers
+	return taken >= recommend.MaxContainers
 }
 
 func controlsAny(policy model.Policy, container string) bool {
 	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return policy.Controls(container, r) })
 }
 
-// evaluate decides whether one request moves. Without a target, or while the other containers fill the largest node or use up
-// the ceiling, it does not.
+// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
+// it does not.
 func (e *evaluation) evaluate(q request, c ceilings) {
 	if !q.isManaged {
 		return
@@ -109,30 +111,29 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 }
 
 func (e *evaluation) moveOrKeep(q request) {
-	m, reverted := skipKnownBad(e.RevertedChanges, q.inWholeCores(e.moveOf(q)))
+	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(q))
 	m.isUnsettled = q.isUnsettled
-	switch {
-	case reverted != nil && q.isClose(m.to) && q.isUnsettled:
+	if reverted != nil && q.isClose(m.to) {
+		if !q.isUnsettled {
+			e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
+				"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
+				q.resource.Format(reverted.Value), reverted.Evidence))
+			return
+		}
 		m = m.adopting()
-	case reverted != nil && q.isClose(m.to):
-		e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
-			"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
-			q.resource.Format(reverted.Value), reverted.Evidence))
-		return
-	case m.why == "":
+	}
+	if m.why == "" {
 		m.why = e.whyDespiteStaying(q)
 	}
-	if m.why != "" {
+	switch has, needs := q.resource.Format(q.current), q.resource.Of(q.rec.Target); {
+	case m.why != "":
 		e.moves = append(e.moves, m)
-		return
-	}
-	if message := q.whyWhole(); message != "" {
-		e.keep(q, v1beta1.ReasonWithinBounds, message)
-		return
-	}
-	if q.current > q.target && !q.isClose(q.target) {
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s",
-			q.resource.Format(q.current), q.resource.Format(q.upperBound()), q.whenLowered()))
+	case q.isClose(needs):
+	case q.isWhole:
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.resource.Format(needs)))
+	case q.isClose(q.target):
+	case q.current > q.target:
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered()))
 	}
 }
 
@@ -140,16 +141,8 @@ func (e *evaluation) moveOrKeep(q request) {
 func (e *evaluation) moveOf(q request) move {
 	m := move{container: q.container.Name, resource: q.resource, from: q.current}
 	m.to, m.why = q.move()
-	if m.why == model.DecidedLowerBound && e.avoidsRestart(q, m.to) {
-		m.to, m.why = q.current, ""
-	}
 	m.to = stepTo(e.policy, q, m)
 	return e.paced(q, m)
-}
-
-// avoidsRestart reports whether restarting pods costs more than a little missing CPU.
-func (e *evaluation) avoidsRestart(q request, to int64) bool {
-	return e.policy.RollsOut() && !q.resource.IsMemory() && q.isClose(to)
 }
 
 // whyDespiteStaying is the reason to decide a request although it stays the same; empty
@@ -179,18 +172,13 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 	case !e.isKnown && !isDecided:
 		return model.Waiting.Because(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")
 	case len(e.kept) > 0:
-		return e.keptVerdict()
+		kept := e.kept.Verdict()
+		if kept.Reason == v1beta1.ReasonWithinBounds { // it is as it should be
+			kept.State = model.Applied
+		}
+		return kept
 	case !isDecided:
 		return model.Applied.Because(v1beta1.ReasonWithinTolerance, "The current requests are within the tolerance of the recommendation")
 	}
 	return model.Verdict{}
-}
-
-// keptVerdict says why requests stay. A request within its bounds is as it should be.
-func (e *evaluation) keptVerdict() model.Verdict {
-	kept := e.kept.Verdict()
-	if kept.Reason == v1beta1.ReasonWithinBounds {
-		return model.Applied.Because(kept.Reason, kept.Message)
-	}
-	return kept
 }

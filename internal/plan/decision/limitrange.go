@@ -6,6 +6,7 @@ package decision
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -50,32 +51,35 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case isAbove(request, limit):
 		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.String())
-	case min(ratio, limit) > 0 && exceeds(limit, request, ratio):
+	case exceeds(limit, request, ratio):
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
 }
 
 // isAbove reports whether an amount is above a bound that is set.
-func isAbove(v, most int64) bool { return most > 0 && v > most }
+func isAbove(v, most int64) bool { return v > unlimited(most) }
 
 // brokenByPod applies the API server's rules to the pod's sum: a value that is not set counts for nothing,
 // but a pod without any request or limit breaks a bound on it. The sum includes init containers.
 func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bounds) string {
 	sum := pod.Sum()
 	requests, limits := r.Request(sum), r.Limit(sum)
-	mayGrow := pod.IsTemplate && mayGetRequests(pod, r)
 	least, most, ratio := r.Of(bounds.PodMin), r.Of(bounds.PodMax), r.Ratio(bounds.PodRatio)
+	leastRequest := least
+	if mayGetRequests(pod, r) {
+		leastRequest, ratio = 0, 0 // nothing is known of its sum
+	}
 	switch {
-	case requests < least && !mayGrow:
+	case requests < leastRequest:
 		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.String())
-	case limits > 0 && limits < least:
+	case model.IsBelow(limits, least):
 		return fmt.Sprintf("a limit of no less than %s of %s", r.Format(least), r.String())
 	case isAbove(max(requests, limits), most):
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
-	case most > 0 && limits == 0:
+	case isAbove(cmp.Or(limits, math.MaxInt64), most):
 		return fmt.Sprintf("at most %s of %s, and this one has no limit", r.Format(most), r.String())
-	case ratio > 0 && !mayGrow && (min(requests, limits) == 0 || exceeds(limits, requests, ratio)):
+	case exceeds(cmp.Or(limits, math.MaxInt64), requests, ratio):
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
@@ -83,7 +87,8 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 
 // mayGetRequests reports whether a container of a new pod may get a request from a LimitRange or a webhook.
 func mayGetRequests(pod workload.Footprint, r model.Resource) bool {
-	return r.Request(pod.PodLevel) == 0 && slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool {
-		return r.Request(c.Resources) == 0
-	})
+	if !pod.IsTemplate || r.Request(pod.PodLevel) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool { return r.Request(c.Resources) == 0 })
 }

@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 
@@ -46,16 +47,11 @@ func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container)
 	}
 }
 
-// WithoutRetained are the rules as if the kubelet could lower any limit, and whether that
-// makes a difference.
-func (l LimitRules) WithoutRetained() (rules LimitRules, differs bool) {
-	rules = l
-	rules.retained = quantity.Amounts{}
-	return rules, l.retained != rules.retained
+// WithoutRetained are the rules as if the kubelet could lower any limit.
+func (l LimitRules) WithoutRetained() LimitRules {
+	l.retained = quantity.Amounts{}
+	return l
 }
-
-// HasLimit reports whether the limits' proportion has a limit of the resource.
-func (l LimitRules) HasLimit(r model.Resource) bool { return r.Limit(l.shape) > 0 }
 
 // knownNeed is the memory that the container has used, or was OOM-killed with. The bounds of
 // the recommendation do not show it if the policy caps them.
@@ -76,7 +72,7 @@ func knownNeed(rec recommend.Container) int64 {
 // requests. With a pod's own values, each resize would add a rounding error.
 func Written(s model.Situation, c workload.Container) workload.Resources {
 	shape := c.Resources
-	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {
+	if t, ok := s.Deployment.Readable(c.Name); ok {
 		shape = t.Resources
 	}
 	original, _ := s.Original(c.Name)
@@ -124,15 +120,8 @@ func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most())
 	}
 	limit = max(limit, r.Of(l.limits.MinAllowed))
-	if most := r.Of(l.limits.MaxAllowed); most > 0 {
-		limit = max(request, min(limit, most))
-	}
-	if ratio := r.Ratio(l.bounds.ContainerRatio); ratio > 0 {
-		limit = min(limit, mostLimit(request, ratio))
-	}
-	if most := r.Of(l.bounds.ContainerMax); most > 0 {
-		limit = min(limit, most)
-	}
+	limit = max(request, min(limit, unlimited(r.Of(l.limits.MaxAllowed))))
+	limit = min(limit, mostLimit(request, r.Ratio(l.bounds.ContainerRatio)), unlimited(r.Of(l.bounds.ContainerMax)))
 	if limit < min(current, r.Of(l.needed)) {
 		return current
 	}
@@ -148,9 +137,7 @@ func (l LimitRules) withinReason(limit, request int64, r model.Resource) int64 {
 	if written == 0 {
 		return limit
 	}
-	if l.mostRatio > 0 {
-		limit = min(limit, max(written, mulDiv(request, l.mostRatio, 1, true)))
-	}
+	limit = min(limit, max(written, mulDiv(request, unlimited(l.mostRatio), 1, true)))
 	return max(request, min(limit, unlimited(r.Of(l.raised))))
 }
 
@@ -186,8 +173,11 @@ func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 
 	return max(request, min(mulDiv(request, shapeLimit, shapeRequest, true), most))
 }
 
-// mostLimit is the highest limit that a limit:request ratio allows a request.
+// mostLimit is the highest limit that a limit:request ratio allows a request. 0 is no ratio.
 func mostLimit(request, ratio int64) int64 {
+	if ratio == 0 {
+		return math.MaxInt64
+	}
 	limit := mulDiv(request, ratio, 1000, false)
 	for limit > request && exceeds(limit, request, ratio) {
 		limit--
@@ -208,9 +198,9 @@ func leastRequest(limit, ratio int64) int64 {
 	return request
 }
 
-// exceeds is the API server's own rule, with its own rounding.
+// exceeds is the API server's own rule for a ratio, with its own rounding. 0 is no ratio.
 func exceeds(limit, request, ratio int64) bool {
-	return float64(limit)/float64(request)*1000 > float64(ratio)
+	return float64(limit)/float64(request)*1000 > cmp.Or(float64(ratio), math.Inf(1))
 }
 
 // Scale is a percentage of an amount, rounded up, without overflow on the way.

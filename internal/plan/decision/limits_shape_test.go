@@ -59,13 +59,14 @@ func TestStepsComeThrough(t *testing.T) {
 			if r.IntN(2) == 0 {
 				current = 1 + r.Int64N(1000)
 			}
-			up, most := stepUp(current, percent, res), mulDiv(current, 100+percent, 100, false)
-			if up <= current || up > max(most, current+1) {
+			q := request{current: current, resource: res, isWhole: !res.IsMemory() && r.IntN(4) == 0}
+			up, most := q.stepUp(percent), mulDiv(current, 100+percent, 100, false)
+			if up <= current || up > max(most, current+q.grain(most)) {
 				t.Errorf("seed %d: %s of %d goes up by %d %% to %d", seed, res.String(), current, percent, up)
 			}
 			percent = 1 + r.Int64N(99)
-			down, least := stepDown(current, percent, res), mulDiv(current, 100-percent, 100, true)
-			if down >= current || down < min(least, current-1) {
+			down, least := q.stepDown(percent), mulDiv(current, 100-percent, 100, true)
+			if down >= current || down < min(least, current-q.grain(least)) {
 				t.Errorf("seed %d: %s of %d goes down by %d %% to %d", seed, res.String(), current, percent, down)
 			}
 		}

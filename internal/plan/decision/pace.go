@@ -19,22 +19,25 @@ import (
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
 // and no step limit stops it before it reaches what is urgent.
 
-// directions are the directions of the reasons that can wait.
+// directions are the directions of the reasons that can wait. What was adopted raises pods to the largest.
 var directions = map[string]window.Direction{
 	model.DecidedScaleUp:   window.ScaleUp,
 	model.DecidedScaleDown: window.ScaleDown,
+	model.DecidedAdopted:   window.ScaleUp,
 }
 
-// IsDeferrable reports whether a change for this reason can wait.
-func IsDeferrable(reason string) bool {
-	_, ok := directions[reason]
-	return ok
+// IsUrgent reports whether a change for this reason does not wait.
+func IsUrgent(reason string) bool {
+	_, waits := directions[reason]
+	return !waits
 }
 
-// MayRestartAnytime reports whether a decision with this reason may restart pods outside the
-// windows.
-func MayRestartAnytime(reason string) bool {
-	return !IsDeferrable(reason) && reason != model.DecidedAdopted
+// MayRestart reports whether pods may be restarted now for a decision with this reason, and otherwise how long that waits.
+func MayRestart(reason string, windows window.Windows, now time.Time) (open bool, in time.Duration) {
+	if IsUrgent(reason) {
+		return true, 0
+	}
+	return windows.Opens(directions[reason], now)
 }
 
 // deferral is a move that must wait, and what for.
@@ -66,30 +69,36 @@ func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (
 	direction, ok := directions[m.why]
 	last := s.Decision
 	switch {
-	case m.isPaced && last != nil && last.Reason == model.DecidedBounds && !policy.Edited:
-		cooldown := policy.CooldownOf(window.ScaleUp)
-		if left := cooldownLeft(last, cooldown, now); left > 0 {
-			return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
-		}
-		return d
+	case m.isPaced && last.HasReason(model.DecidedBounds):
+		return inCooldown(s, policy, m, window.ScaleUp, now)
 	case !ok:
 		return d
+	case direction == window.ScaleDown:
+		if o := s.WaitsForUsage(); o.Exists() {
+			return deferral{m.why, o.Reason, o.Message, 0}
+		}
+		if last.Verifying() != nil {
+			return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}
+		}
 	}
-	if o := s.WaitsForUsage(); direction == window.ScaleDown && o.Exists() {
-		return deferral{m.why, o.Reason, o.Message, 0}
-	}
-	if direction == window.ScaleDown && last.Verifying() != nil {
-		return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}
-	}
-	cooldown := policy.CooldownOf(direction)
-	if left := cooldownLeft(last, cooldown, now); left > 0 {
-		d = deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
-	}
+	d = inCooldown(s, policy, m, direction, now)
 	open, in := policy.Windows.Opens(direction, now)
 	if open || isSooner(in, d.left) {
 		return d
 	}
 	return deferral{m.why, v1beta1.ReasonOutsideWindow, "waits for the next of updatePolicy.windows", in}
+}
+
+// inCooldown is a move that waits for the cooldown of a direction; no deferral if that is over.
+func inCooldown(s model.Situation, policy model.Policy, m move, direction window.Direction, now time.Time) (d deferral) {
+	if s.Decision == nil {
+		return d
+	}
+	cooldown := policy.CooldownOf(direction)
+	if left := s.Decision.Time.Add(cooldown).Sub(now); left > 0 {
+		return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
+	}
+	return d
 }
 
 // isSooner compares times to wait, where 0 is without end.
@@ -114,13 +123,6 @@ func deferredVerdict(list []deferral) model.Verdict {
 	return model.Waiting.Because(first.waitReason, "The next change "+strings.Join(parts, "; ")).Within(left)
 }
 
-func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) time.Duration {
-	if last == nil {
-		return 0
-	}
-	return max(0, last.Time.Add(cooldown).Sub(now))
-}
-
 // paced is the move as far as usage, the API server and limits demand it. What only minAllowed
 // demands beyond that is a step: at most twice the request, or what a pod has already or has
 // started with, and the next step after the cooldown. A bound with a wrong unit is thus seen before
@@ -130,14 +132,14 @@ func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) t
 // ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
 // no request is above it.
 func (e *evaluation) paced(q request, m move) move {
-	isRaised := q.current > 0 && m.to > q.current
-	if !isRaised || !e.policy.InPlace() || e.policy.CooldownOf(window.ScaleUp) == 0 {
+	switch {
+	case q.current == 0, m.to <= q.current, !e.policy.InPlace(), e.policy.CooldownOf(window.ScaleUp) == 0:
 		return m
 	}
 	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
 	demanded := max(q.current, q.enforced.fit(q.current), q.enforced.fit(usage))
 	m.isPaced = demanded == q.current
-	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), stepUp(q.current, 100, q.resource)))
+	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), q.stepUp(100)))
 	return m
 }
 
@@ -165,78 +167,32 @@ func stepTo(policy model.Policy, q request, m move) int64 {
 	default:
 		return m.to
 	}
-	switch up, down := policy.ScaleUp.MaxStepPercent, policy.ScaleDown.MaxStepPercent; {
+	switch {
 	case q.current == 0:
 		return m.to
-	case m.to > q.current && up > 0:
-		return min(m.to, max(urgent, stepUp(q.current, up, q.resource)))
-	case m.to < q.current && down > 0:
-		return max(m.to, min(urgent, stepDown(q.current, down, q.resource)))
+	case m.to > q.current:
+		return min(m.to, max(urgent, q.stepUp(policy.ScaleUp.MaxStepPercent)))
 	}
-	return m.to
+	return max(m.to, min(urgent, q.stepDown(policy.ScaleDown.MaxStepPercent)))
 }
 
-// stepUp is the most that a request may be after a step, in readable amounts where there is
-// one; at least a little more.
+// stepUp is the most that a request may be after a step, in readable amounts; at least one grain more. 0 % is any step.
 //
 //	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
-func stepUp(current, percent int64, r model.Resource) int64 {
-	most := min(mulDiv(current, 100+percent, 100, false), r.Most())
-	if round := most / grain(r, most) * grain(r, most); round > current {
-		return round
+func (q request) stepUp(percent int64) int64 {
+	most := q.resource.Most()
+	if percent > 0 {
+		most = min(most, mulDiv(q.current, 100+percent, 100, false))
 	}
-	return max(most, current+1)
+	grain := q.grain(most)
+	return min(max(most/grain*grain, q.current+grain), q.resource.Most())
 }
 
-// stepDown is the least that a request may be after a step.
+// stepDown is the least that a request may be after a step. 0 % is any step.
 //
 //	100m, 25 % → 75m    256Mi, 10 % → 231Mi    1m, 10 % → 0m, and so the target
-func stepDown(current, percent int64, r model.Resource) int64 {
-	least := mulDiv(current, max(0, 100-percent), 100, true)
-	if round := (least + grain(r, least) - 1) / grain(r, least) * grain(r, least); round < current {
-		return round
-	}
-	return min(least, current-1)
-}
-
-// grain is what amounts of that size are multiples of, as recommendations are.
-func grain(r model.Resource, v int64) int64 {
-	switch {
-	case !r.IsMemory():
-		return 1
-	case v < 64<<20:
-		return 64 << 10
-	}
-	return 1 << 20
-}
-
-// Directions are directions in which something moves.
-type Directions map[window.Direction]bool
-
-// Note adds directions.
-func (d Directions) Note(up, down bool) {
-	if up {
-		d[window.ScaleUp] = true
-	}
-	if down {
-		d[window.ScaleDown] = true
-	}
-}
-
-// Allowed reports whether a change in these directions may be made now, and otherwise how long
-// it waits. A change in both directions may be made in a window for either, because there
-// may be no window for both.
-func (d Directions) Allowed(windows window.Windows, now time.Time) (open bool, in time.Duration) {
-	open = true
-	for _, direction := range []window.Direction{window.ScaleUp, window.ScaleDown} {
-		if !d[direction] {
-			continue
-		}
-		isOpen, left := windows.Opens(direction, now)
-		if isOpen {
-			return true, 0
-		}
-		open, in = false, model.Sooner(in, left)
-	}
-	return open, in
+func (q request) stepDown(percent int64) int64 {
+	least := mulDiv(q.current, max(0, 100-cmp.Or(percent, 100)), 100, true)
+	grain := q.grain(least)
+	return min((least+grain-1)/grain*grain, max(0, q.current-grain))
 }

@@ -30,21 +30,23 @@ type request struct {
 	isUnsettled bool
 	lacksUsage  bool // usage of running pods is missing
 	// wanted is what is recommended, or else decided, in the policy's range; 0 for neither. target is as much of that as the
-	// largest node and the ceilings leave.
+	// ceilings leave.
 	wanted, target int64
-	node, ceiling  int64
+	ceiling        int64
 	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
 	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
 	// isWhole is true if it must be whole CPUs.
 	isWhole bool
+	// sparesRestarts is true if a little missing CPU costs less than to restart all pods.
+	sparesRestarts bool
 
 	unceiled span // the range of the policy, the LimitRange and limits
-	allowed  span // unceiled, within the largest node and the ceilings
+	allowed  span // unceiled, within the ceilings
 	enforced span // allowed, but for minAllowed and maxAllowed
 }
 
 // requestsFor are the requests of all containers for one resource. Each has one range, which is what each rule leaves of the
-// range before it: the policy, the LimitRange, limits, the largest node, and the ceilings.
+// range before it: the policy, the LimitRange, limits, and the ceilings.
 func requestsFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts, c ceilings) []request {
 	requests := make([]request, len(s.Deployment.Containers))
 	if len(requests) == 0 {
@@ -53,22 +55,25 @@ func requestsFor(s model.Situation, policy model.Policy, r model.Resource, besid
 	for i, container := range s.Deployment.Containers {
 		requests[i] = requestFor(s, policy, container, r)
 	}
-	boundByNode(s, policy, requests, r.Of(beside))
 	c.bound(requests, r.Of(beside))
 	for i := range requests {
 		q := &requests[i]
-		q.target = min(q.wanted, q.node, q.ceiling)
-		q.allowed = q.unceiled.within(0, q.node).within(0, q.ceiling)
-		q.enforced = q.enforced.within(0, q.node).within(0, q.ceiling)
+		q.target = min(q.wanted, q.ceiling)
+		q.allowed = q.unceiled.within(0, q.ceiling)
+		q.enforced = q.enforced.within(0, q.ceiling)
+		if q.isWhole {
+			q.allowed = q.allowed.wholeCores()
+			q.target = q.allowed.fit(q.target)
+		}
 	}
 	return requests
 }
 
-// requestFor is the request without the largest node and the ceilings.
+// requestFor is the request without the ceilings.
 func requestFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) request {
 	q := request{
 		container: container, resource: r, tolerance: policy.Tolerance, lacksUsage: s.MissingUsage != "",
-		granted: largestRequest(s, policy, container, r), node: math.MaxInt64, ceiling: math.MaxInt64,
+		granted: largestRequest(s, policy, container, r), ceiling: math.MaxInt64,
 		isManaged: !container.Unreadable && s.IsManaged(policy, container.Name, r),
 	}
 	q.current, q.isUnsettled = currentRequest(s, policy, container, r)
@@ -77,30 +82,47 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	}
 	p := policy.Containers[container.Name]
 	q.rec, _ = s.Recommendation(container.Name)
-	q.isUnsettled = q.isUnsettled && r.Of(q.rec.Target) > 0
-	q.isWhole = hasWholeCores(s, policy, container, r)
+	if r.Of(q.rec.Target) == 0 {
+		q.isUnsettled = false
+	}
 	most := r.Of(p.MaxAllowed)
-	if end, why := q.rec.ClimbEnd(); r.IsMemory() {
-		q.climbEnd = why
-		if why == recommend.RaiseDidNotHelp {
-			most = end // which is within maxAllowed
+	switch end, why := q.rec.ClimbEnd(); {
+	case !r.IsMemory():
+		q.sparesRestarts = policy.RollsOut()
+		if policy.SizesNewPodsForGood() {
+			q.isWhole = hasWholeCores(s, policy, container)
 		}
+	case why == recommend.RaiseDidNotHelp:
+		q.climbEnd, most = why, end // which is within maxAllowed
+	default:
+		q.climbEnd = why
 	}
 	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), most)
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
 	q.raiseLimit = RaiseLimit(s, policy, container, r)
-	q.wanted = q.unceiled.fit(cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r)))
+	q.wanted = cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r))
+	if q.isWhole {
+		q.unceiled, q.wanted = q.unceiled.wholeCores(), roundUpToCore(q.wanted)
+	}
+	q.wanted = q.unceiled.fit(q.wanted)
 	return q
 }
 
-// largestOutcome is the most that may be decided, but for the ceilings and the node: a request moves from the current one towards
+// largestOutcome is the most that may be decided, but for the ceilings: a request moves from the current one towards
 // its target, and may stop anywhere between.
-func (q request) largestOutcome() int64 {
-	most := max(q.unceiled.fit(q.current), q.wanted)
-	if q.isWhole {
-		return roundUpToCore(most)
+func (q request) largestOutcome() int64 { return max(q.unceiled.fit(q.current), q.wanted) }
+
+// grain is what a step is a multiple of: as recommendations are, or whole CPUs.
+func (q request) grain(v int64) int64 {
+	switch {
+	case q.isWhole:
+		return core
+	case !q.resource.IsMemory():
+		return 1
+	case v < 64<<20:
+		return 64 << 10
 	}
-	return most
+	return 1 << 20
 }
 
 // subject names the request.
@@ -120,6 +142,8 @@ func (q request) move() (to int64, why string) {
 		return q.towardsBound(bounded), model.DecidedBounds
 	case current == 0:
 		return target, model.DecidedScaleUp
+	case q.sparesRestarts && q.isClose(target):
+		return current, ""
 	case current < min(q.lowerBound(), target):
 		return target, model.DecidedLowerBound
 	case q.isClose(target):
@@ -137,9 +161,9 @@ func (q request) move() (to int64, why string) {
 // stops there: a bound is no evidence for a lower request. Neither is it while usage is
 // missing, or if it only has to drop below a ceiling.
 func (q request) towardsBound(bounded int64) int64 {
-	isCeiling := q.unceiled.fit(q.current) == q.current
-	if q.target < bounded && (isCeiling || q.lacksUsage || bounded <= q.upperBound()) {
-		return bounded
+	switch isCeiling := q.unceiled.fit(q.current) == q.current; {
+	case isCeiling, q.lacksUsage, bounded <= q.upperBound():
+		return max(q.target, bounded)
 	}
 	return q.target
 }
@@ -160,7 +184,8 @@ func (q request) oomFloor() int64 {
 // is unknown. It counts the observed time from its beginning, so that it does not change with each
 // reconcile.
 func (q request) whenLowered() string {
-	if q.target != q.resource.Of(q.rec.Target) || q.allowed.most <= q.upperBound() {
+	switch {
+	case q.target != q.resource.Of(q.rec.Target), q.allowed.most <= q.upperBound():
 		return "" // something else bounds it
 	}
 	enough := recommend.EvidenceToLower(q.current, q.target, q.upperBound(), q.rec.Observed, q.rec.Phase)
@@ -182,7 +207,8 @@ func differs(current, target int64, tolerance float64) bool {
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
 // isUnsettled reports whether no decision tells it, because a status was lost: the pods disagree, or a
-// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to.
+// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to;
+// or because startup boosts need a decision to start from and to return to.
 func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
@@ -195,9 +221,13 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 	if current == 0 {
 		return r.Request(container.Resources), false
 	}
-	inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)) // as the API server defaults it
-	newPodsLack := s.Decision == nil && policy.SizesNewPods && inTemplate > 0 && current != inTemplate && s.HasResized(policy)
-	return current, least != current || newPodsLack || s.IsResizeOpen(policy, container.Name, r)
+	switch inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)); { // as the API server defaults it
+	case least != current, s.IsResizeOpen(policy, container.Name, r), policy.BoostOf(container.Name, r) != nil:
+		isUnsettled = true
+	case s.Decision == nil && policy.SizesNewPods:
+		isUnsettled = current != inTemplate && s.HasResized(policy)
+	}
+	return current, isUnsettled
 }
 
 // largestRequest is what a container has: the largest request that is granted to a pod, or else what the
@@ -205,14 +235,17 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 // less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
 func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
 	for _, pod := range s.Pods {
-		if c, ok := pod.Container(container.Name); ok && s.IsActive(policy, pod) && !c.Unreadable {
+		if c, ok := pod.Readable(container.Name); ok && s.IsActive(policy, pod) {
 			most = max(most, granted(pod, c, r))
 		}
 	}
-	if decided := s.Decision.Request(container.Name, r); most > 0 && decided == most+1 {
-		return decided
+	if most == 0 {
+		return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
 	}
-	return cmp.Or(most, r.Request(container.Resources), r.Limit(container.Resources))
+	if s.Decision.Request(container.Name, r) == most+1 {
+		most++
+	}
+	return most
 }
 
 // granted is the request that a container declares, as far as its kubelet reports it as applied. A raise

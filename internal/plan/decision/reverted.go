@@ -10,49 +10,39 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// skipKnownBad returns the move. If the move would repeat a reverted change, it ends at the
-// value that was good, and that change is returned too; else nil.
+// skipKnownBad returns the move. If usage would move the request to a reverted value or further, it ends at the value that
+// was good, and that change is returned too; else nil.
 func skipKnownBad(reverted []model.RevertedChange, m move) (move, *model.RevertedChange) {
-	for i, change := range reverted {
-		if m.repeats(change) {
-			return m.stoppedBefore(change), &reverted[i]
+	switch m.why {
+	case model.DecidedScaleDown, model.DecidedScaleUp, model.DecidedLowerBound:
+	default:
+		return m, nil
+	}
+	isReduction := m.to < m.from
+	for i, c := range reverted {
+		switch {
+		case c.Container != m.container, c.Resource != m.resource.String(), c.IsReduction() != isReduction:
+		case isReduction && m.to <= c.Value:
+			m.to = min(c.Good, m.from)
+			return m, &reverted[i]
+		case !isReduction && m.to >= c.Value:
+			m.to = max(c.Good, m.from)
+			return m, &reverted[i]
 		}
 	}
 	return m, nil
-}
-
-// repeats reports whether usage moves the request to the reverted value or further.
-func (m move) repeats(change model.RevertedChange) bool {
-	if change.Container != m.container || change.Resource != m.resource.String() {
-		return false
-	}
-	switch m.why {
-	case model.DecidedScaleDown:
-		return change.IsReduction() && m.to <= change.Value
-	case model.DecidedScaleUp, model.DecidedLowerBound:
-		return !change.IsReduction() && m.to >= change.Value
-	}
-	return false
-}
-
-// stoppedBefore is the move as far as the value that was good.
-func (m move) stoppedBefore(change model.RevertedChange) move {
-	if change.IsReduction() {
-		m.to = min(change.Good, m.from)
-	} else {
-		m.to = max(change.Good, m.from)
-	}
-	return m
 }
 
 // deferLowering drops the moves that lower a request if another one is urgent: an urgent move
 // must not wait for the verification of the others. Only urgent moves are made while the usage
 // history cannot be saved, so that they lower nothing then.
 func deferLowering(s model.Situation, policy model.Policy, moves []move, now time.Time) []move {
-	if !s.Unsaved.Exists() && (!policy.Verifies() || policy.RollsOut()) {
+	switch {
+	case s.Unsaved.Exists():
+	case policy.RollsOut(), !policy.Verifies():
 		return moves
 	}
-	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return !IsDeferrable(m.why) })
+	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return IsUrgent(m.why) })
 	if !isUrgent {
 		return moves
 	}
@@ -62,7 +52,8 @@ func deferLowering(s model.Situation, policy model.Policy, moves []move, now tim
 // rollBackUnverified restores the good values of requests that were lowered and not verified
 // yet, before a new decision adds to them.
 func rollBackUnverified(policy model.Policy, requests model.Requests, v *model.Verification) {
-	if policy.RollsOut() || v == nil || !v.FirstPodsVerified.IsZero() {
+	switch {
+	case policy.RollsOut(), v == nil, !v.FirstPodsVerified.IsZero():
 		return
 	}
 	for name, good := range v.Good {

@@ -11,11 +11,13 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// The largest node and the operator's ceilings bound a pod, and RaiseLimit each container. What they leave is shared out to its containers by size of the
-// demand, the smallest first, so that one container whose demand cannot be met does not take it from the others. With
-// room for 10:
+// The operator's ceilings bound a pod, also as a share of the largest node, and RaiseLimit each container. What they leave is shared out to its
+// containers by size of the demand, the smallest first, so that one container whose demand cannot be met does not take it
+// from the others. With room for 10:
 //
 //	has     wants   left
 //	1       12      10
@@ -29,8 +31,8 @@ import (
 // that no kubelet has applied is not what a container has: otherwise a template that requested much for a moment would lift
 // the ceiling for ever.
 //
-// The node keeps the operator from asking for resizes that no node can grant. It bounds only what is resized in place,
-// because new pods may bring a new node. Other pods on a node do not count, so a request within it may not fit either.
+// The share of the largest node bounds only what is resized in place, because new pods may bring a new node. Other pods on
+// a node do not count, so a request within it may not fit either.
 
 // demand is what one container requests, and what it should.
 type demand struct {
@@ -59,23 +61,6 @@ func share(room int64, demands []demand) (left []int64) {
 	return left
 }
 
-// boundByNode notes what the largest node leaves to the requests of one resource. beside is what a pod requests besides the
-// containers.
-func boundByNode(s model.Situation, policy model.Policy, requests []request, beside int64) {
-	r := requests[0].resource
-	node := r.Of(s.LargestNode)
-	if node == 0 || !policy.InPlace() {
-		return
-	}
-	demands := make([]demand, len(requests))
-	for i, q := range requests {
-		demands[i] = demand{q.container.Name, q.current, max(q.current, q.wanted)}
-	}
-	for i, left := range share(node-beside, demands) {
-		requests[i].node = left
-	}
-}
-
 // ceilings are what the operator's configuration lets the containers of a pod request; 0 for any.
 type ceilings struct {
 	container, pod int64
@@ -88,7 +73,7 @@ func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceili
 	if !policy.InPlace() {
 		return c
 	}
-	if part := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false); part > 0 && part < unlimited(c.pod) {
+	if part := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false); unlimited(part) < unlimited(c.pod) {
 		c.pod, c.nodePercent = part, s.Ceilings.NodePercent
 	}
 	return c
@@ -97,14 +82,9 @@ func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceili
 // unlimited is a bound as an amount to compare with: 0 is none.
 func unlimited(bound int64) int64 { return cmp.Or(bound, math.MaxInt64) }
 
-// MostPerPod is the most that a pod may be raised to, by the ceilings and the largest node; 0
-// for any.
+// MostPerPod is the most that a pod may be raised to; 0 for any.
 func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 {
-	most := min(unlimited(ceilingsFor(s, policy, r).pod), unlimited(r.Of(s.LargestNode)))
-	if most == math.MaxInt64 {
-		return 0
-	}
-	return most
+	return ceilingsFor(s, policy, r).pod
 }
 
 // bound notes what the ceilings leave to the requests of one resource.
@@ -127,7 +107,7 @@ func (c ceilings) capped(q request, v int64) int64 {
 func (c ceilings) says(q request) string {
 	r := q.resource
 	switch {
-	case c.container > 0 && q.ceiling >= c.container:
+	case q.ceiling >= unlimited(c.container):
 		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
 	case c.nodePercent > 0:
 		return fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(c.pod), c.nodePercent)
@@ -138,12 +118,45 @@ func (c ceilings) says(q request) string {
 // keptBelow is why a request does not get what is wanted, and the message of that.
 func (q request) keptBelow(c ceilings) (reason, message string) {
 	wanted := q.resource.Format(q.wanted)
-	switch {
-	case q.ceiling <= q.target && q.ceiling >= unlimited(q.raiseLimit):
+	if q.ceiling >= unlimited(q.raiseLimit) {
 		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
 			wanted, q.resource.Format(q.raiseLimit))
-	case q.ceiling <= q.target:
-		return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
 	}
-	return v1beta1.ReasonNodeCapacity, fmt.Sprintf("%s is recommended, but no node has room for it beside the pod's other containers", wanted)
+	return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, c.says(q))
+}
+
+// leastRaiseLimit is what any container may be raised to: little enough for any node.
+var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
+
+// RaiseLimit is the most that a request or a limit of a container is raised to if its policy has no
+// maxAllowed; 0 for any. It bounds amounts with a wrong unit, usage that follows the size, and hostile usage:
+//
+//	RaiseFactor * what the user has set, but at least 1 CPU and 1Gi, minAllowed, and the least of a LimitRange
+//
+// What the user has set is the larger one of request and limit in the template, before it was rewritten, or else the
+// default of a LimitRange. Without either, there is nothing to compare with, and only the ceilings bound a request.
+func RaiseLimit(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) int64 {
+	p, factor := policy.Containers[c.Name], s.Ceilings.RaiseFactor
+	base := userSize(s, c, r)
+	switch {
+	case base == 0, factor == 0, r.Of(p.MaxAllowed) > 0:
+		return 0
+	}
+	return min(r.Most(), max(mulDiv(base, factor, 1, true), r.Of(leastRaiseLimit), r.Of(p.MinAllowed), r.Of(s.Bounds.ContainerMin)))
+}
+
+// userSize is the larger one of the request and the limit that the user has set, or else the default of a
+// LimitRange; 0 for none.
+func userSize(s model.Situation, c workload.Container, r model.Resource) int64 {
+	written := Written(s, c)
+	return cmp.Or(max(r.Request(written), r.Limit(written)), r.Of(s.Bounds.ContainerDefault))
+}
+
+// MostRaised is the most that a request may be raised to, by its policy and by what bounds any request; 0 if nothing says.
+func MostRaised(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) int64 {
+	most := cmp.Or(r.Of(policy.Containers[c.Name].MaxAllowed), RaiseLimit(s, policy, c, r))
+	if most == 0 {
+		return 0
+	}
+	return min(most, unlimited(r.Of(s.Ceilings.Container)), unlimited(MostPerPod(s, policy, r)))
 }

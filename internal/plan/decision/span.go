@@ -53,15 +53,16 @@ func spanOf(s model.Situation, policy model.Policy, container workload.Container
 // RequestsOnly. A LimitRange may give a limit to each new pod although the template has
 // none: a template that requests more creates no pods at all.
 func fixedLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
-	follows := policy.Containers[container.Name].Limits
-	hasDefault := r.Limit(container.Resources) == 0 && !policy.InPlace()
-	switch {
-	case hasDefault && policy.RollsOut(), hasDefault && !follows:
+	limit := currentLimit(s, policy, container, r)
+	switch follows := policy.Containers[container.Name].Limits; {
+	case policy.RollsOut() && r.Limit(container.Resources) == 0:
 		return r.Of(s.Bounds.ContainerDefault)
 	case follows:
 		return 0
+	case policy.SizesOnlyNewPods():
+		return cmp.Or(limit, r.Of(s.Bounds.ContainerDefault))
 	}
-	return currentLimit(s, policy, container, r)
+	return limit
 }
 
 // limitCap is the largest value of a limit that follows, and so of its request; 0 for no
@@ -69,10 +70,10 @@ func fixedLimit(s model.Situation, policy model.Policy, container workload.Conta
 func limitCap(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
 	p := policy.Containers[container.Name]
 	most := r.Of(p.LimitPolicy.MaxAllowed)
-	if most == 0 || !p.Limits || currentLimit(s, policy, container, r) == 0 {
-		return 0
+	if p.Limits && currentLimit(s, policy, container, r) > 0 {
+		return most
 	}
-	return most
+	return 0
 }
 
 // currentLimit is the largest limit of the running pods if they are resized in place, or
@@ -92,7 +93,8 @@ func currentLimit(s model.Situation, policy model.Policy, container workload.Con
 // set the request that it follows.
 func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
 	p := policy.Containers[container.Name]
-	if !p.Limits || !p.LimitPolicy.Shapes(r) || request == 0 || s.Decision.Request(container.Name, r) > 0 {
+	switch {
+	case !p.Limits, !p.LimitPolicy.Shapes(r), request == 0, s.Decision.Request(container.Name, r) > 0:
 		return false
 	}
 	affected := []workload.Container{container} // new pods are created from the template

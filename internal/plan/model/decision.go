@@ -91,8 +91,20 @@ type RevertedChange struct {
 // IsReduction reports whether the value that failed was the lower one.
 func (c RevertedChange) IsReduction() bool { return c.Value < c.Good }
 
-// change is a changed copy of the decision.
+// IsLike reports whether two changes moved the same request in the same direction.
+func (c RevertedChange) IsLike(other RevertedChange) bool {
+	type kind struct {
+		container, resource string
+		isReduction         bool
+	}
+	return kind{c.Container, c.Resource, c.IsReduction()} == kind{other.Container, other.Resource, other.IsReduction()}
+}
+
+// change is a changed copy of the decision; nil for none.
 func (d *Decision) change(edit func(*Decision)) *Decision {
+	if d == nil {
+		return nil
+	}
 	next := *d
 	edit(&next)
 	return &next
@@ -118,6 +130,9 @@ func (d *Decision) Verifying() *Verification {
 func (d *Decision) WithVerification(v *Verification) *Decision {
 	return d.change(func(next *Decision) { next.Verification = v })
 }
+
+// HasReason reports whether there is a decision, for that reason.
+func (d *Decision) HasReason(reason string) bool { return d != nil && d.Reason == reason }
 
 // IsUrgentRestart reports whether the decision helps pods that may not become available
 // without it.
@@ -178,17 +193,11 @@ func (d *Decision) WasAppliedToTemplate() bool {
 
 // Applied is the decision once the template carries it.
 func (d *Decision) Applied() *Decision {
-	if d.AppliedToTemplate {
-		return d
-	}
 	return d.change(func(next *Decision) { next.AppliedToTemplate = true })
 }
 
 // NotApplied is the decision before any template has carried it.
 func (d *Decision) NotApplied() *Decision {
-	if d == nil || !d.AppliedToTemplate {
-		return d
-	}
 	return d.change(func(next *Decision) { next.AppliedToTemplate = false })
 }
 
@@ -213,19 +222,9 @@ func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 
 // Uncontested is the decision as if no controller had ever undone it.
 func (d *Decision) Uncontested() *Decision {
-	if d == nil || d.isUntouched() {
-		return d
-	}
 	return d.change(func(next *Decision) {
 		next.AppliedToTemplate, next.Reverts, next.LastRevert, next.ContestedBy = false, 0, time.Time{}, nil
 	})
-}
-
-func (d *Decision) isUntouched() bool {
-	if d.AppliedToTemplate || d.Reverts > 0 || !d.LastRevert.IsZero() || len(d.ContestedBy) > 0 {
-		return false
-	}
-	return true
 }
 
 // WithContest is the decision with the names of the field managers that contest it.

@@ -6,6 +6,8 @@ package model
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -87,9 +89,22 @@ type LimitPolicy struct {
 }
 
 // IsExact reports whether limits equal their requests.
-func (p LimitPolicy) IsExact() bool { return isZero(p.HeadroomCPU) && isZero(p.HeadroomMemory) }
+func (p LimitPolicy) IsExact() bool {
+	return headroomOf(p.HeadroomCPU) == 0 && headroomOf(p.HeadroomMemory) == 0
+}
 
-func isZero(v *int64) bool { return v != nil && *v == 0 }
+// headroomOf is the headroom in percent; -1 for none.
+func headroomOf(v *int64) int64 { return ptr.Deref(v, -1) }
+
+// KeepsCPULimitEqual reports whether a CPU limit that equals its request still does after the request has changed.
+func (p ContainerPolicy) KeepsCPULimitEqual() bool {
+	l := p.LimitPolicy
+	switch {
+	case !p.Limits, l.MinAllowed.CPUMillis > 0, l.MaxAllowed.CPUMillis > 0:
+		return false
+	}
+	return headroomOf(l.HeadroomCPU) <= 0
+}
 
 // Shapes reports whether the policy has a say in the limit of the resource.
 func (p LimitPolicy) Shapes(r Resource) bool {
@@ -112,11 +127,25 @@ func (p Policy) MayRollOut() bool {
 // MayEvict reports whether pods may be evicted as a fallback.
 func (p Policy) MayEvict() bool { return p.fallsBackTo(v1beta1.FallbackRecreate) }
 
+// ResizesNewPods reports whether a new pod that starts with another size is resized in place, and not replaced.
+func (p Policy) ResizesNewPods() bool { return p.InPlace() && !p.MayEvict() }
+
 // NeedsSizedNewPods reports whether the scaler cannot do what it is for unless the API server sizes new pods.
 func (p Policy) NeedsSizedNewPods() bool { return p.SizesOnlyNewPods() || p.MayEvict() }
 
 // SizesOnlyNewPods reports whether running pods are left alone.
 func (p Policy) SizesOnlyNewPods() bool { return p.Mode == v1beta1.UpdateModeInitial }
+
+// SizesNewPodsForGood reports whether new pods get sizes that they cannot do without: where they are not resized in place.
+func (p Policy) SizesNewPodsForGood() bool { return !p.InPlace() || p.MayReplace() }
+
+// BoostOf is the startup boost of a resource of the container; nil for none.
+func (p Policy) BoostOf(container string, r Resource) *Boost {
+	if r.IsMemory() || !p.InPlace() {
+		return nil
+	}
+	return p.Containers[container].Boost
+}
 
 // MayReplace reports whether pods may be replaced by new ones.
 func (p Policy) MayReplace() bool { return p.MayRollOut() || p.MayEvict() }
@@ -127,19 +156,6 @@ func (p Policy) Verifies() bool { return p.VerificationPeriod > 0 }
 // Controls reports whether the policy manages the resource of the container.
 func (p Policy) Controls(container string, r Resource) bool {
 	return r.controls(p.Containers[container])
-}
-
-// Boosts reports whether any container may have a startup boost.
-func (p Policy) Boosts() bool {
-	if !p.InPlace() {
-		return false
-	}
-	for _, c := range p.Containers {
-		if c.Boost != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // ToDirection is what the policy says about changes of one direction.

@@ -187,6 +187,16 @@ func (s Situation) With(d *Decision) Situation {
 	return s
 }
 
+// Pod is the pod with that UID, if it exists.
+func (s Situation) Pod(uid types.UID) (workload.Pod, bool) {
+	for _, pod := range s.Pods {
+		if pod.UID == uid {
+			return pod, true
+		}
+	}
+	return workload.Pod{}, false
+}
+
 // Recommendation is the recommendation for a container.
 func (s Situation) Recommendation(container string) (recommend.Container, bool) {
 	for _, rec := range s.Recommendations {
@@ -285,10 +295,28 @@ func (s Situation) count(is func(workload.Pod) bool) (n int) {
 // believed.
 func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) bool {
 	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
-		c, ok := pod.Container(container)
-		isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
-		return ok && s.IsActive(policy, pod) && isResized && !c.Unreadable && !r.IsApplied(pod.Actual[container], c.Resources)
+		c, ok := pod.Readable(container)
+		if !ok || !s.IsActive(policy, pod) {
+			return false
+		}
+		return WasResized(pod) && !r.IsApplied(pod.Actual[container], c.Resources)
 	})
+}
+
+// AppliedTo are the pod's containers with the resources that the kubelet reports, or else what they declare.
+func AppliedTo(pod workload.Pod) []workload.Container {
+	out := slices.Clone(pod.Containers)
+	for i, c := range out {
+		if actual, ok := pod.Actual[c.Name]; ok {
+			out[i].Resources = actual
+		}
+	}
+	return out
+}
+
+// WasResized reports whether a resize of the pod was asked for, by anyone.
+func WasResized(pod workload.Pod) bool {
+	return !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
 }
 
 // HasResized reports whether an active pod of the current template was resized in place.
@@ -305,7 +333,7 @@ func (s Situation) Running(policy Policy, container string) []workload.Container
 		if !s.IsActive(policy, pod) {
 			continue
 		}
-		if c, ok := pod.Container(container); ok && !c.Unreadable {
+		if c, ok := pod.Readable(container); ok {
 			out = append(out, c)
 		}
 	}
@@ -339,7 +367,7 @@ func (s Situation) Beside() (most quantity.Amounts) {
 	pods := make([]workload.Footprint, 1, 1+len(s.Pods))
 	pods[0] = s.NewPod()
 	for _, pod := range s.Pods {
-		if !pod.Terminating && !pod.Ended {
+		if !pod.IsOver() {
 			pods = append(pods, pod.Footprint())
 		}
 	}

@@ -67,7 +67,7 @@ func (m *machine) depose(next *state) {
 	leader := &next.processes[0]
 	if leader.loaded {
 		leader.turns = 1
-		seen := pass{machine: m, pods: next.podsOf(leader)}
+		seen := pass{machine: m, pods: next.seenBy(leader).pods}
 		seen.learn(next)
 	}
 	for w := range watches {

@@ -127,7 +127,7 @@ func (r *pass) violationOfLowering(s state) string {
 	}
 	has = min(has, r.sight.most) // A bound needs no evidence.
 	need := s.ghost.need
-	if r.process == 1 && !r.bugs.unfenced {
+	if r.process == 1 {
 		need = r.sight.history.need() // A request that is under way cannot know what is learned meanwhile.
 	}
 	switch {

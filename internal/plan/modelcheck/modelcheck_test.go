@@ -6,7 +6,6 @@ package modelcheck
 import (
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -210,54 +209,6 @@ func TestEveryStateIsSafeAndEveryFairPathEndsAtRest(t *testing.T) {
 			}
 			if r.rests == 0 {
 				t.Error("no state of rest: nothing was checked")
-			}
-		})
-	}
-}
-
-// The checker proves nothing unless it finds what is wrong.
-func TestTheCheckerFindsPlantedBugs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a bug shows after a disturbance")
-	}
-	for name, tc := range map[string]struct {
-		bugs  bugs
-		where string
-		want  string
-	}{
-		"a resize without UID and version":                    {bugs{podPrecondition: true}, "in place, two failures", "not the one that was seen"},
-		"a rewrite without UID and version":                   {bugs{templatePrecondition: true}, "rollout, two disturbances", "an edit of the template is overwritten"},
-		"a decision that is not recorded first":               {bugs{lateRecord: true}, "rollout, two disturbances", "a revert is counted"},
-		"missing usage is not noticed":                        {bugs{ignoresSilence: true}, "in place, bounded, lowering, and a silent pod", "while usage is missing"},
-		"missing usage is not noticed, in a rollout":          {bugs{ignoresSilence: true}, "rollout", "while usage is missing"},
-		"a resize counts once it is asked for":                {bugs{ignoresProgress: true}, "in place", "in progress"},
-		"the younger scaler acts, too":                        {bugs{ignoresElder: true}, "in place, two scalers", "two scalers"},
-		"maxAllowed is ignored":                               {bugs{noMaximum: true}, "in place, bounded, lowering, and a silent pod", "above maxAllowed"},
-		"limits are set to the requests":                      {bugs{guaranteed: true}, "in place", "QoS"},
-		"each reconcile writes a new time":                    {bugs{restless: true}, "in place", "never rests"},
-		"an eviction before the API server knows the size":    {bugs{impatient: true}, "fallback Recreate", "evicted"},
-		"a verification ends at once":                         {bugs{hasty: true}, "in place, verified", "before the first one was observed"},
-		"unready pods count as ready":                         {bugs{hidesUnready: true}, "fallback Recreate", "is not ready"},
-		"the checkpoint is not saved":                         {bugs{unsaved: true}, "in place, two failures", "below the known peak"},
-		"own writes are not remembered":                       {bugs{forgetsReplies: true}, "rollout", "a revert is counted"},
-		"original values come from an old cache":              {bugs{takesOverBlindly: true}, "rollout, two disturbances", "is recorded as the original value"},
-		"old pods are not looked at":                          {bugs{hidesOldPods: true}, "in place, paused", "in progress"},
-		"a resize that is not granted is never withdrawn":     {bugs{neverWithdraws: true}, "in place", "does not grant"},
-		"a withdrawn resize is asked for again at once":       {bugs{forgetsWithdrawals: true}, "in place", "never rests"},
-		"a deposed operator acts without a look at the lease": {bugs{unfenced: true}, "in place, a deposed operator", "below the known peak"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := explorations[tc.where]
-			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies, bugs: tc.bugs}
-			r := m.explore(x.first, x.kinds)
-			switch {
-			case r.counterexample == "":
-				t.Errorf("%d states, and nothing is found", r.states)
-			case !strings.Contains(r.counterexample, tc.want):
-				t.Errorf("found something else than %q:\n%s", tc.want, r.counterexample)
-			default:
-				t.Log("\n" + r.counterexample)
 			}
 		})
 	}

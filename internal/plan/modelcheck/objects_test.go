@@ -179,13 +179,7 @@ func (m *machine) policyOf(most level) plan.Policy {
 		ContainerName: container, ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledMemory},
 		MinAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(small))}, MaxAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(most))},
 	}}}
-	policy := scaler.PlanPolicy(&vs, readDeployment(deployment{uid: 1, template: small}))
-	if m.bugs.noMaximum {
-		c := policy.Containers[container]
-		c.MaxAllowed = quantity.Amounts{}
-		policy.Containers[container] = c
-	}
-	return policy
+	return scaler.PlanPolicy(&vs, readDeployment(deployment{uid: 1, template: small}))
 }
 
 // recommendationOf is the recommendation for what is known of usage. Nothing below the peak or the

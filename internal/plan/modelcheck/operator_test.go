@@ -15,36 +15,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// bugs are planted in the operator or its environment, to prove that the checker finds them.
-type bugs struct {
-	podPrecondition      bool // a resize lands on whatever pod has the name
-	templatePrecondition bool // a rewrite lands on whatever the Deployment is now
-	lateRecord           bool // a decision is not recorded before the template carries it
-	ignoresSilence       bool // missing usage is not noticed
-	ignoresProgress      bool // a resize counts as applied once it is asked for
-	ignoresElder         bool // the younger scaler acts, too
-	noMaximum            bool // maxAllowed is ignored
-	guaranteed           bool // limits become equal to requests
-	restless             bool // each reconcile writes a new time
-	impatient            bool // the API server gets no time to learn the sizes of new pods
-	hidesUnready         bool // pods count as ready before they are
-	hasty                bool // a verification ends at once
-	unsaved              bool // the checkpoint is not saved before a change
-	forgetsReplies       bool // no memory of own writes
-	takesOverBlindly     bool // original values are recorded from the cache
-	hidesOldPods         bool // pods of an older template are not looked at
-	unfenced             bool // a deposed operator goes on, and overwrites the checkpoint
-	neverWithdraws       bool // a resize that is not granted stays
-	forgetsWithdrawals   bool // what was withdrawn is asked for again at once
-}
-
 // machine is one model: a configuration, and the operator in it.
 type machine struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
 	verifies bool // changes are verified
 	sizes    bool // the API server sizes new pods, in InPlace
-	bugs     bugs
 
 	plans map[sight]outcome
 }
@@ -109,22 +85,13 @@ func (m *machine) next(s sight) outcome {
 }
 
 func (m *machine) plan(s sight) outcome {
-	if m.bugs.hasty && s.status.observed == fresh {
-		s.status.observed = old
-	}
 	situation := plan.Situation{
 		Deployment: readDeployment(s.deployment), Recommendations: []recommend.Container{recommendationOf(s.history)},
 		Decision: decisionOf(s.status), RevertedChanges: revertedOf(s.status), Originals: originalsOf(s.status, s.deployment), NewPods: newPodsOf(s.status, s.asked),
 	}
 	for k, p := range s.pods {
-		if p.uid == 0 || p.owner != s.deployment.uid || m.bugs.hidesOldPods && p.born != s.deployment.template {
+		if p.uid == 0 || p.owner != s.deployment.uid {
 			continue
-		}
-		if m.bugs.ignoresProgress {
-			p.actual = p.spec
-		}
-		if m.bugs.hidesUnready && p.phase == starting {
-			p.phase = ready
 		}
 		situation.Pods = append(situation.Pods, readPod(k, p, s.deployment.template))
 		if s.undone[k] {
@@ -137,7 +104,7 @@ func (m *machine) plan(s sight) outcome {
 			situation.RejectedResizes[uidOf(p.uid)] = []plan.RejectedResize{rejectedOf(k, gone)}
 		}
 	}
-	if s.missing && !m.bugs.ignoresSilence {
+	if s.missing {
 		situation.MissingUsage = "a pod is silent"
 	}
 	switch s.writers {
@@ -146,13 +113,7 @@ func (m *machine) plan(s sight) outcome {
 	case aUser:
 		situation.Writers = &plan.Writers{Names: []string{"helm"}}
 	}
-	policy := m.policyOf(s.most)
-	p := plan.Next(situation, policy, noon)
-	if _, records := p.Step.(plan.Record); records && m.bugs.lateRecord {
-		situation.Decision = p.Decision
-		p = plan.Next(situation, policy, noon)
-	}
-	return m.outcomeOf(s, situation, p)
+	return m.outcomeOf(s, situation, plan.Next(situation, m.policyOf(s.most), noon))
 }
 
 func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outcome {
@@ -162,9 +123,6 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 		out.status = out.status.withNewPods(p.NewPods)
 	}
 	out.status.state, out.status.verdict = uint8(p.Verdict.State), words.of(p.Verdict.Reason)
-	if step, ok := p.Step.(plan.Resize); ok && step.Withdraws != nil && m.bugs.neverWithdraws {
-		return out
-	}
 	switch step := p.Step.(type) {
 	case plan.Record:
 		out.action = record
@@ -189,15 +147,12 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 // keepsQoS reports whether the resize leaves the QoS class and the proportion of the limits.
 func (m *machine) keepsQoS(list []workload.Pod, step plan.Resize) bool {
 	size := step.Sizes[0]
-	if m.bugs.guaranteed {
-		size.Limits = size.Requests
-	}
 	for _, p := range list {
 		if p.UID == step.UID && workload.QoSOf([]workload.Container{{Name: size.Container, Resources: size.Resources}}) != corev1.PodQOSBurstable {
 			return false
 		}
 	}
-	if size.Limits.MemoryBytes != 2*size.Requests.MemoryBytes && !m.bugs.guaranteed {
+	if size.Limits.MemoryBytes != 2*size.Requests.MemoryBytes {
 		panic("the model does not cover this limit")
 	}
 	return true
@@ -233,7 +188,7 @@ func (m *machine) reconciles(s state, i int) (out []edge) {
 	if i == 1 {
 		p.turns--
 	}
-	for k, seen := range s.scalersOf(p) {
+	for k, seen := range s.seenBy(p).scalers {
 		if p.behind[scalerWatch] == fresh || seen == (object{}) {
 			continue
 		}
@@ -245,7 +200,8 @@ func (m *machine) reconciles(s state, i int) (out []edge) {
 // reconcile is one reconcile of a scaler.
 func (m *machine) reconcile(s state, i, k int) []edge {
 	p := &s.processes[i]
-	scalers, d, list := s.scalersOf(p), s.deploymentOf(p), s.podsOf(p)
+	sees := s.seenBy(p)
+	scalers, d, list := sees.scalers, sees.deployment, sees.pods
 	r := pass{machine: m, process: i, scaler: k, seen: scalers[k], name: processNames[i] + " reconciles"}
 	if k == 1 {
 		r.name += " the younger scaler"
@@ -253,7 +209,7 @@ func (m *machine) reconcile(s state, i, k int) []edge {
 	switch {
 	case !r.seen.aims:
 		return r.end(s, status{original: r.seen.status.original, originalOf: r.seen.status.originalOf})
-	case k == 1 && scalers[0].aims && !m.bugs.ignoresElder:
+	case k == 1 && scalers[0].aims:
 		return r.end(s, status{verdict: words.of(v1beta1.ReasonConflict)})
 	case p.behind[deploymentWatch] == fresh || p.behind[podWatch] == fresh:
 		return nil // It waits for its own last write.
@@ -298,7 +254,7 @@ type pass struct {
 // learn reads the checkpoint once, samples usage, counts OOM kills, and saves the checkpoint.
 func (r *pass) learn(s *state) {
 	p := &s.processes[r.process]
-	if r.process == 1 && !r.bugs.unfenced {
+	if r.process == 1 {
 		return // Its request was sent before.
 	}
 	if !p.loaded {
@@ -312,10 +268,10 @@ func (r *pass) learn(s *state) {
 			p.history.floor = max(p.history.floor, min(beyond, seen.killed+1))
 		}
 	}
-	if r.bugs.unsaved || p.history == p.saved {
+	if p.history == p.saved {
 		return
 	}
-	if s.world.checkpoint != p.saved && !r.bugs.unfenced {
+	if s.world.checkpoint != p.saved {
 		p.history = p.history.with(s.world.checkpoint) // A conflict: another process has saved.
 	}
 	s.world.checkpoint, p.saved = p.history, p.history
@@ -365,9 +321,6 @@ func (r *pass) sizeNewPods(s *state) {
 	if p.asked == never || changed || p.askedFor != before.newPods {
 		p.asked, p.askedFor = fresh, before.newPods
 	}
-	if r.bugs.impatient {
-		p.asked = old
-	}
 	if changed {
 		r.outcome.status.effective = 0
 		if r.outcome.action == evict {
@@ -378,9 +331,6 @@ func (r *pass) sizeNewPods(s *state) {
 
 // take takes the step, and leaves the status to be written.
 func (r *pass) take(s state) (out []edge) {
-	if r.bugs.restless {
-		r.outcome.status.decidedAt = fresh
-	}
 	written, isWrite, isConflict := r.write(s)
 	violation := r.violation(s, isWrite && !isConflict)
 	s.ghost.need = max(s.ghost.need, s.processes[r.process].history.need())
@@ -458,7 +408,7 @@ func amount(l level) string {
 func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 	o, p := r.outcome, &s.processes[r.process]
 	at := &s.world.pods[o.pod]
-	isPodStale := *at != r.pods[o.pod] && !r.bugs.podPrecondition || at.uid == 0
+	isPodStale := *at != r.pods[o.pod] || at.uid == 0
 	isTemplateStale := s.world.deployment != r.deployment
 	switch o.action {
 	case resizePod:
@@ -467,7 +417,7 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 		}
 		at.spec, at.resized, at.answer, at.answered = o.to, fresh, silence, never
 		p.resized[o.pod] = resize{at.uid, o.to}
-		if o.withdraws > 0 && !r.bugs.forgetsWithdrawals {
+		if o.withdraws > 0 {
 			p.withdrawn[o.pod] = withdrawal{at.uid, o.withdraws, r.pods[o.pod].answer}
 		}
 		s.wrote(r.process, podWatch)
@@ -479,12 +429,12 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 		s.ghost.evictions[o.pod]++
 		s.wrote(r.process, podWatch)
 	case takeOver:
-		if isTemplateStale && !r.bugs.takesOverBlindly {
+		if isTemplateStale {
 			return s, true, true
 		}
 		r.outcome.status.original, r.outcome.status.originalOf = o.to, r.deployment.uid
 	case rewrite:
-		if isTemplateStale && !r.bugs.templatePrecondition {
+		if isTemplateStale {
 			return s, true, true
 		}
 		s.world.deployment.template, s.world.deployment.ours = o.to, true
@@ -498,9 +448,6 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 	}
 	if r.process == 1 {
 		s.ghost.edit() // For the leader, an old request that arrives late is a write of somebody else.
-	}
-	if r.bugs.forgetsReplies {
-		p.behind = [watches]age{}
 	}
 	return s, true, false
 }

@@ -140,11 +140,17 @@ var natures = []string{"actuates", "defers", "refuses", "ignores"}
 
 const pods = 2
 
-// world is everything outside of the operator.
-type world struct {
+// view is what a process may see.
+type view struct {
 	deployment deployment
 	pods       [pods]pod
 	scalers    [2]object // the elder one first
+}
+
+// world is everything outside of the operator.
+type world struct {
+	view
+
 	checkpoint history
 
 	node [pods]nature
@@ -175,10 +181,8 @@ type process struct {
 	turns uint8
 
 	// stalled is true if a watch delivers nothing, so that the process sees the kept objects.
-	stalled    [watches]bool
-	pods       [pods]pod
-	deployment deployment
-	scalers    [2]object
+	stalled [watches]bool
+	view
 	// behind says since when a kept object is older than a write of the operator. The process waits
 	// for its own write while that is fresh, and acts again once it is old. It does not wait for a
 	// write of another process.
@@ -267,28 +271,24 @@ func (w *world) isRolling() bool {
 
 // eachIdentity visits every identity of pods in the state. Those of Deployments are not renamed.
 func (s *state) eachIdentity(visit func(*identity)) {
-	inPods := func(list *[pods]pod) {
-		for i := range list {
-			visit(&list[i].uid)
-		}
-	}
 	inStatus := func(st *status) {
 		visit(&st.effective)
 		for k := range st.unhealthy {
 			visit(&st.unhealthy[k])
 		}
 	}
-	inScalers := func(list *[2]object) {
-		for i := range list {
-			inStatus(&list[i].status)
+	inView := func(v *view) {
+		for k := range v.pods {
+			visit(&v.pods[k].uid)
+		}
+		for k := range v.scalers {
+			inStatus(&v.scalers[k].status)
 		}
 	}
-	inPods(&s.world.pods)
-	inScalers(&s.world.scalers)
+	inView(&s.world.view)
 	for i := range s.processes {
 		p := &s.processes[i]
-		inPods(&p.pods)
-		inScalers(&p.scalers)
+		inView(&p.view)
 		inStatus(&p.pending.base.status)
 		inStatus(&p.pending.next.status)
 		for k := range p.resized {
@@ -305,52 +305,39 @@ func (s *state) newIdentity() identity {
 	return last + 1
 }
 
-// podsOf are the pods as the process sees them.
-func (s *state) podsOf(p *process) [pods]pod {
-	if p.stalled[podWatch] {
-		return p.pods
+// take replaces the objects of a watch.
+func (v *view) take(w watch, from view) {
+	switch w {
+	case podWatch:
+		v.pods = from.pods
+	case deploymentWatch:
+		v.deployment = from.deployment
+	default:
+		v.scalers = from.scalers
 	}
-	return s.world.pods
 }
 
-func (s *state) deploymentOf(p *process) deployment {
-	if p.stalled[deploymentWatch] {
-		return p.deployment
+// seenBy is what a process sees.
+func (s *state) seenBy(p *process) view {
+	sees := s.world.view
+	for w := range watches {
+		if p.stalled[w] {
+			sees.take(w, p.view)
+		}
 	}
-	return s.world.deployment
-}
-
-func (s *state) scalersOf(p *process) [2]object {
-	if p.stalled[scalerWatch] {
-		return p.scalers
-	}
-	return s.world.scalers
+	return sees
 }
 
 // stall makes a watch deliver nothing any more.
 func (s *state) stall(p *process, w watch) {
 	p.stalled[w] = true
-	switch w {
-	case podWatch:
-		p.pods = s.world.pods
-	case deploymentWatch:
-		p.deployment = s.world.deployment
-	default:
-		p.scalers = s.world.scalers
-	}
+	p.take(w, s.world.view)
 }
 
 // deliver makes a watch deliver everything.
 func (p *process) deliver(w watch) {
 	p.stalled[w], p.behind[w] = false, never
-	switch w {
-	case podWatch:
-		p.pods = [pods]pod{}
-	case deploymentWatch:
-		p.deployment = deployment{}
-	default:
-		p.scalers = [2]object{}
-	}
+	p.take(w, view{})
 }
 
 // wrote notes a write of a process: what its stalled watch has kept is older from now on, and it knows
@@ -406,7 +393,7 @@ func (m *machine) course(s state) (out []edge) {
 	}
 	for i := range s.processes {
 		for w := range watches {
-			if s.processes[i].stalled[w] && (i == 0 || m.bugs.unfenced) {
+			if s.processes[i].stalled[w] && i == 0 {
 				out = append(out, edge{
 					name: processNames[i] + " sees the latest " + watchNames[w], fair: i == 0,
 					next: changed(s, func(next *state) { next.processes[i].deliver(w) }),
@@ -486,27 +473,23 @@ func (s state) aged() state {
 		pass(&st.passed)
 		pass(&st.failedAt)
 	}
-	inPods := func(list *[pods]pod) {
-		for k := range list {
-			pass(&list[k].answered)
-			pass(&list[k].resized)
-			pass(&list[k].killedAt)
+	inView := func(v *view) {
+		for k := range v.pods {
+			pass(&v.pods[k].answered)
+			pass(&v.pods[k].resized)
+			pass(&v.pods[k].killedAt)
+		}
+		for k := range v.scalers {
+			inStatus(&v.scalers[k].status)
 		}
 	}
-	inScalers := func(list *[2]object) {
-		for k := range list {
-			inStatus(&list[k].status)
-		}
-	}
-	inPods(&s.world.pods)
-	inScalers(&s.world.scalers)
+	inView(&s.world.view)
 	if s.world.bound {
 		s.world.known = s.world.scalers[0].status.newPods // The API server learns within seconds.
 	}
 	for i := range s.processes {
 		p := &s.processes[i]
-		inPods(&p.pods)
-		inScalers(&p.scalers)
+		inView(&p.view)
 		inStatus(&p.pending.base.status)
 		inStatus(&p.pending.next.status)
 		pass(&p.asked)

@@ -27,22 +27,25 @@ func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size,
 	if !refusal.Exists() {
 		return sizes, refusal
 	}
-	var unchanged []model.Size
 	for _, part := range [][]model.Size{only(model.Memory, pod, sizes), only(model.CPU, pod, sizes), lowered(pod, sizes)} {
-		if !p.isPossible(pod, part) {
-			continue
-		}
-		if differsFrom(pod, part) {
+		if p.isPossibleChange(pod, part) {
 			return part, refusal
 		}
-		unchanged = part
 	}
-	return unchanged, refusal
+	if declared := asDeclared(pod, sizes); p.isPossible(pod, declared) {
+		return declared, refusal
+	}
+	return nil, refusal
 }
 
 // isPossible reports whether nothing is known to keep the pod from these sizes.
 func (p planner) isPossible(pod workload.Pod, sizes []model.Size) bool {
 	return !p.refusalFor(pod, sizes).Exists() && !p.blockerOf(pod, sizes).Exists()
+}
+
+// isPossibleChange reports whether the sizes change the pod, and nothing is known to keep it from them.
+func (p planner) isPossibleChange(pod workload.Pod, sizes []model.Size) bool {
+	return differsFrom(pod, sizes) && p.isPossible(pod, sizes)
 }
 
 // refusalFor reports whether the API server has refused the sizes, or would because of a quota or of a pod-level
@@ -64,7 +67,11 @@ func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle
 
 // endsByItself reports whether no user must act.
 func endsByItself(reason string) bool {
-	return reason == v1beta1.ReasonNamespaceTerminating || reason == v1beta1.ReasonDeferred
+	switch reason {
+	case v1beta1.ReasonNamespaceTerminating, v1beta1.ReasonDeferred:
+		return true
+	}
+	return false
 }
 
 // isAboutPod tells the refusals that concern this pod or its node, so that another pod may

@@ -5,7 +5,6 @@ package step
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -38,26 +37,13 @@ func (p planner) targetOf(pod workload.Pod) target {
 	if p.IsLeaving(p.policy, pod) {
 		return target{sizes: p.rescued(pod, t.sizes)}
 	}
-	if !pod.Current {
-		t.dropped = append(t.dropped, p.missingContainers(pod)...)
-	}
-	if !p.policy.Boosts() {
-		return p.withholdFromPod(pod, t, nil)
-	}
 	list := p.boostables(pod, t.sizes)
 	return p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list)
 }
 
 // boostedTarget is the target with the boosts of the pod's containers that start.
 func (p planner) boostedTarget(pod workload.Pod, t target, list []boostable) target {
-	isRefused := pod.Resize.Infeasible || pod.Resize.Deferred
-	for _, b := range list {
-		isOver := isRefused || b.until.IsZero()
-		if isOver && b.isBoosted() {
-			t.sizes = p.withCPU(t.sizes, b.Container, b.base)
-		}
-	}
-	if isRefused {
+	if pod.Resize.Infeasible || pod.Resize.Deferred {
 		return t
 	}
 	sizes, until := p.boosted(t.sizes, list)
@@ -74,33 +60,24 @@ func (p planner) boostedTarget(pod workload.Pod, t target, list []boostable) tar
 func (p planner) boosted(sizes []model.Size, list []boostable) (out []model.Size, until time.Time) {
 	out = sizes
 	for _, b := range list {
-		wanted := p.wantedBoost(b)
-		if b.until.IsZero() || b.hadBoost() || wanted <= b.base {
-			continue
+		if wanted := p.wantedBoost(b); !b.until.IsZero() && wanted > b.base {
+			out = p.withCPU(out, b.Container, wanted)
+			if until.IsZero() || b.until.Before(until) {
+				until = b.until
+			}
 		}
-		out = p.withCPU(out, b.Container, wanted)
-		until = earliest(until, b.until)
 	}
 	return out, until
 }
 
-// earliest is the earlier of two times, where zero is never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// boostOf is the boost of a pod's container, if it may have one. A boost restarts nothing,
-// and leaves CPU alone that is not managed.
+// boostOf is the boost of a pod's container, if it may have one: it restarts nothing, and adds to CPU that is decided.
 func (p planner) boostOf(c workload.Container) (model.Boost, bool) {
 	boost := p.policy.Containers[c.Name].Boost
 	template, ok := p.Deployment.Container(c.Name)
 	switch {
 	case boost == nil, !p.policy.InPlace(), c.Unreadable, c.RestartOnCPU:
 		return model.Boost{}, false
-	case !ok, template.Unreadable, !p.IsManaged(p.policy, c.Name, model.CPU):
+	case !ok, template.Unreadable, p.Decision.Request(c.Name, model.CPU) == 0:
 		return model.Boost{}, false
 	}
 	return *boost, true
@@ -109,16 +86,13 @@ func (p planner) boostOf(c workload.Container) (model.Boost, bool) {
 // boostable is a container that may be boosted when it starts.
 type boostable struct {
 	workload.Container
-	// base is its CPU request without a boost: as decided, or else as in the template.
-	base      int64
-	isDecided bool
-	// most is its request with the boost.
-	most int64
-	// until is when its start will be over; zero if it is not starting.
+	// base is its decided CPU request, and most that with the boost.
+	base, most int64
+	// until is when its boost will be over; zero if it is not starting, or has had the boost of this start. If clocks
+	// differ, that may be overlooked: better than to mistake a resize just before the start for a boost.
 	until time.Time
-	// resizedAtStart is true if the pod was last resized while it started, if clocks may
-	// differ; resizedSinceStart that it was resized after the start began, by the clocks.
-	resizedAtStart, resizedSinceStart bool
+	// resizedAtStart is true if the pod was last resized while it started, if clocks may differ.
+	resizedAtStart bool
 }
 
 // boostables lists the containers of a pod that may be boosted, which would have these
@@ -126,9 +100,7 @@ type boostable struct {
 func (p planner) boostables(pod workload.Pod, plain []model.Size) (out []boostable) {
 	for _, c := range pod.Containers {
 		if boost, ok := p.boostOf(c); ok {
-			if b := p.boostableOf(pod, c, boost, plain); b.base > 0 {
-				out = append(out, b)
-			}
+			out = append(out, p.boostableOf(pod, c, boost, plain))
 		}
 	}
 	shareNode(decision.MostPerPod(p.Situation, p.policy, model.CPU), resized(pod.Footprint(), plain).OnceStarted(), out)
@@ -137,30 +109,21 @@ func (p planner) boostables(pod workload.Pod, plain []model.Size) (out []boostab
 
 func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model.Boost, plain []model.Size) boostable {
 	template, _ := p.Deployment.Container(c.Name)
-	b := boostable{Container: c, base: cmp.Or(template.Requests.CPUMillis, template.Limits.CPUMillis)}
-	if p.Decision.Request(c.Name, model.CPU) > 0 {
-		size, _ := workload.Pod{Containers: withSizes(pod.Containers, plain)}.Container(c.Name)
-		b.base, b.isDecided = size.Requests.CPUMillis, true
-	}
-	if b.base == 0 {
-		return b
-	}
+	size, _ := workload.Pod{Containers: withSizes(pod.Containers, plain)}.Container(c.Name)
+	b := boostable{Container: c, base: size.Requests.CPUMillis}
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	b.most = p.allowedCPU(template, boostedRequest(boost, b.base))
-	if ceiling := p.Ceilings.Container.CPUMillis; ceiling > 0 {
-		b.most = min(b.most, ceiling)
-	}
-	if limit := c.Limits.CPUMillis; limit > 0 && !rules.HasLimit(model.CPU) {
-		b.most = min(b.most, limit) // the limit could not be restored
-	}
+	b.most = min(b.most, cmp.Or(p.Ceilings.Container.CPUMillis, b.most))
 	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
-	if pod.Resized.IsZero() || began.IsZero() || pod.Resized.Before(began.Add(-clockSkew)) {
+	if pod.Resized.IsZero() || began.IsZero() {
 		return b
 	}
-	b.resizedAtStart = pod.Resized.Before(end.Add(clockSkew))
-	b.resizedSinceStart = pod.Resized.After(began)
+	b.resizedAtStart = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
+	if pod.Resized.After(began) && c.Requests.CPUMillis <= b.base {
+		b.until = time.Time{}
+	}
 	return b
 }
 
@@ -173,8 +136,8 @@ func (p planner) allowedCPU(template workload.Container, request int64) int64 {
 	return decision.AllowedRequest(p.Situation, p.policy, template, model.CPU, request)
 }
 
-// shareNode keeps the boosts within what the largest node can give, and what a pod may have, in
-// the order of names.
+// shareNode keeps the boosts within what the largest node can give, and what a pod may have: each gets an equal part.
+// What a container has begun with is not lowered while it starts.
 func shareNode(node int64, pod workload.Footprint, list []boostable) {
 	if node == 0 {
 		return
@@ -183,18 +146,12 @@ func shareNode(node int64, pod workload.Footprint, list []boostable) {
 	for _, b := range list {
 		free -= b.keeps() - b.base
 	}
-	slices.SortFunc(list, func(a, b boostable) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range list {
-		b := &list[i]
-		if more := b.most - b.keeps(); more > 0 {
-			b.most = b.keeps() + min(more, max(0, free))
-			free -= b.most - b.keeps()
-		}
+	for i, b := range list {
+		list[i].most = min(b.most, b.keeps()+max(0, free)/int64(len(list)))
 	}
 }
 
-// keeps is the least request while the container starts: what it has begun with is not
-// lowered then.
+// keeps is the least request while the container starts.
 func (b boostable) keeps() int64 {
 	if b.until.IsZero() {
 		return b.base
@@ -202,49 +159,11 @@ func (b boostable) keeps() int64 {
 	return max(b.base, b.Requests.CPUMillis)
 }
 
-// isBoosted reports whether a container has a boost, if no CPU is decided for it. A boost is
-// recognized by when the pod was resized, and by its amount, which may be 1m less to keep the
-// QoS class. Without a decision, any other CPU of a pod stays.
-func (b boostable) isBoosted() bool {
-	if !b.resizedAtStart || !b.hasMoreThanDecided() {
-		return false
-	}
-	missing := b.most - b.Requests.CPUMillis
-	return missing == 0 || missing == 1
-}
-
-// hasMoreThanDecided reports whether the container has more than its base, and no CPU is decided
-// for it.
-func (b boostable) hasMoreThanDecided() bool {
-	return !b.isDecided && b.Requests.CPUMillis > b.base
-}
-
-// hadBoost reports whether this start has had its boost, which we or another controller have
-// ended. Each start has one boost. If clocks differ, a boost may be overlooked and given once
-// more. That is better than to mistake a resize just before the start for a boost.
-func (b boostable) hadBoost() bool { return b.resizedSinceStart && b.Requests.CPUMillis <= b.base }
-
-// hasStartingSize reports whether the container has more than its base because of a start, and
-// no CPU is decided for it.
-func (b boostable) hasStartingSize() bool {
-	if b.until.IsZero() {
-		return b.isBoosted()
-	}
-	return b.resizedAtStart && b.hasMoreThanDecided()
-}
-
 // wantedBoost is the request while the container starts. What a pod has begun with is not
 // lowered before it has started, if it is allowed.
 func (p planner) wantedBoost(b boostable) int64 {
-	has := b.Requests.CPUMillis
-	switch {
-	case has <= b.most:
-		return b.most
-	case !b.isDecided:
-		return has
-	}
 	template, _ := p.Deployment.Container(b.Name)
-	return max(b.most, p.allowedCPU(template, has))
+	return max(b.most, p.allowedCPU(template, b.Requests.CPUMillis))
 }
 
 // withCPU is the sizes with another CPU request for a container, and the limit that
@@ -252,48 +171,8 @@ func (p planner) wantedBoost(b boostable) int64 {
 func (p planner) withCPU(sizes []model.Size, c workload.Container, request int64) []model.Size {
 	out := slices.Clone(sizes)
 	i := slices.IndexFunc(out, func(size model.Size) bool { return size.Container == c.Name })
-	if i < 0 {
-		i, out = len(out), append(out, model.Size{Container: c.Name, Resources: c.Resources})
-	}
 	model.CPU.Copy(&out[i].Resources, decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, cpuAlone(request)))
 	return out
 }
 
 func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }
-
-// WithoutBoosts is the situation as if containers for which no CPU is decided had no boost:
-// what a container has while it starts is no evidence of what it should have.
-func WithoutBoosts(s model.Situation, policy model.Policy, now time.Time) model.Situation {
-	if !policy.Boosts() {
-		return s
-	}
-	p := plannerFor(s, policy, now)
-	s.Pods = slices.Clone(s.Pods)
-	for i, pod := range s.Pods {
-		var plain []model.Size
-		for _, b := range p.boostables(pod, nil) {
-			if b.hasStartingSize() {
-				plain = p.withCPU(plain, b.Container, b.base)
-			}
-		}
-		s.Pods[i].Containers = withSizes(pod.Containers, plain)
-		s.Pods[i].Actual = p.withoutBoosts(s.Pods[i], pod)
-	}
-	return s
-}
-
-// withoutBoosts is what the kubelet reports for the pod, as if CPU that it has, or will have, only
-// because of a start had been applied as declared. before is the pod with its boosts.
-func (p planner) withoutBoosts(pod, before workload.Pod) map[string]workload.Resources {
-	actual := maps.Clone(pod.Actual)
-	for _, b := range p.boostables(before, nil) {
-		has, isReported := actual[b.Container.Name]
-		isEnding := b.resizedSinceStart && has.Requests.CPUMillis > b.Requests.CPUMillis
-		if isReported && (b.hasStartingSize() || isEnding) {
-			c, _ := pod.Container(b.Container.Name)
-			model.CPU.Copy(&has, c.Resources)
-			actual[b.Container.Name] = has
-		}
-	}
-	return actual
-}

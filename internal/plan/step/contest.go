@@ -40,20 +40,17 @@ func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.D
 		return d
 	}
 	p := plannerFor(s, policy, now)
-	if p.isTemplateUndone() || p.arePodsUndone() {
+	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.template())
+	if isTemplateUndone || p.arePodsUndone() {
 		return d.UndoneAt(now, revertCounts)
 	}
 	return d
 }
 
-func (p planner) isTemplateUndone() bool {
-	return p.Decision.AppliedToTemplate && p.ownValuesDiffer(p.template())
-}
-
 // ownValuesDiffer reports whether the template differs from the decision only in values that we
 // have taken over before.
 func (p planner) ownValuesDiffer(t template) bool {
-	return p.policy.MayRollOut() && t.isOurs()
+	return p.policy.MayRollOut() && t.isChanged && len(t.originals) == 0
 }
 
 // arePodsUndone reports whether another controller has changed pods from what is still managed.
@@ -115,16 +112,13 @@ func (p planner) contestedPods() map[string][]model.Size {
 
 // contest is the plan once the decision is contested: to write nothing.
 func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
-	if names := p.writers(); len(names) > 0 {
-		p.Decision = p.Decision.WithContest(names)
+	if w := p.Writers; w != nil && len(w.Names) > 0 {
+		p.Decision = p.Decision.WithContest(w.Names)
 	}
-	by := p.Decision.ContestedBy
 	who := "Another controller keeps"
-	switch len(by) {
-	case 0:
-	case 1:
+	if by := p.Decision.ContestedBy; len(by) == 1 {
 		who = by[0] + " keeps"
-	default:
+	} else if len(by) > 1 {
 		who = strings.Join(by, " and ") + " keep"
 	}
 	verdict := model.Stalled.Because(v1beta1.ReasonContested, contestMessage(c, who))
@@ -133,20 +127,9 @@ func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 	return next
 }
 
-// writers are the names of the field managers of what is contested, as far as they are known.
-func (p planner) writers() []string {
-	if p.Writers == nil {
-		return nil
-	}
-	return p.Writers.Names
-}
-
 func contestMessage(c model.Contest, who string) string {
-	switch {
-	case len(c.Pods) == 0:
+	if len(c.Template) > 0 {
 		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again", who)
-	case len(c.Template) == 0:
-		return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 	}
-	return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again", who)
+	return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 }

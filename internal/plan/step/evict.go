@@ -5,7 +5,6 @@ package step
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -34,8 +33,8 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	}
 	var candidates []workload.Pod
 	for _, pod := range p.byName() {
-		if model.IsAlive(*pod) && reasons.Concern(subjectOf(*pod)) && !hasSizes(*pod, p.newPods.Sizes) {
-			candidates = append(candidates, *pod)
+		if model.IsAlive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
+			candidates = append(candidates, pod)
 		}
 	}
 	if len(candidates) == 0 {
@@ -56,19 +55,24 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	}
 	unavailable, o := p.evictionBlocker()
 	if o.Exists() {
-		return p.without(evictionState(o).Because(o.Reason, o.Message))
+		state := model.Waiting
+		if o.Reason == v1beta1.ReasonRecreating { // the last eviction is the reason
+			state = model.Changing
+		}
+		return p.without(state.Because(o.Reason, o.Message))
 	}
 	if len(unavailable) > 0 {
 		candidates = unavailable // nothing is lost with them
 	}
-	if open, left := p.evictionWindow(candidates); !open {
+	if open, left := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
 		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
 	}
 	if p.Decision.Verification != nil && settled > 0 {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
 	}
-	if o, left := p.rejectedEviction(); left > 0 {
-		return p.within(left).without(o.Verdict())
+	if rejected := p.RejectedEviction; rejected != nil && rejected.Until.After(p.now) {
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
+		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
 	}
 	if wait := p.untilLearned(); wait > 0 {
 		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
@@ -76,15 +80,6 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	first := candidates[0]
 	step := model.Evict{Pod: first.Name, UID: first.UID, ResourceVersion: first.ResourceVersion}
 	return p.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
-}
-
-// rejectedEviction is the last eviction if it was refused, and how long that counts.
-func (p planner) rejectedEviction() (o model.Obstacle, left time.Duration) {
-	rejected := p.RejectedEviction
-	if rejected == nil {
-		return o, 0
-	}
-	return model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}, rejected.Until.Sub(p.now)
 }
 
 // evictionsStopped says why no pod is evicted, whatever the state of the pods.
@@ -100,15 +95,6 @@ func (p planner) evictionsStopped() model.Verdict {
 		return model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: no pod is evicted until it is resumed")
 	}
 	return model.Verdict{}
-}
-
-// evictionState is the state of a Deployment whose next eviction waits: it changes if the
-// last eviction is the reason.
-func evictionState(o model.Obstacle) model.State {
-	if o.Reason == v1beta1.ReasonRecreating {
-		return model.Changing
-	}
-	return model.Waiting
 }
 
 // availability is the availability of a Deployment's pods.
@@ -149,15 +135,15 @@ func podsUnavailable() model.Obstacle {
 func (p planner) availability() (a availability) {
 	for _, pod := range p.byName() {
 		switch {
-		case pod.Terminating, pod.Ended:
+		case pod.IsOver():
 		case !pod.Current:
 			a.isOutdated = true
-		case p.isAvailable(*pod):
+		case p.isAvailable(pod):
 			a.ready++
-		case hasSizes(*pod, p.newPods.Sizes):
+		case hasSizes(pod, p.newPods.Sizes):
 			a.starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
-			a.unavailable = append(a.unavailable, *pod)
+			a.unavailable = append(a.unavailable, pod)
 		default:
 			a.other++
 		}
@@ -169,32 +155,4 @@ func (p planner) availability() (a availability) {
 // available. The time since when it is ready is of its node's clock, which may be ahead.
 func (p planner) isAvailable(pod workload.Pod) bool {
 	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
-}
-
-// evictionWindow reports whether pods may be evicted now for what was decided. An eviction is
-// a restart: it waits for a window that allows the directions in which pods are changed,
-// unless the decision is urgent.
-func (p planner) evictionWindow(candidates []workload.Pod) (open bool, left time.Duration) {
-	if decision.MayRestartAnytime(p.Decision.Reason) {
-		return true, 0
-	}
-	moves := decision.Directions{}
-	for _, pod := range candidates {
-		for _, size := range p.newPods.Sizes {
-			has := appliedTo(pod, size.Container)
-			for _, r := range model.Resources {
-				moves.Note(r.Raises(has, size.Resources), r.Lowers(has, size.Resources))
-			}
-		}
-	}
-	return moves.Allowed(p.policy.Windows, p.now)
-}
-
-// appliedTo is what the kubelet reports for a container, or else what the pod declares.
-func appliedTo(pod workload.Pod, container string) workload.Resources {
-	if actual, ok := pod.Actual[container]; ok {
-		return actual
-	}
-	c, _ := pod.Container(container)
-	return c.Resources
 }

@@ -14,12 +14,12 @@ func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
 	reasons := t.obstacles.NeedingNewPod()
 	switch fallback := p.policy.Fallback; {
-	case len(reasons) == 0, p.isUndecided:
+	case len(reasons) == 0:
 		return p.without(verdict)
 	case fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(verdict, reasons)
 	case fallback == v1beta1.FallbackRecreate:
-		return p.recreate(verdict, reasons, t.settled)
+		return p.recreate(verdict, reasons, t.settled())
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))
 }
@@ -53,18 +53,7 @@ func replaces(reasons model.Obstacles) string {
 	return "Requires pod replacement: " + reasons.Verdict().Message
 }
 
-// withoutPods is the plan without active pods: all of them may be about to be replaced.
-func (p planner) withoutPods() model.Plan {
-	if p.isRollingOutDecision() {
-		return p.rolledOut()
-	}
-	return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
-}
-
 // isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
 func (p planner) isRollingOutDecision() bool {
-	if p.isUndecided || !p.policy.MayRollOut() {
-		return false
-	}
-	return p.Deployment.RollingOut && len(p.Originals) > 0 && !p.template().isChanged
+	return p.Deployment.RollingOut && p.isTemplateAsDecided()
 }

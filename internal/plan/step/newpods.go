@@ -43,7 +43,7 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 // Recreate, learnNewPods does.
 func (p planner) newPodsBeside() model.NewPods {
 	var n model.NewPods
-	if !p.policy.SizesNewPods || p.isUndecided {
+	if !p.policy.SizesNewPods {
 		return n
 	}
 	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
@@ -53,7 +53,7 @@ func (p planner) newPodsBeside() model.NewPods {
 		n.Sizes = nil
 		return n
 	}
-	n.ReplicaSet, _ = p.proved()
+	n.ReplicaSet = p.provedBy(n.Sizes)
 	return n
 }
 
@@ -61,7 +61,7 @@ func (p planner) newPodsBeside() model.NewPods {
 // template: a pod that is resized later runs meanwhile.
 func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 	made := p.withDefaults(p.NewPod())
-	sizes = p.startedWith(made, covering(made, sizes))
+	sizes = p.startedWith(made, sizes)
 	sized, plain := resized(made, sizes).Counted(), made.Counted()
 	for _, r := range model.Resources {
 		node, request := r.Of(p.LargestNode), r.Request(sized)
@@ -80,42 +80,60 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 // larger of the decision and their template, and are lowered in place once they are Ready. When all pods are of one
 // revision and healthy with the decided size, that revision has proved it, and its new pods start with it.
 
-// proved is the ReplicaSet that has proved the sizes which new pods get. isNow is true if it is the decision that is
-// proved; else new pods keep at least what was proved before.
-func (p planner) proved() (set types.UID, isNow bool) {
-	before := p.Situation.NewPods.ReplicaSet
-	if len(p.Situation.NewPods.Sizes) == 0 {
-		before = ""
+// provedBy is the ReplicaSet that has proved the sizes which new pods get; empty for none. What has proved them stays, until
+// others are decided.
+func (p planner) provedBy(sizes []model.Size) (set types.UID) {
+	before := p.Situation.NewPods
+	if IsSame(before.Sizes, sizes) {
+		set = before.ReplicaSet
 	}
-	if p.isUndecided || p.Deployment.RollingOut || p.Decision.Verification != nil && !p.policy.MayEvict() {
-		return before, false
+	if p.Deployment.RollingOut {
+		return set
 	}
+	now := set
 	for _, pod := range p.Pods {
 		switch {
-		case pod.Ended, pod.Terminating:
-		case !pod.Current, !p.policy.MayEvict() && !p.provesDecision(pod):
-			return before, false
+		case pod.IsOver():
+		case !pod.Current, !p.provesDecision(pod):
+			return set
 		default:
-			set = pod.ReplicaSet
+			now = pod.ReplicaSet
 		}
 	}
-	return cmp.Or(set, before), set != ""
+	return now
 }
 
-// provesDecision reports whether a pod is healthy with no more than what is decided.
+// IsSame reports whether these are the same sizes, in any order.
+func IsSame(a, b []model.Size) bool { return slices.Equal(sorted(a), sorted(b)) }
+
+func sorted(sizes []model.Size) []model.Size {
+	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
+}
+
+// provesDecision reports whether a pod is healthy with no more than is decided. With the fallback Recreate, its replacement
+// is the trial.
 func (p planner) provesDecision(pod workload.Pod) bool {
-	isSettled := pod.Resize == workload.Resize{} && len(pod.BackingOff) == 0
-	return model.IsAlive(pod) && p.isAvailable(pod) && isSettled && !slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
-		return p.isDecided(c) && !isWithin(pod, c, p.decidedSize(c), p.Decision.Requests[c.Name])
-	})
+	switch {
+	case p.policy.MayEvict():
+		return true
+	case p.Decision.Verification != nil, !model.IsAlive(pod), !p.isAvailable(pod), pod.Resize != (workload.Resize{}), len(pod.BackingOff) > 0:
+		return false
+	}
+	return !slices.ContainsFunc(pod.Containers, func(c workload.Container) bool { return p.isDecided(c) && p.hasMore(pod, c) })
 }
 
-// isWithin reports whether a container has no more than the size of what is requested for it.
-func isWithin(pod workload.Pod, c workload.Container, size workload.Resources, requests quantity.Amounts) bool {
+// hasMore reports whether a container has more than is decided, or its kubelet has not applied what it declares.
+func (p planner) hasMore(pod workload.Pod, c workload.Container) bool {
 	actual, isKnown := pod.Actual[c.Name]
-	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-		hasMore := r.Request(c.Resources) > r.Request(size) || r.Limit(c.Resources) > r.Limit(size)
-		return r.Of(requests) > 0 && (hasMore || isKnown && !r.IsApplied(actual, c.Resources))
+	size := p.decidedSize(c)
+	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
+		switch {
+		case p.Decision.Request(c.Name, r) == 0:
+			return false
+		case r.Raises(size, c.Resources):
+			return true
+		}
+		return isKnown && !r.IsApplied(actual, c.Resources)
 	})
 }
 
@@ -125,15 +143,6 @@ func (p planner) decidedSize(c workload.Container) workload.Resources {
 		c = inTemplate
 	}
 	return decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
-}
-
-// notBelowProved are the sizes of new pods with no less than what was proved before, until the decision is. A resource
-// that had no size before has the template's.
-func (p planner) notBelowProved(made workload.Footprint, sizes []model.Size) []model.Size {
-	if set, isNow := p.proved(); set == "" || isNow || !p.policy.InPlace() || p.policy.MayEvict() {
-		return sizes
-	}
-	return atLeast(resized(made, covering(made, p.Situation.NewPods.Sizes)), sizes)
 }
 
 // atLeast are the sizes with no less than what a pod has.
@@ -152,10 +161,7 @@ func atLeast(pod workload.Footprint, sizes []model.Size) []model.Size {
 // whole CPUs keeps those of the template, unless whole ones are decided.
 func (p planner) requestsOfNewPods(c workload.Container) quantity.Amounts {
 	requests := p.Decision.Requests[c.Name]
-	if !p.policy.InPlace() || p.policy.MayEvict() {
-		return requests
-	}
-	if decision.LosesWholeCores(p.Situation, p.policy, c, requests.CPUMillis) {
+	if p.policy.ResizesNewPods() && decision.LosesWholeCores(p.Situation, p.policy, c, requests.CPUMillis) {
 		requests.CPUMillis = 0
 	}
 	return requests
@@ -167,39 +173,35 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 		return nil, podLevelResources()
 	}
 	made := p.withDefaults(p.NewPod())
-	var whole []model.Size
-	var requests []quantity.Amounts
 	for _, c := range p.Deployment.Containers {
 		if p.isDecided(c) {
+			requests := p.requestsOfNewPods(c)
 			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.requestsOfNewPods(c))})
-			requests = append(requests, p.requestsOfNewPods(c))
+			size := model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), requests)}
+			if size = requestedOnly(size, requests); size.Resources != (workload.Resources{}) {
+				sizes = append(sizes, size)
+			}
 		}
 	}
-	whole = p.notBelowProved(made, whole)
-	started := p.startedWith(made, whole)
+	started := p.startedWith(made, sizes)
 	if obstacle := p.outOfBounds(started); obstacle.Exists() {
 		return nil, obstacle
 	}
 	if obstacle := p.newPodOverQuota(made, started); obstacle.Exists() {
 		return nil, obstacle
 	}
-	for i, size := range whole {
-		if size = requestedOnly(size, requests[i]); size.Resources != (workload.Resources{}) {
-			sizes = append(sizes, size)
-		}
-	}
 	return sizes, model.Obstacle{}
 }
 
 // startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
 func (p planner) startedWith(made workload.Footprint, sizes []model.Size) []model.Size {
-	set, isNow := p.proved()
-	isCurrent := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set })
-	if p.policy.SizesOnlyNewPods() || isNow || set != "" && isCurrent {
-		return sizes
+	whole := covering(made, sizes)
+	set := p.provedBy(sizes)
+	switch isCurrent := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set }); {
+	case p.policy.SizesOnlyNewPods(), set != "" && isCurrent:
+		return whole
 	}
-	return atLeast(made, sizes)
+	return atLeast(made, whole)
 }
 
 // failureMemory is how long new pods start as in the template after the API server has refused to create pods with
@@ -251,27 +253,19 @@ func (p planner) learnNewPods() model.NewPods {
 		return next
 	}
 	if next.Sizes, next.Obstacle = p.newPodSizes(); len(next.Sizes) > 0 {
-		next.ReplicaSet, _ = p.proved()
+		next.ReplicaSet = p.provedBy(next.Sizes)
 	}
-	if next.ReplicaSet == before.ReplicaSet && len(next.Sizes) > 0 && slices.Equal(Sorted(next.Sizes), Sorted(before.Sizes)) {
+	if next.ReplicaSet == before.ReplicaSet && IsSame(next.Sizes, before.Sizes) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
-	if p.isEffective(next) {
+	isLearned := !next.AskedSince.IsZero() && !p.now.Before(next.AskedSince.Add(newPodsDelay))
+	if isLearned && next.EffectiveSince.IsZero() { // pods that are created from now on get the sizes
 		for _, pod := range p.Pods {
 			next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
 		}
 	}
 	return next
-}
-
-// isEffective reports whether pods that are created from now on get the sizes, which is not known
-// yet.
-func (p planner) isEffective(n model.NewPods) bool {
-	if n.AskedSince.IsZero() || !n.EffectiveSince.IsZero() {
-		return false
-	}
-	return !p.now.Before(n.AskedSince.Add(newPodsDelay))
 }
 
 // checkNewest compares the newest pod with the sizes that it was to get, even if other sizes
@@ -325,11 +319,6 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 			return addsOrRemoves && r.Request(size.Resources) > 0
 		})
 	})
-}
-
-// Sorted are the sizes in the order of their containers.
-func Sorted(sizes []model.Size) []model.Size {
-	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
 }
 
 // newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective, and still has

@@ -4,10 +4,7 @@
 package step
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -64,7 +61,7 @@ func (p planner) classifyLeaving(pod workload.Pod, t target) podVerdict {
 	case v.activity == asks, v.activity == inFlight:
 		return v
 	case v.activity == complete && p.hasDecided(pod):
-		return v.as(unmanaged)
+		return v.as(leavingAtSize)
 	}
 	return v.as(leaving)
 }
@@ -72,44 +69,17 @@ func (p planner) classifyLeaving(pod workload.Pod, t target) podVerdict {
 // hasDecided reports whether the pod declares the decided sizes.
 func (p planner) hasDecided(pod workload.Pod) bool {
 	sizes, dropped := p.sizesFor(pod)
-	return len(dropped) == 0 && len(p.missingContainers(pod)) == 0 && !differsFrom(pod, sizes)
-}
-
-// missingContainers are the containers of the decision that a pod of an older template does not have.
-func (p planner) missingContainers(pod workload.Pod) (missing model.Obstacles) {
-	reason := v1beta1.ReasonRolloutInProgress
-	if p.Deployment.Paused {
-		reason = v1beta1.ReasonRolloutPaused
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Decision.Requests)) {
-		if _, ok := pod.Container(name); !ok {
-			missing = append(missing, model.Obstacle{Reason: reason, Message: "has an older template, without container " + name})
-		}
-	}
-	return missing
-}
-
-// whileReplaced is the plan once only pods that are about to be replaced have another size.
-func (p planner) whileReplaced(t tally) model.Plan {
-	if p.isRollingOutDecision() {
-		return p.rolledOut()
-	}
-	return p.without(AboutToBeReplaced(t.unsized, t.pods))
+	return len(dropped) == 0 && !differsFrom(pod, sizes)
 }
 
 // AboutToBeReplaced is the verdict if so many pods keep their size because they have an older
 // template.
 func AboutToBeReplaced(leaving, pods int) model.Verdict {
-	verb, keep := "are", "they keep their size"
-	if leaving == 1 {
-		verb, keep = "is", "it keeps its size"
-	}
-	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress,
-		fmt.Sprintf("%s and %s about to be replaced, so %s", withOldTemplate(leaving, pods), verb, keep))
+	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress, withOldTemplate(leaving, pods)+", and keep their size until they are replaced")
 }
 
 func withOldTemplate(old, pods int) string {
-	return fmt.Sprintf("%d of %d pods %s an older template", old, pods, cmp.Or(map[int]string{1: "has"}[old], "have"))
+	return fmt.Sprintf("%d of %d pods have an older template", old, pods)
 }
 
 // notingOldPods is the verdict that says how many pods with an older template it is about.

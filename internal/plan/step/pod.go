@@ -41,7 +41,7 @@ type activity int
 
 const (
 	blocked        activity = iota // it cannot have its size
-	unmanaged                      // nothing is decided for it
+	leavingAtSize                  // it is about to be replaced, and has the decided size
 	asks                           // it is to be resized
 	asksFreeing                    // it is to be resized, which frees capacity for others
 	asksBoost                      // it is to be resized because it is starting
@@ -56,14 +56,12 @@ const (
 	settled                        // it has all that it can get
 	complete                       // it has the decided size
 	leaving                        // it keeps another size until it is replaced
+	activities                     // how many there are
 )
 
 // classify says where a pod stands.
 func (p planner) classify(pod workload.Pod) podVerdict {
 	t := p.targetOf(pod)
-	if len(t.sizes) == 0 && p.isUndecided {
-		return podVerdict{activity: unmanaged}
-	}
 	if p.IsLeaving(p.policy, pod) {
 		return p.classifyLeaving(pod, t)
 	}
@@ -123,7 +121,11 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 
 // isStarting reports whether a pod has never been Ready with the size that it was created with: it may need that to start.
 func isStarting(pod workload.Pod) bool {
-	return isAsCreated(pod) && pod.Resize == workload.Resize{} && !pod.Ready && !pod.ReadyChanged.IsZero() && len(pod.Kills) == 0
+	switch {
+	case !pod.Current, pod.Ready, pod.ReadyChanged.IsZero(), model.WasResized(pod), len(pod.Kills) > 0:
+		return false
+	}
+	return true
 }
 
 // mayEndUnsupported reports whether the fallback may replace the pod later, once its node has

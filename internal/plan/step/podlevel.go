@@ -30,10 +30,8 @@ import (
 
 // withPodLevel is the resize with the pod-level resources that follow its sizes.
 func (p planner) withPodLevel(resize model.Resize) model.Resize {
-	i := slices.IndexFunc(p.Pods, func(pod workload.Pod) bool { return pod.UID == resize.UID })
-	if i >= 0 && p.Pods[i].PodLevelResources {
-		resize.PodLevel = p.podLevelWith(p.Pods[i], resize.Sizes)
-	}
+	pod, _ := p.Pod(resize.UID)
+	resize.PodLevel = p.podLevelWith(pod, resize.Sizes)
 	return resize
 }
 
@@ -76,7 +74,7 @@ func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, requ
 	if from == 0 { // its containers' requests count
 		from, to = r.Request(pod.ContainersSum()), r.Request(after.ContainersSum())
 	}
-	if from > 0 && to != from {
+	if from > 0 {
 		limit = decision.ScaleTo(limit, from, to)
 	}
 	for _, c := range after.Containers {

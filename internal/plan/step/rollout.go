@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -26,17 +25,14 @@ type template struct {
 	withheld  model.Obstacle // what the requests that are to be lowered wait for
 }
 
-// isOurs reports whether the template changes only what has been taken over before.
-func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
-
 // rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
 	t := p.template()
 	p.progress.PodsAtSize = p.podsAt(p.decidedTemplate().owned)
-	switch {
-	case !t.isChanged && t.withheld.Exists():
-		return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict())
-	case !t.isChanged:
+	if !t.isChanged {
+		if t.withheld.Exists() {
+			return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict())
+		}
 		return p.with(p.Decision.Applied()).rolledOut()
 	}
 	if p.Decision.Reverts >= maxReverts {
@@ -49,7 +45,7 @@ func (p planner) rollOut() model.Plan {
 	if o := p.rolloutObstacle(t); o.Exists() {
 		return p.without(o.Verdict())
 	}
-	if open, in := p.rolloutWindow(t); !open {
+	if open, in := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
 		return p.within(in).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to roll out the decided size"))
 	}
 	if o := p.rolloutOverQuota(t.wanted); o.Exists() {
@@ -68,11 +64,11 @@ func (p planner) rollOut() model.Plan {
 
 // isTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (p planner) isTemplateAsDecided() bool {
-	if p.isUndecided || !p.policy.MayRollOut() || len(p.Originals) == 0 {
+	if !p.policy.MayRollOut() || len(p.Originals) == 0 {
 		return false
 	}
-	t := p.template()
-	return len(t.owned) > 0 && !t.isChanged && !t.obstacle.Exists() && !t.withheld.Exists() && len(t.originals) == 0
+	t := p.decidedTemplate()
+	return !t.isChanged && len(t.originals) == 0
 }
 
 // decidedTemplate is what the pod template should be once no usage is missing.
@@ -83,7 +79,7 @@ func (p planner) decidedTemplate() template {
 
 // rolloutObstacle says what keeps the template from being changed.
 //
-// OOM-killed pods never become available, pods that a LimitRange refuses are never created, and
+// OOM-killed pods never become available, pods that the API server refuses are never created (which reverts the decision), and
 // pods that are larger than what any node has left never start. A rollout that waits for them may
 // never end: it must not block what helps them.
 func (p planner) rolloutObstacle(t template) model.Obstacle {
@@ -100,15 +96,10 @@ func (p planner) rolloutObstacle(t template) model.Obstacle {
 
 // endsRollout reports whether the changed template lets a rollout end that otherwise would not.
 func (p planner) endsRollout(t template) bool {
-	if p.breaksBounds() || p.isUnschedulable() && p.onlyLowers(t) {
+	if p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate() {
 		return true
 	}
-	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
-}
-
-// isUnschedulable reports whether a pod lacks a node.
-func (p planner) isUnschedulable() bool {
-	return slices.ContainsFunc(p.Pods, lacksNode)
+	return slices.ContainsFunc(p.Pods, lacksNode) && p.onlyLowers(t)
 }
 
 // onlyLowers reports whether the changed template requests less than the current one, and of no resource
@@ -129,32 +120,6 @@ func (p planner) onlyLowers(t template) bool {
 
 func anotherRollout() model.Obstacle {
 	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
-}
-
-// breaksBounds reports whether a LimitRange allows no pod of the current template.
-func (p planner) breaksBounds() bool {
-	var sizes []model.Size
-	for _, c := range p.Deployment.Containers {
-		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
-	}
-	return decision.OutOfBounds(p.withDefaults(p.NewPod()), sizes, p.Bounds).Exists()
-}
-
-// rolloutWindow reports whether the template may be changed now. A rollout restarts pods: it
-// does not begin after the window of its decision has closed, unless the decision is urgent
-// and was never applied.
-func (p planner) rolloutWindow(t template) (open bool, in time.Duration) {
-	if decision.MayRestartAnytime(p.Decision.Reason) && !p.Decision.WasAppliedToTemplate() {
-		return true, 0
-	}
-	moves := decision.Directions{}
-	for _, size := range t.wanted {
-		c, _ := p.Deployment.Container(size.Container)
-		for _, r := range model.Resources {
-			moves.Note(r.Raises(c.Resources, size.Resources), r.Raises(size.Resources, c.Resources))
-		}
-	}
-	return moves.Allowed(p.policy.Windows, p.now)
 }
 
 // rolledOut says how far the Deployment is with a template that is as decided.

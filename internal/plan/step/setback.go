@@ -25,16 +25,16 @@ const nodeGrace = 3 * time.Minute
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
 // requeues for the next one.
 func (p planner) setBack() (planner, *model.Resize) {
-	if !p.policy.SizesNewPods || p.policy.MayEvict() { // with the fallback Recreate, the size is what pods are replaced for
+	if !p.policy.SizesNewPods || !p.policy.ResizesNewPods() { // with the fallback Recreate, the size is what pods are replaced for
 		return p, nil
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.byName() {
-		if !lacksNode(*pod) || !isUnchanged(*pod) {
+		if !lacksNode(pod) || !isUnchanged(pod) {
 			continue
 		}
-		sizes := p.asInTemplate(*pod, made)
-		if len(sizes) == 0 || !p.mayBeSetBack(*pod, sizes) {
+		sizes := p.asInTemplate(pod, made)
+		if len(sizes) == 0 || !p.mayBeSetBack(pod, sizes) {
 			continue
 		}
 		if left := pod.NoNodeSince.Add(nodeGrace).Sub(p.now); left > 0 {
@@ -48,7 +48,7 @@ func (p planner) setBack() (planner, *model.Resize) {
 
 // lacksNode reports whether the scheduler has found no node for a pod of the current template.
 func lacksNode(pod workload.Pod) bool {
-	return !pod.NoNodeSince.IsZero() && pod.Current && !pod.Terminating && !pod.Ended
+	return pod.Current && !pod.NoNodeSince.IsZero() && !pod.IsOver()
 }
 
 // isUnchanged reports whether the spec of a pod is as it was created. Where a scheduling gate was removed, it is not

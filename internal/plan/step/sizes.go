@@ -51,7 +51,7 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
 		})
 	}
-	if free, isRetained := rules.WithoutRetained(); isRetained && free.Apply(current, requests).Limits.MemoryBytes < size.Limits.MemoryBytes {
+	if free := rules.WithoutRetained(); free.Apply(current, requests).Limits.MemoryBytes < size.Limits.MemoryBytes {
 		dropped = append(dropped, model.Obstacle{
 			Reason:  v1beta1.ReasonUsageAboveLimit,
 			Message: fmt.Sprintf("container %s keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows", c.Name),
@@ -80,7 +80,8 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	_, hasEnded := rec.ClimbEnd()
 	most := decision.MostRaised(p.Situation, p.policy, c, model.Memory)
 	has := c.Requests.MemoryBytes
-	if requests.MemoryBytes == 0 || has < requests.MemoryBytes || hasEnded != "" || p.AlivePods() <= fewPods {
+	switch {
+	case requests.MemoryBytes == 0, has < requests.MemoryBytes, hasEnded != "", p.AlivePods() <= fewPods:
 		return requests, false
 	}
 	for _, kill := range pod.Kills {
@@ -164,10 +165,10 @@ func withMemoryLimit(r workload.Resources, limit int64) workload.Resources {
 // keepBurstable takes the smallest amount off a request if all requests would equal their
 // limits: that is another QoS class, and no pod may change its own.
 func keepBurstable(pod workload.Pod, sizes []model.Size) []model.Size {
-	if pod.PodLevelResources || !differsFrom(pod, sizes) { // which alone decide the class; or nothing changes
+	switch {
+	case pod.PodLevelResources: // which alone decide the class
 		return sizes
-	}
-	if qosOf(pod) != corev1.PodQOSBurstable || QoSAfter(pod, sizes) != corev1.PodQOSGuaranteed {
+	case !differsFrom(pod, sizes), qosOf(pod) != corev1.PodQOSBurstable, QoSAfter(pod, sizes) != corev1.PodQOSGuaranteed:
 		return sizes
 	}
 	for _, r := range model.Resources {
@@ -269,26 +270,29 @@ func matches(actual, asked workload.Resources) bool {
 	return model.CPU.IsApplied(actual, asked) && model.Memory.IsApplied(actual, asked)
 }
 
+// asDeclared are the sizes as the pod declares them, so that they change nothing.
+func asDeclared(pod workload.Pod, sizes []model.Size) []model.Size {
+	return partOf(pod, sizes, func(model.Resource, workload.Resources, workload.Resources) bool { return false })
+}
+
 // only is the sizes without what they change of the other resource.
 func only(r model.Resource, pod workload.Pod, sizes []model.Size) []model.Size {
-	out := make([]model.Size, 0, len(sizes))
-	for _, size := range sizes {
-		c, _ := pod.Container(size.Container)
-		part := model.Size{Container: size.Container, Resources: c.Resources}
-		r.Copy(&part.Resources, size.Resources)
-		out = append(out, part)
-	}
-	return out
+	return partOf(pod, sizes, func(other model.Resource, _, _ workload.Resources) bool { return other == r })
 }
 
 // lowered is the sizes without what they raise.
 func lowered(pod workload.Pod, sizes []model.Size) []model.Size {
+	return partOf(pod, sizes, func(r model.Resource, has, size workload.Resources) bool { return !r.Raises(has, size) })
+}
+
+// partOf is the sizes with those resources that are included, and the others as the pod has them.
+func partOf(pod workload.Pod, sizes []model.Size, includes func(r model.Resource, has, size workload.Resources) bool) []model.Size {
 	out := make([]model.Size, 0, len(sizes))
 	for _, size := range sizes {
 		c, _ := pod.Container(size.Container)
 		part := model.Size{Container: size.Container, Resources: c.Resources}
 		for _, r := range model.Resources {
-			if !r.Raises(c.Resources, size.Resources) {
+			if includes(r, c.Resources, size.Resources) {
 				r.Copy(&part.Resources, size.Resources)
 			}
 		}

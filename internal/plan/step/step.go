@@ -19,8 +19,6 @@ type planner struct {
 
 	policy model.Policy
 	now    time.Time
-	// isUndecided is true if there is no decision, and that the empty one stands for it.
-	isUndecided bool
 
 	// What is known of the plan so far.
 	newPods      model.NewPods
@@ -29,11 +27,7 @@ type planner struct {
 }
 
 func plannerFor(s model.Situation, policy model.Policy, now time.Time) planner {
-	p := planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.AlivePods()}}
-	if s.Decision == nil {
-		p.Decision, p.isUndecided = &model.Decision{}, true
-	}
-	return p
+	return planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.AlivePods()}}
 }
 
 // Next plans the next step towards the situation's decision.
@@ -51,10 +45,15 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	}
 	p.newPods = p.learnNewPods()
 	next := p.resize()
-	if !p.policy.MayEvict() && next.Decision != nil {
+	if !p.policy.MayEvict() {
 		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
 	}
-	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
+	switch next.Step.(type) {
+	case model.Resize, model.Evict: // a step that changes the template checks for a contest by itself
+	default:
+		return next
+	}
+	if next.Decision.Reverts < maxReverts {
 		return next
 	}
 	p.Decision = next.Decision
@@ -64,35 +63,13 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	return next.WithDecision(next.Decision.Uncontested())
 }
 
-// changesPod reports whether the step changes a pod. A step that changes the template checks
-// for a contest by itself.
-func changesPod(step model.Step) bool {
-	switch step.(type) {
-	case model.Resize, model.Evict:
-		return true
-	}
-	return false
-}
-
-// Boosts plans the startup boosts of pods for which nothing is decided yet.
-func Boosts(s model.Situation, policy model.Policy, now time.Time) model.Plan {
-	return plannerFor(s.With(nil), policy, now).resize()
-}
-
 // plan is the plan with what is known so far.
 func (p planner) plan(step model.Step, v model.Verdict) model.Plan {
-	return model.Plan{Decision: p.decisionOrNil(), NewPods: p.newPods, Step: step, Verdict: v.Within(p.requeueAfter), Progress: p.progress}
+	return model.Plan{Decision: p.Decision, NewPods: p.newPods, Step: step, Verdict: v.Within(p.requeueAfter), Progress: p.progress}
 }
 
 // without is the plan without a step.
 func (p planner) without(v model.Verdict) model.Plan { return p.plan(nil, v) }
-
-func (p planner) decisionOrNil() *model.Decision {
-	if p.isUndecided {
-		return nil
-	}
-	return p.Decision
-}
 
 // with is the planner with another decision.
 func (p planner) with(d *model.Decision) planner {

@@ -35,7 +35,7 @@ func (p planner) withoutPending(pod workload.Pod, sizes []model.Size) (out []mod
 		}
 	}
 	out = keepBurstable(pod, out)
-	return out, differsFrom(pod, out) && p.isPossible(pod, out)
+	return out, p.isPossibleChange(pod, out)
 }
 
 // applied is the applied amount. No request or limit is added or removed.
@@ -48,15 +48,17 @@ func applied(declared, actual int64) int64 {
 
 // isPending reports whether the reason is that of a kubelet that does not grant a resize.
 func isPending(reason string) bool {
-	return reason == v1beta1.ReasonDeferred || reason == v1beta1.ReasonInfeasible
+	switch reason {
+	case v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
+		return true
+	}
+	return false
 }
 
 // asksFor reports whether the sizes ask for no less than others, for any container.
 func asksFor(sizes, others []model.Size) bool {
-	return len(sizes) == len(others) && !slices.ContainsFunc(others, func(other model.Size) bool {
-		i := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == other.Container })
-		return i < 0 || slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-			return r.Request(sizes[i].Resources) < r.Request(other.Resources)
-		})
+	return slices.EqualFunc(sizes, others, func(size, other model.Size) bool {
+		asksNoLess := !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Request(size.Resources) < r.Request(other.Resources) })
+		return size.Container == other.Container && asksNoLess
 	})
 }

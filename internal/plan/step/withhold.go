@@ -107,17 +107,12 @@ func (p planner) withholdFromTemplate(c workload.Container, size templateSize) (
 // decision replaces them all the same.
 func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, model.Obstacle) {
 	waits := p.WaitsForUsage()
-	if !waits.Exists() || decision.MayRestartAnytime(p.Decision.Reason) {
+	if !waits.Exists() || decision.IsUrgent(p.Decision.Reason) {
 		return candidates, model.Obstacle{}
 	}
 	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
-		return slices.ContainsFunc(p.newPods.Sizes, func(size model.Size) bool {
-			has := appliedTo(pod, size.Container)
-			return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-				lowered := r.Request(size.Resources)
-				return lowered > 0 && lowered < r.Request(has)
-			})
-		})
+		pod.Containers = model.AppliedTo(pod)
+		return lowersRequest(pod, covering(pod.Footprint(), p.newPods.Sizes))
 	})
 	if len(left) > 0 {
 		return left, model.Obstacle{}

@@ -25,7 +25,6 @@ type cohortHealth struct {
 	kills                         []string // of changed pods, with less memory than before
 	lastFailure                   time.Time
 	wait                          time.Duration
-	isSaturated                   bool // too many pods were unhealthy before
 }
 
 // podHealth is the health of one pod, and which cohort it belongs to.
@@ -73,7 +72,7 @@ func compare(s model.Situation, policy model.Policy, d *model.Decision, now time
 
 // healthOf is the health of the comparable pods that belong together.
 func (c comparison) healthOf(belongs func(workload.Pod) bool) cohortHealth {
-	health := cohortHealth{isSaturated: len(c.UnhealthyPods) >= maxUnhealthy}
+	var health cohortHealth
 	pods := slices.SortedFunc(slices.Values(c.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
 		if c.isComparable(pod) && belongs(pod) {
@@ -264,7 +263,7 @@ func (h cohortHealth) isRegression() bool {
 	switch {
 	case len(h.kills) > 0:
 		return true
-	case h.isSaturated, h.unhealthyChanged < least:
+	case h.unhealthyChanged < least:
 		return false
 	case h.unchanged == 0:
 		return true

@@ -18,8 +18,7 @@ import (
 const (
 	// unreadyFor is how long a pod may be unready before it counts as unhealthy.
 	unreadyFor = 30 * time.Second
-	// maxUnhealthy is how many unhealthy pods are remembered. With so many, only an OOM kill
-	// is evidence about the change.
+	// maxUnhealthy is how many unhealthy pods are remembered.
 	maxUnhealthy = 32
 	// clockSkew is how far the clock of a node, which says when a container failed, may be behind that of
 	// the API server, which says when its pod was resized.

@@ -44,20 +44,18 @@ func failedStart(s model.Situation) (good model.Requests, evidence string) {
 	good = model.Requests{}
 	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
-		if !pod.Current || pod.Terminating || pod.Ended || pod.Ready {
+		if !pod.Current || pod.Ready || pod.IsOver() {
 			continue
 		}
 		for _, name := range pod.BackingOff {
 			c, _ := pod.Container(name)
 			for _, r := range model.Resources {
-				before, now := originalRequest(s, name, r), s.Decision.Request(name, r)
-				if now == 0 || now >= before || r.Request(c.Resources) >= before || hasStarted(s, name, r, r.Request(c.Resources)) {
+				before, has := originalRequest(s, name, r), r.Request(c.Resources)
+				if isLess := model.IsBelow(s.Decision.Request(name, r), before) && has < before; !isLess || hasStarted(s, name, r, has) {
 					continue
 				}
 				model.SetRequest(good, name, r, before)
-				if evidence == "" {
-					evidence = fmt.Sprintf("pod %s: container %s crashes each time it is started with less than the pod template has", pod.Name, name)
-				}
+				evidence = cmp.Or(evidence, fmt.Sprintf("pod %s: container %s crashes each time it is started with less than the pod template has", pod.Name, name))
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 		return same
 	}
 	health := compare(s, policy, s.Decision, now)
-	isStuck := isStuckRollout(s, policy)
+	isStuck := policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
 	regression, isRegression := health.regression()
 	switch {
 	case isRegression:
@@ -122,10 +122,6 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 		return same
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
-}
-
-func isStuckRollout(s model.Situation, policy model.Policy) bool {
-	return policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
 }
 
 // revert returns a decision for the last good values, and the changes that it reverts: those
@@ -153,7 +149,8 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 }
 
 func isRevertible(c model.RevertedChange, all bool) bool {
-	if c.Value == 0 || c.Good == 0 || c.Value == c.Good {
+	switch {
+	case c.Value == 0, c.Good == 0, c.Value == c.Good:
 		return false
 	}
 	return all || c.IsReduction()
@@ -163,20 +160,12 @@ func isRevertible(c model.RevertedChange, all bool) bool {
 func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	out := slices.Clone(reverted)
 	for _, old := range known {
-		if !slices.ContainsFunc(reverted, func(c model.RevertedChange) bool { return kindOf(c) == kindOf(old) }) {
+		if !slices.ContainsFunc(reverted, old.IsLike) {
 			out = append(out, old)
 		}
 	}
 	return out[:min(len(out), maxReverted)]
 }
-
-// kind is which request a change moved, and in which direction.
-type kind struct {
-	container, resource string
-	isReduction         bool
-}
-
-func kindOf(c model.RevertedChange) kind { return kind{c.Container, c.Resource, c.IsReduction()} }
 
 // StillReverted are the reverted changes that are not tried again: until twice as much
 // usage has been observed, after a week, or when a user has edited the scaler.
