@@ -91,6 +91,16 @@ func TestWhatIsSilent(t *testing.T) {
 	}
 }
 
+func TestOfManySilentPodsThreeAreNamed(t *testing.T) {
+	s := silences{}
+	for _, pod := range []string{"web-5", "web-4", "web-3", "web-1", "web-2"} {
+		s[containerID{pod: types.UID(pod)}] = silence{pod: pod, why: "no usage reported", isNamed: true}
+	}
+	if got, want := s.String(), "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported; and more"; got != want {
+		t.Errorf("named %q, want %q", got, want)
+	}
+}
+
 // webPods are pods of one container, of current and older ReplicaSets.
 func webPods(n int) (pods []workload.Pod) {
 	for i := range n {
@@ -348,22 +358,4 @@ func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
 	w.expectSilent("shop", "web", false)
 	w.round()
 	w.expectWoken()
-}
-
-// A sample that was delivered before does not count again after its pod was missing.
-func TestASampleCountsOnceAfterAGapToo(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
-	w.reports("shop", "web-1", "app", 200, 400*mebi)
-	w.reports("shop", "web-2", "app", 200, 400*mebi)
-	w.round()
-	old := w.samples["shop"][[2]string{"web-1", "app"}]
-	delete(w.samples["shop"], [2]string{"web-1", "app"})
-	w.round()
-	w.samples["shop"][[2]string{"web-1", "app"}] = old
-	w.round()
-	if got := w.history("shop", "web")["app"].Samples; got != 2 {
-		t.Errorf("there are %d samples, want 2", got)
-	}
 }

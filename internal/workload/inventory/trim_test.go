@@ -80,17 +80,6 @@ func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 	}
 }
 
-func TestTrimIsIdempotent(t *testing.T) {
-	for seed := range uint64(200) {
-		var deployment appsv1.Deployment
-		fill(rand.New(rand.NewPCG(seed, 2)), reflect.ValueOf(&deployment).Elem())
-		once := trimmed(t, &deployment)
-		if diff := cmp.Diff(once.DeepCopy(), trimmed(t, once)); diff != "" {
-			t.Fatalf("seed %d: (-once +twice):\n%s", seed, diff)
-		}
-	}
-}
-
 func TestTrimOtherObjects(t *testing.T) {
 	t.Run("a scaler loses its managed fields only", func(t *testing.T) {
 		scaler := &v1beta1.VerticalScaler{
