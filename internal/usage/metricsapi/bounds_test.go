@@ -123,12 +123,10 @@ func TestOneLargeResponseIsReadAtATime(t *testing.T) {
 // A response that waits for its turn gives up at its deadline.
 func TestALargeResponseWaitsNoLongerThanItsDeadline(t *testing.T) {
 	s := sourceOf(t, func() io.Reader { return repeated(`{"items":[`, "1,", "1]}", 2<<20) })
-	end, err := s.large.take(t.Context())
-	if err != nil {
+	if err := s.large.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	defer end()
-	s.Timeout = 1
+	s.timeout = 1
 	if _, _, err := s.List(t.Context(), "shop", noon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("List() = %v", err)
 	}
@@ -141,8 +139,8 @@ func TestHostileResponsesFitIntoTheContainer(t *testing.T) {
 	pods := `{"kind":"PodMetricsList","items":[`
 	for name, body := range map[string]responder{
 		"no end":           func() io.Reader { return repeated(pods, " ", "", 1<<30) },
-		"tiny pods":        func() io.Reader { return repeated(pods, `{"metadata":{"name":"a"}},`, ",{}]}", DefaultMaxBytes) },
-		"one endless name": func() io.Reader { return repeated(pods+`{"metadata":{"name":"`, "a", `"}}]}`, DefaultMaxBytes) },
+		"tiny pods":        func() io.Reader { return repeated(pods, `{"metadata":{"name":"a"}},`, ",{}]}", defaultMaxBytes) },
+		"one endless name": func() io.Reader { return repeated(pods+`{"metadata":{"name":"`, "a", `"}}]}`, defaultMaxBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			previous := debug.SetMemoryLimit(230 * mebi)

@@ -303,11 +303,11 @@ func TestListErrors(t *testing.T) {
 		},
 		"a body that is too long": {
 			answer:  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) },
-			prepare: func(s *Source) { s.MaxBytes = 100 }, want: "longer than 100 bytes",
+			prepare: func(s *Source) { s.maxBytes = 100 }, want: "longer than 100 bytes",
 		},
 		"a server that never answers": {
 			answer:  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			prepare: func(s *Source) { s.Timeout = 20 * time.Millisecond }, want: "context deadline exceeded",
+			prepare: func(s *Source) { s.timeout = 20 * time.Millisecond }, want: "context deadline exceeded",
 		},
 		"a server that never ends": {
 			answer: func(w http.ResponseWriter, r *http.Request) {
@@ -315,7 +315,7 @@ func TestListErrors(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
 			},
-			prepare: func(s *Source) { s.Timeout = 100 * time.Millisecond }, want: "context deadline exceeded",
+			prepare: func(s *Source) { s.timeout = 100 * time.Millisecond }, want: "context deadline exceeded",
 		},
 		"no namespace, which would be all": {
 			answer: http.NotFound, namespace: "-", want: "no namespace given",
@@ -397,7 +397,7 @@ func TestListAllReturnsErrors(t *testing.T) {
 		t.Errorf("ListAll() = %v, %v, want ErrUnavailable", answers, err)
 	}
 	source := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) })
-	source.MaxBytes = 100
+	source.maxBytes = 100
 	if answers, _, err := source.ListAll(t.Context(), []string{"shop"}, noon); answers != nil || err == nil {
 		t.Errorf("ListAll() of a response that is too long = %v, %v", answers, err)
 	}

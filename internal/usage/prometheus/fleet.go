@@ -66,7 +66,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 	}
 	c, err := s.open()
 	if err != nil {
-		return nil, &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return nil, err
 	}
 	defer c.close()
 

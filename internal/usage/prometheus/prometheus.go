@@ -120,7 +120,7 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	}
 	c, err := s.open()
 	if err != nil {
-		return &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return err
 	}
 	defer c.close()
 
