@@ -150,6 +150,14 @@ func (e *entry) isLoaded(vs *v1beta1.VerticalScaler) bool {
 	return e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName
 }
 
+// isRestored reports whether the checkpoint was restored since it was read.
+func (e *entry) isRestored(vs *v1beta1.VerticalScaler) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	value := vs.Annotations[v1beta1.RestoredAnnotation]
+	return value != "" && value != e.restored
+}
+
 // keepOvertaken tells the histories that were read of the peaks and the OOM kills that only this process knows of,
 // and keeps its histories of containers that were not read.
 func (e *entry) keepOvertaken(params history.Params) {
