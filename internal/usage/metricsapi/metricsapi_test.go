@@ -305,6 +305,11 @@ func TestListErrors(t *testing.T) {
 			answer:  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) },
 			prepare: func(s *Source) { s.maxBytes = 100 }, want: "longer than 100 bytes",
 		},
+		"a body of endless white space": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, `{"items":[`+strings.Repeat(" ", maxBlank+1<<20))
+			}, want: "blanks in a row",
+		},
 		"a server that never answers": {
 			answer:  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			prepare: func(s *Source) { s.timeout = 20 * time.Millisecond }, want: "context deadline exceeded",
