@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -610,30 +609,32 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// A write whose reply is lost has been made by this process. The next one is refused, finds what was sent, and is not
-// repeated: its reply might be lost, too. What has changed meanwhile is saved.
-func TestASaveWhoseReplyIsLostIsNotRepeated(t *testing.T) {
-	lost := errors.New("connection reset by peer")
+// A write whose reply is lost is met like one of another process: it is read again. What was learned meanwhile of
+// memory is kept.
+func TestASaveWhoseReplyIsLostIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.load()
 	w.feed("app", 0, 60)
-	for i, verb := range []string{"create", "update"} {
-		target := int64(300 * (i + 1))
-		w.lose = lost
-		if err := w.store.Save(t.Context(), w.scaler, recs("app", target, 640*mebi), tomorrow); err == nil {
-			t.Fatalf("%s: Save() = nil, and its reply was lost; wrote %v", verb, w.took())
-		}
-		want := w.histories()
-		w.took()
-		w.feed("app", 61+i, 61+i)
-		w.save(recs("app", target, 640*mebi))
-		if got := w.took(); len(got) != 1 || !strings.HasPrefix(got[0], verb+": ") {
-			t.Errorf("writes %v, want a refused %s", got, verb)
+	for i := range 2 { // create and update
+		w.feed("app", 61+2*i, 61+2*i)
+		want := recs("app", int64(300*(i+1)), 640*mebi)
+		w.lose = errors.New("connection reset by peer")
+		if err := w.store.Save(t.Context(), w.scaler, want, tomorrow); !errors.Is(err, w.lose) {
+			t.Fatalf("Save() = %v", err)
 		}
 		w.lose = nil
-		w.expectStored(want)
-		w.save(recs("app", target, 640*mebi)) // which is what it has read
-		w.expect()
+		w.usedUp(int64(500+i), 62+2*i)
+		if err := w.store.Save(t.Context(), w.scaler, want, tomorrow); !errors.Is(err, ErrOvertaken) {
+			t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
+		}
+		w.load()
+		if peak, _ := w.peaks(); peak != int64(500+i) || w.inMemory("app") < 59*time.Minute {
+			t.Errorf("the peak is %d MiB, after %s", peak, w.inMemory("app"))
+		}
+		w.took()
+		w.save(want) // which is what it has read
+		w.save(recs("app", int64(1000+i), 640*mebi))
+		w.expect("update")
 	}
 }
 

@@ -159,9 +159,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 }
 
 func TestFailuresCountInARow(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	for range 5 {
 		for range 2 {
@@ -191,9 +189,7 @@ func TestOutagesSayWhatToDo(t *testing.T) {
 }
 
 func TestAnotherOutageIsToldAsWell(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.fails["shop"] = func() error { return apierrors.NewServiceUnavailable("no") }
 	w.rounds(4)
 	w.expectWoken("shop/web")
@@ -328,9 +324,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 
 // The source is asked more often than it measures, and may stand still for minutes.
 func TestASampleCountsOnce(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1", "web-2")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.reports("shop", "web-2", "app", 200, 400*mebi) // at the same moment, but another pod
 	w.rounds(5)
@@ -372,8 +366,8 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w.must(w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
-	if c := w.collector; len(c.known)+len(c.failures)+len(c.uncertain)+len(c.delivered) != 0 {
-		t.Errorf("still in memory: known %v, failures %v, %v, deliveries %v", c.known, c.failures, c.uncertain, c.delivered)
+	if c := w.collector; len(c.known)+len(c.namespaces) != 0 {
+		t.Errorf("still in memory: known %v, namespaces %v", c.known, c.namespaces)
 	}
 
 	// What was wrong in its time says nothing about a new one.
@@ -413,9 +407,7 @@ func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
 		"scalers": &v1beta1.VerticalScalerList{}, "ReplicaSets": &metav1.PartialObjectMetadataList{}, "pods": &corev1.PodList{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.deployment("shop", "web", "web-1")
-			w.scaler("shop", "web", "web")
+			w := newWebWorld(t, "web-1")
 			w.publish("shop", "web", &v1beta1.Recommendation{})
 			w.unlistable = fmt.Sprintf("%T", kind)
 			w.round()
@@ -454,9 +446,7 @@ func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
 
 // The queue may be full when the operator ends.
 func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
 	ctx, cancel := context.WithCancel(t.Context())
@@ -523,6 +513,15 @@ func newWorld(t *testing.T) *world {
 		Wake:      w.wake,
 	}
 	w.before = samplesCounted(t)
+	return w
+}
+
+// newWebWorld has a scaler of the Deployment shop/web.
+func newWebWorld(t *testing.T, pods ...string) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.deployment("shop", "web", pods...)
+	w.scaler("shop", "web", "web")
 	return w
 }
 

@@ -308,9 +308,7 @@ func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
 
 // A pod that is silent in some rounds is named once, and not in each of them.
 func TestAFlappingPodIsToldOnce(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1", "web-2")
 	w.reports("shop", "web-2", "app", 200, 400*mebi)
 	for i := range 40 {
 		if i%2 == 0 {
@@ -348,9 +346,7 @@ func TestANewPodIsHeardOnce(t *testing.T) {
 // Before the first round, for example after a restart, nothing is known of any pod. What waits for
 // it is reconciled after the first round.
 func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.expectSilent("shop", "web", true)
 	w.round()

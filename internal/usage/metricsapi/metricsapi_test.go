@@ -5,7 +5,6 @@ package metricsapi
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -350,17 +349,6 @@ func TestListErrors(t *testing.T) {
 				t.Errorf("the error is %q, want it to hold %q and the namespace", err, tc.want)
 			}
 		})
-	}
-}
-
-func TestAStoppedCallerStopsTheRequest(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	source := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	})
-	if _, _, err := source.List(ctx, "shop", noon); !errors.Is(err, context.Canceled) {
-		t.Errorf("List() = %v, want context.Canceled", err)
 	}
 }
 
