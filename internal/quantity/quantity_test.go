@@ -4,7 +4,6 @@
 package quantity
 
 import (
-	"math"
 	"strings"
 	"testing"
 
@@ -162,34 +161,6 @@ func TestFormatMemory(t *testing.T) {
 			t.Errorf("FormatMemory(%d) = %q, want %q", bytes, got, want)
 		}
 	}
-}
-
-// Whatever is printed for people is within 5 %, and is a
-// quantity that they could write into a manifest.
-func FuzzFormat(f *testing.F) {
-	for _, n := range []int64{0, 1, 9_999, 9_999_999, MaxCPUMillis, 1 << 20, 10<<30 - 1, MaxMemoryBytes} {
-		f.Add(n)
-	}
-	f.Fuzz(func(t *testing.T, n int64) {
-		if n < 0 || n > MaxMemoryBytes {
-			t.Skip()
-		}
-		near := func(text string, unit float64) {
-			q, err := resource.ParseQuantity(text)
-			if err != nil {
-				t.Fatalf("%d is printed as %q: %v", n, text, err)
-			}
-			if got := q.AsApproximateFloat64() * unit; math.Abs(got-float64(n)) > 0.05*float64(n) {
-				t.Errorf("%d is printed as %q, which is %g", n, text, got)
-			}
-		}
-		if n >= 1024 {
-			near(FormatMemory(n), 1)
-		}
-		if n <= MaxCPUMillis {
-			near(FormatCPU(n), 1000)
-		}
-	})
 }
 
 // Where the accessors of resource.Quantity answer nonsense, the conversions must

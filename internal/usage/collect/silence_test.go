@@ -256,20 +256,6 @@ func TestNoSubsetOfSilentPodsLowersATarget(t *testing.T) {
 	}
 }
 
-// More usage raises at once, whichever pods are silent.
-func TestUsageBesideASilentPodRaises(t *testing.T) {
-	d := newDeploymentUsage(t, 4)
-	for range 120 {
-		d.round([]int64{900, 50, 60, 400}, nil)
-	}
-	for range 3 {
-		d.round([]int64{900, 50, 2000, 400}, func(pod int) bool { return pod == 0 })
-	}
-	if now := d.published.Target; now.CPUMillis < 2000 || now.MemoryBytes < 2000*mebi {
-		t.Errorf("2000m and 2000 MiB beside a silent pod lead to %+v", now)
-	}
-}
-
 // long is a silence that outlasts the windows of CPU and memory.
 func long(subset int) []int {
 	rounds := make([]int, 90)
