@@ -449,9 +449,7 @@ func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
 	w.must(w.server.Update(t.Context(), object))
-	if err := w.store.Save(t.Context(), w.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-		t.Errorf("Save() = %v", err)
-	}
+	w.isOvertaken(recs("app", 400, 640*mebi))
 	w.load()
 	w.save(recs("app", 400, 640*mebi))
 	w.expectStored(want)
@@ -526,10 +524,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	a.usedUp(2048, 61)
 	a.kill("app", 62)
 	_, floor := a.peaks()
-	err := a.store.Save(t.Context(), a.scaler, recs("app", 310, 2356*mebi), tomorrow)
-	if !errors.Is(err, ErrOvertaken) {
-		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
-	}
+	a.isOvertaken(recs("app", 310, 2356*mebi))
 	a.load()
 	if peak, kept := a.peaks(); peak < 2048 || kept != floor {
 		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
@@ -541,9 +536,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	b.load()
 	a.usedUp(3000, 64)
 	a.save(recs("app", 310, 3500*mebi))
-	if err := b.store.Save(t.Context(), b.scaler, recs("app", 310, 800*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
-	}
+	b.isOvertaken(recs("app", 310, 800*mebi))
 	b.scaler = b.scaler.DeepCopy()
 	b.scaler.Spec.DeploymentName = "api"
 	b.load()
@@ -581,9 +574,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 			}
 			a.store.Live = a.server
 			a.took()
-			if err := a.store.Save(t.Context(), a.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-				t.Errorf("Save() = %v, want %v", err, ErrOvertaken)
-			}
+			a.isOvertaken(recs("app", 400, 640*mebi))
 			a.expect(tc.want...)
 			if diff := cmp.Diff(saved, a.live()); diff != "" {
 				t.Errorf("the newer checkpoint was changed (-want +got):\n%s", diff)
@@ -624,9 +615,7 @@ func TestASaveWhoseReplyIsLostIsReadAgain(t *testing.T) {
 		}
 		w.lose = nil
 		w.usedUp(int64(500+i), 62+2*i)
-		if err := w.store.Save(t.Context(), w.scaler, want, tomorrow); !errors.Is(err, ErrOvertaken) {
-			t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
-		}
+		w.isOvertaken(want)
 		w.load()
 		if peak, _ := w.peaks(); peak != int64(500+i) || w.inMemory("app") < 59*time.Minute {
 			t.Errorf("the peak is %d MiB, after %s", peak, w.inMemory("app"))
@@ -844,6 +833,14 @@ func (w *world) load() {
 func (w *world) save(recommendations []recommend.Container) {
 	w.t.Helper()
 	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
+}
+
+// isOvertaken tries to save over the save of another process.
+func (w *world) isOvertaken(recommendations []recommend.Container) {
+	w.t.Helper()
+	if err := w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow); !errors.Is(err, ErrOvertaken) {
+		w.t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
+	}
 }
 
 // feed adds a sample a minute, from and to being minutes after noon.
