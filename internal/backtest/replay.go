@@ -51,11 +51,6 @@ type Options struct {
 	World World
 	// Record keeps the data for a plot.
 	Record bool
-	// Workers is the number of replays at the same time; 0 is one for each processor.
-	Workers int
-	// Progress, if not nil, is called after each replay with the number of replays done and
-	// the number of all. Calls do not overlap.
-	Progress func(done, all int)
 }
 
 // Replay replays one trace with one policy.
@@ -169,41 +164,18 @@ func (c calendar) count() (days, withKill int) {
 // Run replays every trace with every rule. The outcomes are by trace and then by rule,
 // in the order of the arguments.
 func Run(traces []Trace, rules []Rule, o Options) [][]Outcome {
-	type job struct{ trace, rule int }
-	var (
-		outcomes = make([][]Outcome, len(traces))
-		jobs     = make(chan job)
-		all      = len(traces) * len(rules)
-		workers  = o.Workers
-		group    sync.WaitGroup
-		mutex    sync.Mutex
-		done     int
-	)
-	for i := range outcomes {
+	outcomes, free := make([][]Outcome, len(traces)), make(chan struct{}, runtime.GOMAXPROCS(0))
+	var group sync.WaitGroup
+	for i, trace := range traces {
 		outcomes[i] = make([]Outcome, len(rules))
-	}
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	for range min(workers, all) {
-		group.Go(func() {
-			for j := range jobs {
-				outcomes[j.trace][j.rule] = Replay(traces[j.trace], rules[j.rule], o)
-				if o.Progress != nil {
-					mutex.Lock()
-					done++
-					o.Progress(done, all)
-					mutex.Unlock()
-				}
-			}
-		})
-	}
-	for t := range traces {
-		for r := range rules {
-			jobs <- job{t, r}
+		for j, rule := range rules {
+			free <- struct{}{}
+			group.Go(func() {
+				outcomes[i][j] = Replay(trace, rule, o)
+				<-free
+			})
 		}
 	}
-	close(jobs)
 	group.Wait()
 	return outcomes
 }

@@ -180,25 +180,15 @@ func TestPlots(t *testing.T) {
 	}
 }
 
-// TestRunIsTheSameOnAnyNumberOfProcessors also counts the progress.
-func TestRunIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
-	made := traces.Make(12, 5*24*time.Hour, time.Hour)
-	rules := []backtest.Rule{backtest.Static(), doubling()}
-	want := backtest.Run(made, rules, backtest.Options{Workers: 1, Record: true})
-	for _, workers := range []int{0, 3, 100} {
-		var told []string
-		got := backtest.Run(made, rules, backtest.Options{Workers: workers, Record: true, Progress: func(done, all int) {
-			told = append(told, fmt.Sprintf("%d/%d", done, all))
-		}})
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%d workers (-want +got):\n%s", workers, diff)
+// TestRunIsTheSameAsOneReplayAfterTheOther on any number of processors.
+func TestRunIsTheSameAsOneReplayAfterTheOther(t *testing.T) {
+	made, rules, o := traces.Make(12, 5*24*time.Hour, time.Hour), []backtest.Rule{backtest.Static(), doubling()}, backtest.Options{Record: true}
+	for i, outcomes := range backtest.Run(made, rules, o) {
+		for j, got := range outcomes {
+			if diff := cmp.Diff(backtest.Replay(made[i], rules[j], o), got); diff != "" || math.IsNaN(got.Measures.SlackCPU) {
+				t.Errorf("%s by %s (-replay +run):\n%s", made[i].Name, rules[j].Name, diff)
+			}
 		}
-		if len(told) != 24 || told[0] != "1/24" || told[23] != "24/24" {
-			t.Errorf("%d workers: progress was %v", workers, told)
-		}
-	}
-	if outcome := want[0][0]; math.IsNaN(outcome.Measures.SlackCPU) {
-		t.Error("a measure is not a number")
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -139,34 +138,6 @@ func TestAWorldLeavesTheRestAlone(t *testing.T) {
 	other.Name = "other"
 	if different, _ := observed(other, world); cmp.Equal(first, different) {
 		t.Error("two series have the same pods")
-	}
-}
-
-// TestMeasuresAreMeansOverPods compares them with the pods that a policy is told.
-func TestMeasuresAreMeansOverPods(t *testing.T) {
-	all, got := observed(constant(5*time.Minute, 1000), backtest.World{Pods: 4, Spread: 0.2})
-	const hour = 5. / 60
-	want := backtest.Measures{HasMemory: true, Days: 4}
-	for _, o := range all {
-		want.Hours += hour
-		want.RequestedCPU += hour
-		want.RequestedMemory += hour
-		want.UsedMemory += hour / 2
-		want.SlackMemory += hour / 2
-		for _, millis := range o.PodCPUMillis {
-			cores := millis / 1000
-			want.WantedCPU += cores * hour / 4
-			want.UsedCPU += min(cores, 1) * hour / 4
-			want.UnservedCPU += max(cores-1, 0) * hour / 4
-			want.SlackCPU += max(1-cores, 0) * hour / 4
-			if cores > 1 {
-				want.StarvedHours += hour / 4
-			}
-		}
-	}
-	want.StarvedMeanHours = want.StarvedHours
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("measures (-want +got):\n%s", diff)
 	}
 }
 

@@ -44,13 +44,6 @@ func spikes(minute int) (float64, float64) {
 	return 200, 400
 }
 
-func noisy(share float64) load {
-	r := rand.New(rand.NewPCG(1, 2))
-	return func(int) (float64, float64) {
-		return 250 * (1 + share*r.NormFloat64()), 400 * (1 + share/4*r.NormFloat64())
-	}
-}
-
 func sample(minute int, l load) usage.Sample {
 	cpu, memory := l(minute)
 	return usage.Sample{
@@ -474,94 +467,6 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				t.Errorf("For() = %v (-want +got):\n%s", ok, diff)
 			}
 		})
-	}
-}
-
-// TestSteadyUsageIsNotTouched is what "nothing is written while nothing changes"
-// rests on. What still changes with constant usage is the bounds, with each doubling
-// of the evidence.
-func TestSteadyUsageIsNotTouched(t *testing.T) {
-	cases := map[string]struct {
-		load load
-		// The most changes in the first hour, from then to the end of the first day,
-		// and in the 7 days after it.
-		firstHour, firstDay, firstWeek int
-	}{
-		"constant usage":                {load: constant(250, 400), firstHour: 5, firstDay: 5, firstWeek: 3},
-		"next to nothing":               {load: constant(3, 30), firstHour: 5, firstDay: 5, firstWeek: 3},
-		"usage at the edge of buckets":  {load: func(m int) (float64, float64) { return 255 + float64(m*7%3), 64 - float64(m%2)/100 }, firstHour: 5, firstDay: 5, firstWeek: 3},
-		"noise of 5 %":                  {load: noisy(0.05), firstHour: 6, firstDay: 6, firstWeek: 3},
-		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 12, firstWeek: 5},
-		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 11, firstWeek: 10},
-		"spikes for a 12th of the time": {load: spikes, firstHour: 6, firstDay: 5, firstWeek: 3},
-		"spikes for a 20th of the time": {load: func(m int) (float64, float64) {
-			if m%20 == 0 {
-				return 600, 400
-			}
-			return 200, 400
-		}, firstHour: 8, firstDay: 6, firstWeek: 3},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var h history.Container
-			var previous *Container
-			var changed []int // the minutes
-			for m := range 8*1440 + 1 {
-				h.Add(sample(m, tc.load), params.History)
-				got, ok := For("app", &h, policy, previous, params)
-				if ok && (previous == nil || !reflect.DeepEqual(got, *previous)) {
-					changed = append(changed, m)
-				}
-				if ok {
-					previous = &got
-				}
-			}
-			hour, aDay, week := 0, 0, 0
-			for _, m := range changed {
-				switch {
-				case m < 60:
-					hour++
-				case m < 1440:
-					aDay++
-				default:
-					week++
-				}
-			}
-			t.Logf("changed in the minutes %v", changed)
-			if hour > tc.firstHour || aDay > tc.firstDay || week > tc.firstWeek {
-				t.Errorf("%d changes in the first hour, %d in the first day, %d in the week after; want at most %d, %d, %d",
-					hour, aDay, week, tc.firstHour, tc.firstDay, tc.firstWeek)
-			}
-		})
-	}
-}
-
-func TestTheOOMFloorFadesInSteps(t *testing.T) {
-	h := killed(seen(8*day, constant(200, 400)), 8*day, 1000)
-	var previous *Container
-	changes := 0
-	replay := func(days int) {
-		for range days * 1440 {
-			extend(h, time.Minute, constant(200, 400))
-			got, _ := For("app", h, policy, previous, params)
-			if previous == nil || !reflect.DeepEqual(got, *previous) {
-				changes++
-			}
-			if got.LowerBound.MemoryBytes < h.OOMFloor(params.History) {
-				t.Fatalf("the lower bound is %d, the floor %d", got.LowerBound.MemoryBytes, h.OOMFloor(params.History))
-			}
-			previous = &got
-		}
-	}
-	replay(10)
-	t.Logf("%d changes in 10 days, down to %d MiB", changes, previous.Target.MemoryBytes/mebi)
-	if changes > 20 || previous.Target.MemoryBytes > 1100*mebi {
-		t.Errorf("%d changes in 10 days, down to %d MiB; want at most 20, to 1050 MiB or a little more", changes, previous.Target.MemoryBytes/mebi)
-	}
-	replay(27)
-	t.Logf("%d changes in 37 days, down to %d MiB", changes, previous.Target.MemoryBytes/mebi)
-	if changes > 40 || previous.Target.MemoryBytes > 495*mebi {
-		t.Errorf("%d changes in 37 days, down to %d MiB; want at most 40, to 460 MiB or a little more", changes, previous.Target.MemoryBytes/mebi)
 	}
 }
 

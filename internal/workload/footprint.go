@@ -124,6 +124,14 @@ func (p Pod) applied() Footprint {
 	})
 }
 
+// ContainersSum is the sum of what the pod's containers declare, which the API server compares with
+// pod-level requests.
+func (p Pod) ContainersSum() Resources {
+	f := p.Footprint()
+	f.PodLevel = Resources{}
+	return f.Sum()
+}
+
 // Footprint is what the template declares. The API server may add to it in new pods.
 func (d Deployment) Footprint() Footprint {
 	return Footprint{Running: d.Containers, Init: d.Others, Overhead: d.Overhead, PodLevel: d.PodLevel, IsTemplate: true}

@@ -5,8 +5,6 @@ package workload
 
 import (
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // QoSOf is the quality of service class that Kubernetes gives to a pod with these containers:
@@ -19,7 +17,7 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 			if c.Resources != (Resources{}) {
 				bestEffort = false
 			}
-			if c.Limits.CPUMillis == 0 || c.Limits.MemoryBytes == 0 || effectiveRequests(c.Resources) != c.Limits {
+			if c.Limits.CPUMillis == 0 || c.Limits.MemoryBytes == 0 || orElse(c.Requests, c.Limits) != c.Limits {
 				guaranteed = false
 			}
 		}
@@ -31,16 +29,4 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 		return corev1.PodQOSGuaranteed
 	}
 	return corev1.PodQOSBurstable
-}
-
-// effectiveRequests sets a missing request to the limit, as the API server does.
-func effectiveRequests(r Resources) quantity.Amounts {
-	requests := r.Requests
-	if requests.CPUMillis == 0 {
-		requests.CPUMillis = r.Limits.CPUMillis
-	}
-	if requests.MemoryBytes == 0 {
-		requests.MemoryBytes = r.Limits.MemoryBytes
-	}
-	return requests
 }

@@ -4,6 +4,7 @@
 package workload_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"testing"
 
@@ -12,32 +13,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-func TestQoSOf(t *testing.T) {
-	container := func(requests, limits quantity.Amounts) workload.Container {
-		return workload.Container{Resources: workload.Resources{Requests: requests, Limits: limits}}
-	}
-	full := container(amounts(1, 1), amounts(1, 1))
-	none := container(amounts(0, 0), amounts(0, 0))
-	cases := map[string]struct {
-		containers []workload.Container
-		others     []workload.Container
-		want       corev1.PodQOSClass
-	}{
-		"nothing set is BestEffort":                        {[]workload.Container{none, none}, nil, "BestEffort"},
-		"limits alone are Guaranteed":                      {[]workload.Container{container(amounts(0, 0), amounts(1, 1))}, nil, "Guaranteed"},
-		"an init container without resources is Burstable": {[]workload.Container{full}, []workload.Container{none}, "Burstable"},
-		"an init container with a request is Burstable":    {[]workload.Container{none}, []workload.Container{container(amounts(0, 1), amounts(0, 0))}, "Burstable"},
-		"an init container may be Guaranteed too":          {[]workload.Container{full}, []workload.Container{full}, "Guaranteed"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := workload.QoSOf(tc.containers, tc.others); got != tc.want {
-				t.Errorf("QoSOf() = %s, want %s", got, tc.want)
-			}
-		})
-	}
-}
 
 // The API server works the class out in another way: from the sums over all
 // containers. On any pod that it accepts, the answers must be the same.
@@ -54,16 +29,17 @@ func TestQoSOfEqualsTheAPIServer(t *testing.T) {
 			if r.IntN(2) == 0 {
 				c.Requests = c.Limits
 			}
-			// The API server fills in requests, and refuses those above their limits.
-			if c.Limits.CPUMillis > 0 && (c.Requests.CPUMillis == 0 || c.Requests.CPUMillis > c.Limits.CPUMillis) {
-				c.Requests.CPUMillis = c.Limits.CPUMillis
+			// The API server refuses requests above their limits.
+			if c.Limits.CPUMillis > 0 {
+				c.Requests.CPUMillis = min(c.Requests.CPUMillis, c.Limits.CPUMillis)
 			}
-			if c.Limits.MemoryBytes > 0 && (c.Requests.MemoryBytes == 0 || c.Requests.MemoryBytes > c.Limits.MemoryBytes) {
-				c.Requests.MemoryBytes = c.Limits.MemoryBytes
+			if c.Limits.MemoryBytes > 0 {
+				c.Requests.MemoryBytes = min(c.Requests.MemoryBytes, c.Limits.MemoryBytes)
 			}
 			containers = append(containers, c)
 		}
-		want, got := computePodQOS(containers), workload.QoSOf(containers)
+		inits := r.IntN(len(containers))
+		want, got := computePodQOS(containers), workload.QoSOf(containers[:inits], containers[inits:])
 		if got != want {
 			t.Fatalf("seed %d: QoSOf(%+v) = %s, want %s", seed, containers, got, want)
 		}
@@ -88,7 +64,10 @@ func computePodQOS(containers []workload.Container) corev1.PodQOSClass {
 			}
 			return found
 		}
-		add(requests, c.Requests)
+		// The API server fills in requests.
+		add(requests, quantity.Amounts{
+			CPUMillis: cmp.Or(c.Requests.CPUMillis, c.Limits.CPUMillis), MemoryBytes: cmp.Or(c.Requests.MemoryBytes, c.Limits.MemoryBytes),
+		})
 		if add(limits, c.Limits) < 2 {
 			isGuaranteed = false
 		}

@@ -332,11 +332,6 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.Time
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			out.Ready, out.ReadyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
-		}
-	}
 	for i := range p.Status.ContainerStatuses {
 		out.readStatus(&p.Status.ContainerStatuses[i])
 	}
@@ -349,8 +344,11 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		}
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
-			out.Unready = c.LastTransitionTime.Time
+		if c.Type == corev1.PodReady {
+			out.Ready, out.ReadyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+			if c.Status == corev1.ConditionFalse {
+				out.Unready = out.ReadyChanged
+			}
 		}
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			out.Scheduled = c.LastTransitionTime.Time

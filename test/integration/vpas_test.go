@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -31,7 +30,7 @@ func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vpas := &inventory.VPAs{Client: reader, RetryPeriod: 50 * time.Millisecond, Clock: clock.RealClock{}}
+	vpas := &inventory.VPAs{Client: reader}
 	vpas.Follow(t.Context(), func(workload.VPA) {})
 	if err := vpas.Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
@@ -79,5 +78,5 @@ func (a *assembly) watchVPAs() (*inventory.VPAs, error) {
 		return nil, fmt.Errorf("creating a client for VerticalPodAutoscalers: %w", err)
 	}
 	namespaces, _ := a.scope.readable()
-	return &inventory.VPAs{Client: reader, Namespaces: namespaces, RetryPeriod: inventory.VPARetryPeriod, Clock: clock.RealClock{}}, nil
+	return &inventory.VPAs{Client: reader, Namespaces: namespaces}, nil
 }

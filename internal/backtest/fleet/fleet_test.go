@@ -4,9 +4,7 @@
 package fleet_test
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -200,23 +198,6 @@ shop,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,
 `
 	if diff := gocmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestJSON(t *testing.T) {
-	var got bytes.Buffer
-	if err := report(nil).WriteJSON(&got); err != nil {
-		t.Fatal(err)
-	}
-	var read fleet.Report
-	decoder := json.NewDecoder(&got)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&read); err != nil {
-		t.Fatal(err)
-	}
-	if read.Deployments != 3 || read.ContainerDays != 18 || len(read.Rules) != 4 || read.Rules[1].Cores != 3.6 || len(read.Skipped) != 6 ||
-		read.Containers[0].Rules[2].Requests() != (quantity.Amounts{CPUMillis: 400, MemoryBytes: 600 * mebi}) {
-		t.Errorf("read back: %+v", read)
 	}
 }
 

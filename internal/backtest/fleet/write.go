@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -18,13 +17,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
-
-// WriteJSON writes the report in JSON.
-func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
 
 // WriteCSV writes a line for each container, with columns for each rule.
 func (r *Report) WriteCSV(w io.Writer) error {

@@ -65,51 +65,6 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-func TestIsUpdated(t *testing.T) {
-	var (
-		now         = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-		recommended = vpa.Recommendation{
-			Target: vpa.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi},
-			Lower:  vpa.Amounts{CPUMillis: 800, MemoryBytes: 800 * mebi},
-			Upper:  vpa.Amounts{CPUMillis: 1200, MemoryBytes: 1200 * mebi},
-		}
-	)
-	cases := map[string]struct {
-		cpu, memory int64 // in percent of the target
-		age         time.Duration
-		killed      time.Duration // before now; 0 for not at all
-		lived       time.Duration
-		want        bool
-	}{
-		"at the target":                           {100, 100, day * time.Second, 0, 0, false},
-		"within bounds and young":                 {90, 90, 11 * time.Hour, 0, 0, false},
-		"within bounds and old":                   {90, 90, 12 * time.Hour, 0, 0, true},
-		"changes of both count together":          {95, 95, 12 * time.Hour, 0, 0, true},
-		"a small change is not worth it":          {96, 96, 12 * time.Hour, 0, 0, false},
-		"below the lower bound":                   {79, 100, 0, 0, 0, true},
-		"above the upper bound":                   {100, 121, 0, 0, 0, true},
-		"killed soon after its start":             {99, 100, 0, time.Minute, time.Minute, true},
-		"killed soon after its start, at target":  {100, 100, 0, time.Minute, time.Minute, false},
-		"killed after a long time":                {99, 100, 0, time.Minute, time.Hour, false},
-		"killed soon after its start, but before": {99, 100, 0, 10 * time.Minute, time.Minute, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := vpa.Pod{
-				Requests: vpa.Amounts{CPUMillis: tc.cpu * 10, MemoryBytes: tc.memory * 10 * mebi},
-				Started:  now.Add(-tc.age),
-			}
-			if tc.killed > 0 {
-				pod.KilledAt = now.Add(-tc.killed)
-				pod.KilledFrom = pod.KilledAt.Add(-tc.lived)
-			}
-			if got := pod.IsUpdated(recommended, now); got != tc.want {
-				t.Errorf("IsUpdated() = %t, want %t", got, tc.want)
-			}
-		})
-	}
-}
-
 // TestEveryPodCounts: a backtest's policy recommends what a model does that has the samples of every
 // pod, each minute.
 func TestEveryPodCounts(t *testing.T) {

@@ -27,13 +27,6 @@ func (w *world) expects(goal history.Goal) {
 	})
 }
 
-// reload is another process, in a year.
-func (w *world) reload() {
-	w.t.Helper()
-	w.restart()
-	w.must(w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
-}
-
 func (w *world) covered() (out history.Coverage) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { out = histories.Container("app").Coverage() })

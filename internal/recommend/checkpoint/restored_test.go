@@ -30,10 +30,7 @@ func (w *world) inMemory(container string) (observed time.Duration) {
 // A restored checkpoint is loaded while the operator runs. What it has seen of memory itself is kept, and so is what it
 // knows of a container that the backup does not have.
 func TestARestoredCheckpointIsLoaded(t *testing.T) {
-	a := newWorld(t)
-	a.load()
-	a.feed("app", 0, 60)
-	a.save(recs("app", 310, 640*mebi))
+	a := newSavedWorld(t)
 	backup := a.live().Spec
 
 	// Another cluster: little usage, an OOM kill, and a new container.
@@ -93,10 +90,7 @@ func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
 
 // A copy without an owner, as a backup tool restores it, is taken over, and is collected with its new scaler.
 func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
-	a := newWorld(t)
-	a.load()
-	a.feed("app", 0, 60)
-	a.save(recs("app", 310, 640*mebi))
+	a := newSavedWorld(t)
 	saved := a.live().Spec
 
 	b := newWorld(t)

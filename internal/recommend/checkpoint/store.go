@@ -13,6 +13,8 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,9 +60,9 @@ type entry struct {
 	requests  sync.Mutex                        // is held for a whole Load or Save, and before mu
 	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved     map[string]mark                   // what the object leads to
-	saves     saves
-	overtaken history.Histories             // what was in memory when another process had saved; nil for nothing
-	newer     []v1beta1.ContainerCheckpoint // parts that a newer version has saved; they are never overwritten
+	known     digest                            // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
+	overtaken history.Histories                 // what was in memory when another process had saved; nil for nothing
+	newer     []v1beta1.ContainerCheckpoint     // parts that a newer version has saved; they are never overwritten
 
 	mu         sync.Mutex // guards the rest
 	owner      types.UID
@@ -130,10 +132,10 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
-	e.histories, e.object, e.saved, e.newer, e.filling, e.saves = history.Histories{}, nil, nil, nil, filling{}, saves{}
+	e.histories, e.object, e.saved, e.newer, e.filling, e.known = history.Histories{}, nil, nil, nil, filling{}, digest{}
 	if err == nil {
 		e.object = &object
-		e.saves.know(object.Spec)
+		e.known = digestOf(object.Spec)
 		if e.isAbout(&object) {
 			e.decode(ctx, now)
 			e.filling.done = object.Annotations[FilledAnnotation] != ""
@@ -148,6 +150,14 @@ func (e *entry) isLoaded(vs *v1beta1.VerticalScaler) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName
+}
+
+// isRestored reports whether the checkpoint was restored since it was read.
+func (e *entry) isRestored(vs *v1beta1.VerticalScaler) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	value := vs.Annotations[v1beta1.RestoredAnnotation]
+	return value != "" && value != e.restored
 }
 
 // keepOvertaken tells the histories that were read of the peaks and the OOM kills that only this process knows of,
@@ -256,7 +266,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	if next.object == nil || err != nil {
 		return err
 	}
-	if err := s.write(ctx, e, &next); err != nil {
+	if err := s.write(ctx, e, next.object); err != nil {
 		e.noteUnsaved(next)
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
@@ -405,39 +415,25 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 	return object
 }
 
-// write writes the checkpoint. If the reply to an earlier write was lost, that one may be enough.
-func (s *Store) write(ctx context.Context, e *entry, next *save) error {
-	object := next.object
+// write writes the checkpoint.
+func (s *Store) write(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	if e.object != nil && !e.isAbout(e.object) {
 		if err := s.confirm(ctx, e, object); err != nil {
 			return err
 		}
 	}
-	err := s.put(ctx, e, next)
+	err := s.put(ctx, e, object)
 	if isOutdated(err) {
 		if err := s.meet(ctx, e, object); err != nil {
 			return err
 		}
-		if e.object != nil && e.isStored(next) {
-			return nil
-		}
-		err = s.put(ctx, e, next)
+		err = s.put(ctx, e, object)
 	}
 	if err != nil {
 		return err
 	}
 	e.object = object
 	return nil
-}
-
-// isStored reports whether a write whose reply was lost is stored, and leads to the same.
-func (e *entry) isStored(next *save) bool {
-	stored, ok := e.saves.doubted(e.object.Spec)
-	if !ok || next.holdsPast && !stored.holdsPast || worthSaving(stored.marks, next.marks, scaler.Share(e.owner)) {
-		return false
-	}
-	next.marks = stored.marks
-	return true
 }
 
 // isOutdated reports whether a write was refused because the checkpoint has been changed, removed or
@@ -448,7 +444,7 @@ func isOutdated(err error) bool {
 
 // meet reads the checkpoint that is there instead of the one that was read last, so that it can be
 // overwritten. A save of another process is not: the history in memory is dropped, and the next Load
-// reads that one.
+// reads that one. So it is with a save of this process whose reply was lost.
 func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
@@ -459,7 +455,7 @@ func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScal
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading what has been saved instead: %w", err)
-	case e.isAbout(&live) && !e.saves.has(live.Spec):
+	case e.isAbout(&live) && digestOf(live.Spec) != e.known:
 		e.object, e.saved = nil, nil
 		e.overtaken = e.drop()
 		return ErrOvertaken
@@ -503,22 +499,29 @@ func (e *entry) drop() history.Histories {
 	return dropped
 }
 
-// put writes the checkpoint, and notes what may be stored now.
-func (s *Store) put(ctx context.Context, e *entry, next *save) error {
-	var err error
-	object, sent := next.object, digestOf(next.object.Spec)
+// put writes the checkpoint, and notes what is stored now.
+func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
+	write := func() error { return s.Client.Update(ctx, object) }
 	if object.ResourceVersion == "" {
-		err = s.Client.Create(ctx, object)
-	} else {
-		err = s.Client.Update(ctx, object)
+		write = func() error { return s.Client.Create(ctx, object) }
 	}
-	switch {
-	case err == nil:
-		e.saves.know(object.Spec)
-	case !isOutdated(err):
-		e.saves.doubt(sent, *next)
+	err := write()
+	if err == nil {
+		e.known = digestOf(object.Spec)
 	}
 	return err
+}
+
+// digest identifies a save by all that it says.
+type digest [sha256.Size]byte
+
+// digestOf is the digest of a save. Labels and annotations are not part of it: a user may set them.
+func digestOf(spec v1beta1.VerticalScalerCheckpointSpec) digest {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		panic(err) // a struct of strings, times and bytes
+	}
+	return sha256.Sum256(data)
 }
 
 func (s *Store) entryOf(key types.NamespacedName) *entry {

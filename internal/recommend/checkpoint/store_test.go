@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +47,8 @@ func TestWhatIsWorthSaving(t *testing.T) {
 		then  func(w *world)
 		recs  []recommend.Container
 		write bool
+		// isUnknown is true if only the process that has saved before knows that it is new.
+		isUnknown bool
 	}{
 		"nothing new is not saved again": {
 			recs: recs("app", 310, 640*mebi),
@@ -67,11 +68,11 @@ func TestWhatIsWorthSaving(t *testing.T) {
 		},
 		"another target of CPU is saved": {
 			recs:  recs("app", 311, 640*mebi),
-			write: true,
+			write: true, isUnknown: true,
 		},
 		"another target of memory is saved": {
 			recs:  recs("app", 310, 641*mebi),
-			write: true,
+			write: true, isUnknown: true,
 		},
 		"other bounds and reasons are not saved": {
 			recs: []recommend.Container{{
@@ -95,31 +96,35 @@ func TestWhatIsWorthSaving(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.load()
-			w.feed("app", 0, 60)
-			w.save(based(recs("app", 310, 640*mebi), time.Hour))
-			w.expect("create")
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after a restart: %t", name, restarts), func(t *testing.T) {
+				w := newWorld(t)
+				w.load()
+				w.feed("app", 0, 60)
+				w.feed("unmanaged", 0, 60) // has a history, but its policy asks for no recommendation
+				w.save(based(recs("app", 310, 640*mebi), time.Hour))
+				w.expect("create")
+				if restarts {
+					w.reload()
+				}
+				if tc.then != nil {
+					tc.then(w)
+				}
+				w.save(tc.recs)
+				if tc.write && !(restarts && tc.isUnknown) {
+					w.expect("update")
+				} else {
+					w.expect()
+				}
+				w.save(tc.recs)
+				w.expect() // never the same twice
 
-			if tc.then != nil {
-				tc.then(w)
-			}
-			w.save(tc.recs)
-			if tc.write {
-				w.expect("update")
-			} else {
+				// The same after a restart: what was saved is worth what it was.
+				w.reload()
+				w.save(tc.recs)
 				w.expect()
-			}
-			w.save(tc.recs)
-			w.expect() // never the same twice
-
-			// The same after a restart: what was saved is worth what it was.
-			w.restart()
-			w.load()
-			w.save(tc.recs)
-			w.expect()
-		})
+			})
+		}
 	}
 }
 
@@ -160,59 +165,12 @@ func TestAKillWithoutUsageIsSavedOnce(t *testing.T) {
 	w.save(recs("app", 0, 120*mebi))
 	w.expect()
 
-	w.restart()
-	w.load()
+	w.reload()
 	w.save(recs("app", 0, 120*mebi))
 	w.expect()
 	w.feed("app", 1, 3)
 	w.save(based(recs("app", 0, 120*mebi), 2*time.Minute))
 	w.expect("update")
-}
-
-func TestARestartWritesNothing(t *testing.T) {
-	cases := map[string]struct {
-		then  func(w *world)
-		recs  []recommend.Container
-		write bool
-	}{
-		"when nothing has changed":  {recs: recs("app", 310, 640*mebi)},
-		"when some time has passed": {then: func(w *world) { w.feed("app", 61, 90) }, recs: recs("app", 310, 640*mebi)},
-		"unless there was a kill":   {then: func(w *world) { w.kill("app", 61) }, recs: recs("app", 310, 640*mebi), write: true},
-		"when much time has passed": {then: func(w *world) { w.feed("app", 61, 121) }, recs: recs("app", 310, 640*mebi)},
-		"unless the evidence in the status is updated": {
-			then: func(w *world) { w.feed("app", 61, 121) }, recs: based(recs("app", 310, 640*mebi), 2*time.Hour), write: true,
-		},
-		"when the evidence in the status is more than was saved": {recs: based(recs("app", 310, 640*mebi), 8*24*time.Hour)},
-		"unless there is a new container": {
-			then:  func(w *world) { w.feed("new", 61, 64) },
-			recs:  append(recs("app", 310, 640*mebi), recs("new", 10, 16*mebi)...),
-			write: true,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.load()
-			w.feed("app", 0, 60)
-			w.feed("unmanaged", 0, 60) // has a history, but its policy asks for no recommendation
-			w.save(recs("app", 310, 640*mebi))
-			w.expect("create")
-
-			w.restart()
-			w.load()
-			if tc.then != nil {
-				tc.then(w)
-			}
-			w.save(tc.recs)
-			if tc.write {
-				w.expect("update")
-			} else {
-				w.expect()
-			}
-			w.save(recs("app", 400, 640*mebi))
-			w.expect("update") // what comes later is saved as ever
-		})
-	}
 }
 
 func TestWhatWasSavedIsLoaded(t *testing.T) {
@@ -229,9 +187,7 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 		t.Error("With() found a history before it was loaded")
 	}
 	w.load()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	w.expectHistories(want)
 	object := w.live()
 	if got, want := object.Spec.SaveTime.UTC(), tomorrow; !got.Equal(want) {
 		t.Errorf("saveTime is %v, want %v", got, want)
@@ -254,77 +210,49 @@ func TestItIsReadOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestARetargetedScalerStartsOver(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.save(recs("app", 310, 640*mebi))
-	w.expect("create")
-
-	w.scaler.Spec.DeploymentName = "api"
-	w.load()
-	if got := w.histories(); len(got) != 0 {
-		t.Errorf("the history of the former Deployment is still there: %v", got)
-	}
-	w.feed("app", 0, 3)
-	w.save(recs("app", 310, 640*mebi)) // the very same numbers, by chance
-	w.expect("update")
-	if got := w.live().Spec.DeploymentName; got != "api" {
-		t.Errorf("the checkpoint is about %q", got)
-	}
-	want := w.histories()
-	w.restart()
-	w.load()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
-}
-
 // A profile is how usage is judged, and not what has been observed.
 func TestAnotherProfileKeepsTheHistory(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.save(recs("app", 310, 640*mebi))
+	w := newSavedWorld(t)
 	want := w.histories()
 	for _, profile := range []v1beta1.RecommendationProfile{"Frugal", "Safe", ""} {
 		w.scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
 		w.scaler.Generation++
 		w.load()
-		w.restart()
-		w.load()
+		w.reload()
 		if diff := cmp.Diff(want, w.histories()); diff != "" {
 			t.Errorf("loaded with the profile %q (-want +got):\n%s", profile, diff)
 		}
 	}
 }
 
-// The checkpoint of a deleted scaler goes with it, but not at once. Until then a
-// new scaler of that name finds it, and must not rely on what will be collected.
-func TestAScalerMadeAnewHasItsOwnCheckpoint(t *testing.T) {
-	for name, restart := range map[string]bool{"seen by the same operator": false, "seen after a restart": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.load()
-			w.feed("app", 0, 60)
-			w.save(recs("app", 310, 640*mebi))
-			w.expect("create")
-
-			w.scaler.UID = "scaler-2"
-			if restart {
-				w.restart()
-			}
-			w.load()
-			if got := w.histories(); len(got) != 0 {
-				t.Errorf("it has the history of another scaler: %v", got)
-			}
-			w.feed("app", 0, 60)
-			w.save(recs("app", 310, 640*mebi))
-			w.expect("update")
-			if got := w.live().OwnerReferences[0].UID; got != "scaler-2" {
-				t.Errorf("the checkpoint goes with %q", got)
-			}
-		})
+// The checkpoint of a deleted scaler goes with it, but not at once. Until then a new scaler of that name finds it, and
+// must not rely on what will be collected.
+func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
+	for name, change := range map[string]func(*v1beta1.VerticalScaler){
+		"retargeted": func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" },
+		"recreated":  func(vs *v1beta1.VerticalScaler) { vs.UID = "scaler-2" },
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after a restart: %t", name, restarts), func(t *testing.T) {
+				w := newSavedWorld(t)
+				w.expect("create")
+				change(w.scaler)
+				if restarts {
+					w.restart()
+				}
+				w.load()
+				if got := w.histories(); len(got) != 0 {
+					t.Errorf("it has the former history: %v", got)
+				}
+				w.feed("app", 0, 3)
+				w.save(recs("app", 310, 640*mebi)) // the very same numbers, by chance
+				w.expect("update")
+				if got := w.live(); got.Spec.DeploymentName != w.scaler.Spec.DeploymentName || got.OwnerReferences[0].UID != w.scaler.UID {
+					t.Errorf("the checkpoint is about %q, and goes with %q", got.Spec.DeploymentName, got.OwnerReferences[0].UID)
+				}
+				w.expectStored(w.histories())
+			})
+		}
 	}
 }
 
@@ -351,16 +279,11 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.took()
-			w.restart()
-			w.load()
-			if diff := cmp.Diff(want, w.histories()); diff != "" {
-				t.Errorf("loaded (-want +got):\n%s", diff)
-			}
+			w.expectStored(want)
 			w.feed("bad", 61, 64)
 			w.save(all)
 			w.expect("update") // the next one is whole again
-			w.restart()
-			w.load()
+			w.reload()
 			if _, ok := w.histories()["bad"]; !ok {
 				t.Error("what was learned anew was not saved")
 			}
@@ -382,8 +305,7 @@ func TestWhatANewerVersionHasSavedIsLeftAlone(t *testing.T) {
 	w.must(w.server.Update(t.Context(), object))
 	want := object.Spec.Containers[1]
 	for i := range 2 {
-		w.restart()
-		w.load()
+		w.reload()
 		w.feed("newer", 61, 10*24*60)
 		w.kill("app", 61+60*i)
 		w.save(all)
@@ -391,8 +313,7 @@ func TestWhatANewerVersionHasSavedIsLeftAlone(t *testing.T) {
 			t.Errorf("the newer part (-want +got):\n%s", diff)
 		}
 	}
-	w.restart()
-	w.load()
+	w.reload()
 	w.with(func(h history.Histories) {
 		if h["app"].NewestKill().IsZero() {
 			t.Error("the other container was not saved")
@@ -500,21 +421,14 @@ func TestSomebodyElseWrites(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.load()
-			w.feed("app", 0, 60)
-			w.save(recs("app", 310, 640*mebi))
+			w := newSavedWorld(t)
 			tc.meanwhile(w)
 			w.took()
 
 			w.save(recs("app", 400, 640*mebi))
 			w.expect(tc.want...)
 			want := w.histories()
-			w.restart()
-			w.load()
-			if diff := cmp.Diff(want, w.histories()); diff != "" {
-				t.Errorf("what is stored (-want +got):\n%s", diff)
-			}
+			w.expectStored(want)
 		})
 	}
 	t.Run("made meanwhile, it is overwritten", func(t *testing.T) {
@@ -530,24 +444,15 @@ func TestSomebodyElseWrites(t *testing.T) {
 
 // What another process has saved cannot be read. What is in memory is kept, and saved.
 func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.save(recs("app", 310, 640*mebi))
+	w := newSavedWorld(t)
 	want := w.histories()
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
 	w.must(w.server.Update(t.Context(), object))
-	if err := w.store.Save(t.Context(), w.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-		t.Errorf("Save() = %v", err)
-	}
+	w.isOvertaken(recs("app", 400, 640*mebi))
 	w.load()
 	w.save(recs("app", 400, 640*mebi))
-	w.restart()
-	w.load()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		t.Errorf("what is stored (-want +got):\n%s", diff)
-	}
+	w.expectStored(want)
 }
 
 // other is another process of the operator, which begins with what is stored.
@@ -578,10 +483,7 @@ func (w *world) peaks() (peak, floor int64) {
 
 // A leader that was paused goes on with what it knew. It has to learn what the next one has saved.
 func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
-	a := newWorld(t)
-	a.load()
-	a.feed("app", 0, 60)
-	a.save(recs("app", 310, 640*mebi))
+	a := newSavedWorld(t)
 	b := a.other()
 	b.usedUp(2048, 61)
 	b.save(recs("app", 310, 2356*mebi))
@@ -614,10 +516,7 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 // The process that is overtaken may be the one that leads: a late write of the last leader has come
 // between. What it has seen of memory is not lost.
 func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
-	a := newWorld(t)
-	a.load()
-	a.feed("app", 0, 60)
-	a.save(recs("app", 310, 640*mebi))
+	a := newSavedWorld(t)
 	b := a.other()
 	b.usedUp(600, 61)
 	b.save(recs("app", 310, 700*mebi))
@@ -625,10 +524,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	a.usedUp(2048, 61)
 	a.kill("app", 62)
 	_, floor := a.peaks()
-	err := a.store.Save(t.Context(), a.scaler, recs("app", 310, 2356*mebi), tomorrow)
-	if !errors.Is(err, ErrOvertaken) {
-		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
-	}
+	a.isOvertaken(recs("app", 310, 2356*mebi))
 	a.load()
 	if peak, kept := a.peaks(); peak < 2048 || kept != floor {
 		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
@@ -640,9 +536,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	b.load()
 	a.usedUp(3000, 64)
 	a.save(recs("app", 310, 3500*mebi))
-	if err := b.store.Save(t.Context(), b.scaler, recs("app", 310, 800*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
-	}
+	b.isOvertaken(recs("app", 310, 800*mebi))
 	b.scaler = b.scaler.DeepCopy()
 	b.scaler.Spec.DeploymentName = "api"
 	b.load()
@@ -664,30 +558,23 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		"retargeted, read when it starts": {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, loadsIt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newWorld(t)
-			a.load()
-			a.feed("app", 0, 60)
-			a.save(recs("app", 310, 640*mebi))
+			a := newSavedWorld(t)
 
 			b := &world{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
 			tc.change(b.scaler)
 			b.must(b.server.Create(t.Context(), b.scaler.DeepCopy()))
-			b.restart()
-			b.load()
+			b.reload()
 			b.feed("app", 0, 90)
 			b.save(recs("app", 200, 500*mebi))
 			saved := b.live()
 
 			if tc.loadsIt {
-				a.restart()
-				a.load()
+				a.reload()
 				a.feed("app", 61, 70)
 			}
 			a.store.Live = a.server
 			a.took()
-			if err := a.store.Save(t.Context(), a.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
-				t.Errorf("Save() = %v, want %v", err, ErrOvertaken)
-			}
+			a.isOvertaken(recs("app", 400, 640*mebi))
 			a.expect(tc.want...)
 			if diff := cmp.Diff(saved, a.live()); diff != "" {
 				t.Errorf("the newer checkpoint was changed (-want +got):\n%s", diff)
@@ -701,10 +588,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		})
 	}
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
-		a := newWorld(t)
-		a.load()
-		a.feed("app", 0, 60)
-		a.save(recs("app", 310, 640*mebi))
+		a := newSavedWorld(t)
 		a.scaler.Spec.DeploymentName = "api"
 		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
 		a.store.Live = a.server
@@ -716,34 +600,30 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// A write whose reply is lost has been made by this process. The next one is refused, finds what was sent, and is not
-// repeated: its reply might be lost, too. What has changed meanwhile is saved.
-func TestASaveWhoseReplyIsLostIsNotRepeated(t *testing.T) {
-	lost := errors.New("connection reset by peer")
+// A write whose reply is lost is met like one of another process: it is read again. What was learned meanwhile of
+// memory is kept.
+func TestASaveWhoseReplyIsLostIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.load()
 	w.feed("app", 0, 60)
-	for i, verb := range []string{"create", "update"} {
-		target := int64(300 * (i + 1))
-		w.lose = lost
-		if err := w.store.Save(t.Context(), w.scaler, recs("app", target, 640*mebi), tomorrow); err == nil {
-			t.Fatalf("%s: Save() = nil, and its reply was lost; wrote %v", verb, w.took())
-		}
-		want := w.histories()
-		w.took()
-		w.feed("app", 61+i, 61+i)
-		w.save(recs("app", target, 640*mebi))
-		if got := w.took(); len(got) != 1 || !strings.HasPrefix(got[0], verb+": ") {
-			t.Errorf("writes %v, want a refused %s", got, verb)
+	for i := range 2 { // create and update
+		w.feed("app", 61+2*i, 61+2*i)
+		want := recs("app", int64(300*(i+1)), 640*mebi)
+		w.lose = errors.New("connection reset by peer")
+		if err := w.store.Save(t.Context(), w.scaler, want, tomorrow); !errors.Is(err, w.lose) {
+			t.Fatalf("Save() = %v", err)
 		}
 		w.lose = nil
-		w.restart()
+		w.usedUp(int64(500+i), 62+2*i)
+		w.isOvertaken(want)
 		w.load()
-		if diff := cmp.Diff(want, w.histories()); diff != "" {
-			t.Errorf("what is stored (-want +got):\n%s", diff)
+		if peak, _ := w.peaks(); peak != int64(500+i) || w.inMemory("app") < 59*time.Minute {
+			t.Errorf("the peak is %d MiB, after %s", peak, w.inMemory("app"))
 		}
-		w.save(recs("app", target, 640*mebi)) // which is what it has read
-		w.expect()
+		w.took()
+		w.save(want) // which is what it has read
+		w.save(recs("app", int64(1000+i), 640*mebi))
+		w.expect("update")
 	}
 }
 
@@ -772,10 +652,7 @@ func TestAFailedSaveIsTriedAgain(t *testing.T) {
 
 func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	broken := errors.New("connection refused")
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.save(recs("app", 310, 640*mebi))
+	w := newSavedWorld(t)
 	want := w.histories()
 
 	w.restart()
@@ -791,9 +668,7 @@ func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	}
 	w.failReads = nil
 	w.load()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	w.expectHistories(want)
 }
 
 func TestOnlyWhatWasLoadedIsSaved(t *testing.T) {
@@ -824,20 +699,6 @@ func TestForget(t *testing.T) {
 	}
 	if w.store.With(key, func(history.Histories) {}) {
 		t.Error("With() found a forgotten history")
-	}
-}
-
-// The greatest history must fit into what the schema allows for one container.
-func TestTheGreatestHistoryFitsTheSchema(t *testing.T) {
-	var c history.Container
-	for i := range int64(300_000) {
-		c.Add(usage.Sample{
-			Time: noon.Add(time.Duration(i) * time.Second), CPUMillis: i * 7919 % quantity.MaxCPUMillis, MemoryBytes: quantity.MaxMemoryBytes - i,
-		}, history.Params{MemoryWindow: 24 * time.Hour, MaxGap: time.Minute})
-	}
-	// 10,924 characters of base64, as the schema has it.
-	if got := len(c.Encode()); got > 10_924/4*3 {
-		t.Errorf("a history takes %d bytes", got)
 	}
 }
 
@@ -918,6 +779,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// newSavedWorld has saved an hour of usage, with one container that needs 310m and 640Mi.
+func newSavedWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.save(recs("app", 310, 640*mebi))
+	return w
+}
+
 // wrote makes a write, or lets it fail, and remembers it.
 func (w *world) wrote(verb string, write func() error) error {
 	err := w.fail
@@ -947,6 +818,13 @@ func (w *world) wrote(verb string, write func() error) error {
 // restart makes the operator forget what it has in memory.
 func (w *world) restart() { w.store = &Store{Client: w.server, Params: params} }
 
+// reload is another process, in a year.
+func (w *world) reload() {
+	w.t.Helper()
+	w.restart()
+	w.must(w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
+}
+
 func (w *world) load() {
 	w.t.Helper()
 	w.must(w.store.Load(w.t.Context(), w.scaler, tomorrow))
@@ -955,6 +833,14 @@ func (w *world) load() {
 func (w *world) save(recommendations []recommend.Container) {
 	w.t.Helper()
 	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
+}
+
+// isOvertaken tries to save over the save of another process.
+func (w *world) isOvertaken(recommendations []recommend.Container) {
+	w.t.Helper()
+	if err := w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow); !errors.Is(err, ErrOvertaken) {
+		w.t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
+	}
 }
 
 // feed adds a sample a minute, from and to being minutes after noon.
@@ -995,6 +881,20 @@ func (w *world) histories() map[string][]byte {
 		}
 	})
 	return out
+}
+
+// expectStored restarts the operator, and compares what it reads.
+func (w *world) expectStored(want map[string][]byte) {
+	w.t.Helper()
+	w.reload()
+	w.expectHistories(want)
+}
+
+func (w *world) expectHistories(want map[string][]byte) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.histories()); diff != "" {
+		w.t.Errorf("loaded (-want +got):\n%s", diff)
+	}
 }
 
 func (w *world) live() *v1beta1.VerticalScalerCheckpoint {

@@ -435,27 +435,11 @@ func TestTheSecondVersionStaysReadable(t *testing.T) {
 	}
 }
 
-// loads are usage of CPU in millicores.
-var loads = map[string]func(r *rand.Rand, minute int) float64{
-	"constant": func(*rand.Rand, int) float64 { return 250 },
-	"diurnal": func(r *rand.Rand, m int) float64 {
-		return 500 + 400*math.Sin(float64(m)/1440*2*math.Pi) + 20*r.NormFloat64()
-	},
-	"heavy tail": func(r *rand.Rand, _ int) float64 { return 50 * math.Exp(r.ExpFloat64()) },
-}
-
-// tenDays of a load, at one sample a minute.
-func tenDays(load func(r *rand.Rand, minute int) float64) *Container {
-	r := rand.New(rand.NewPCG(1, 2))
-	c := &Container{}
-	for m := range 10 * 1440 {
-		c.Add(sample(time.Duration(m)*time.Minute, int64(load(r, m)), int64(400+r.IntN(100))*mebi), params)
-	}
-	return c
-}
-
 func TestTheWorstContainerStillEncodes(t *testing.T) {
-	c := tenDays(loads["heavy tail"])
+	r, c := rand.New(rand.NewPCG(1, 2)), &Container{}
+	for m := range 10 * 1440 {
+		c.Add(sample(time.Duration(m)*time.Minute, int64(50*math.Exp(r.ExpFloat64())), int64(400+r.IntN(100))*mebi), params)
+	}
 	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
 	c.oom = oomFloor{bytes: 1 << 50, set: longest, kill: math.MaxInt64 / 2, need: 1 << 50}
 	for i := range c.oom.counted.newest {

@@ -210,21 +210,6 @@ func TestAKillCountsOnce(t *testing.T) {
 	}
 }
 
-func TestAKillFromTheFutureIsInNobodysWay(t *testing.T) {
-	c, now := aged(900)
-	ahead := Kill{At: now.Add(365 * aDay), HitBytes: 1000 * mebi, Pod: "ahead"}
-	if !c.RecordKill(ahead, now, params) || c.OOMFloor(params) != 1200*mebi || !c.NewestKill().Equal(now) {
-		t.Errorf("the kill does not count as one of now: floor %d MiB, newest kill %v", c.OOMFloor(params)/mebi, c.NewestKill())
-	}
-	next := now.Add(2 * time.Minute)
-	if !c.RecordKill(Kill{At: next, HitBytes: 1200 * mebi, Pod: "right"}, next, params) || c.OOMFloor(params) != 2040*mebi {
-		t.Errorf("a kill after it does not count: floor %d MiB", c.OOMFloor(params)/mebi)
-	}
-	if c.RecordKill(ahead, next, params) {
-		t.Error("the kill from the future counts again")
-	}
-}
-
 // Four pods that are OOM-killed in one second all count. Of more, the next kill does.
 func TestKillsOfOneSecond(t *testing.T) {
 	c, now := aged(900)

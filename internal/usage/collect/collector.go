@@ -97,14 +97,30 @@ type Collector struct {
 
 	reach reach // of the rounds, which are one after the other
 
-	mu       sync.Mutex
-	known    map[types.NamespacedName]known
-	failures map[string]int
-	// uncertain is, by namespace, for how many more rounds a source that has failed is taken
-	// for one that may fail again.
-	uncertain map[string]int
-	// delivered is the time of each pod's newest sample, by namespace.
-	delivered map[string]map[string]time.Time
+	mu         sync.Mutex
+	known      map[types.NamespacedName]known
+	namespaces map[string]*namespaceState
+}
+
+// namespaceState is what is known of the answers about a namespace.
+type namespaceState struct {
+	// failures is how often the source has failed in a row.
+	failures int
+	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
+	uncertain int
+	// delivered is the time of each pod's newest sample.
+	delivered map[string]time.Time
+}
+
+// stateOf is the state of a namespace. The collector is locked.
+func (c *Collector) stateOf(namespace string) *namespaceState {
+	if c.namespaces == nil {
+		c.namespaces = map[string]*namespaceState{}
+	}
+	if c.namespaces[namespace] == nil {
+		c.namespaces[namespace] = &namespaceState{}
+	}
+	return c.namespaces[namespace]
 }
 
 // NeedLeaderElection reports whether only the leader collects.
@@ -343,7 +359,8 @@ func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples m
 func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample, now time.Time) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.delivered[namespace]
+	state := c.stateOf(namespace)
+	before := state.delivered
 	after := make(map[string]time.Time, len(samples))
 	for pod, at := range before {
 		if now.Sub(at) < remembered {
@@ -358,10 +375,7 @@ func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample
 			after[pod] = newest
 		}
 	}
-	if c.delivered == nil {
-		c.delivered = map[string]map[string]time.Time{}
-	}
-	c.delivered[namespace] = after
+	state.delivered = after
 	return repeated
 }
 
@@ -369,19 +383,13 @@ func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample
 func (c *Collector) outage(namespace string, err error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failures == nil {
-		c.failures, c.uncertain = map[string]int{}, map[string]int{}
-	}
+	state := c.stateOf(namespace)
 	if err == nil {
-		delete(c.failures, namespace)
-		if c.uncertain[namespace]--; c.uncertain[namespace] <= 0 {
-			delete(c.uncertain, namespace)
-		}
+		state.failures, state.uncertain = 0, max(state.uncertain-1, 0)
 		return ""
 	}
-	c.uncertain[namespace] = recoveredAfter
-	c.failures[namespace]++
-	if c.failures[namespace] < outageAfter {
+	state.uncertain = recoveredAfter
+	if state.failures++; state.failures < outageAfter {
 		return ""
 	}
 	return sayOutage(err)
@@ -412,7 +420,7 @@ func (c *Collector) silencesOf(key types.NamespacedName) silences {
 func (c *Collector) tell(key types.NamespacedName, s silences) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := Problems{Silent: len(s) > 0 || c.uncertain[key.Namespace] > 0, Incomplete: s.String()}
+	p := Problems{Silent: len(s) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: s.String()}
 	return c.note(key, known{Problems: p, silences: s})
 }
 
@@ -445,26 +453,8 @@ func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	for key := range seen {
 		namespaces[key.Namespace] = true
 	}
-	for key := range c.known {
-		if !seen[key] {
-			delete(c.known, key)
-		}
-	}
-	for namespace := range c.delivered {
-		if !namespaces[namespace] {
-			delete(c.delivered, namespace)
-		}
-	}
-	for namespace := range c.failures { // it may never have delivered anything
-		if !namespaces[namespace] {
-			delete(c.failures, namespace)
-		}
-	}
-	for namespace := range c.uncertain {
-		if !namespaces[namespace] {
-			delete(c.uncertain, namespace)
-		}
-	}
+	maps.DeleteFunc(c.known, func(key types.NamespacedName, _ known) bool { return !seen[key] })
+	maps.DeleteFunc(c.namespaces, func(namespace string, _ *namespaceState) bool { return !namespaces[namespace] })
 }
 
 func (c *Collector) wake(ctx context.Context, vs *v1beta1.VerticalScaler) {

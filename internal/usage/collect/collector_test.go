@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -160,9 +159,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 }
 
 func TestFailuresCountInARow(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	for range 5 {
 		for range 2 {
@@ -192,9 +189,7 @@ func TestOutagesSayWhatToDo(t *testing.T) {
 }
 
 func TestAnotherOutageIsToldAsWell(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.fails["shop"] = func() error { return apierrors.NewServiceUnavailable("no") }
 	w.rounds(4)
 	w.expectWoken("shop/web")
@@ -240,75 +235,6 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-func TestPodsWithoutUsage(t *testing.T) {
-	started := func(at time.Time) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.NewTime(at)) }
-	}
-	cases := map[string]struct {
-		pods map[string]func(*corev1.Pod)
-		want string
-	}{
-		"a new pod has time to settle": {
-			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute + 2*interval))},
-		},
-		"a pod that has settled is named": {
-			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute + 2*interval - time.Second))},
-			want: "pod web-1: no usage reported",
-		},
-		"few are named in order": {
-			pods: map[string]func(*corev1.Pod){"web-3": nil, "web-1": nil, "web-2": nil},
-			want: "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported",
-		},
-		"of many only some are named": {
-			pods: map[string]func(*corev1.Pod){"web-5": nil, "web-4": nil, "web-3": nil, "web-1": nil, "web-2": nil},
-			want: "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported; and more",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			set := w.deployment("shop", "web")
-			for pod, change := range tc.pods {
-				w.pod("shop", pod, set, change)
-			}
-			w.scaler("shop", "web", "web")
-			w.rounds(outageAfter)
-			w.expectProblems("shop", "web", Problems{Incomplete: tc.want})
-			if tc.want == "" {
-				w.expectWoken()
-			} else {
-				w.expectWoken("shop/web")
-				w.round()
-			}
-			w.expectWoken() // told once
-		})
-	}
-}
-
-func TestOnlyOwnUsageCounts(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.deployment("shop", "other", "other-1")
-	w.pod("shop", "lonely", nil, nil)
-	bySomethingElse := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-legacy", UID: "web-legacy"}}
-	w.create(bySomethingElse)
-	w.pod("shop", "legacy-1", bySomethingElse, nil)
-	w.deployment("bank", "web", "web-9")
-	w.scaler("shop", "web", "web")
-
-	w.reports("shop", "web-1", "app", 200, 400*mebi)
-	w.reports("shop", "web-1", "injected-later", 1, mebi) // no container of the pod's spec
-	for _, pod := range []string{"other-1", "lonely", "legacy-1", "gone", "web-9"} {
-		w.reports("shop", pod, "app", 5000, 5000*mebi)
-	}
-	w.round()
-	want := map[string]seen{"app": {Peak: 400 * mebi, Samples: 1}}
-	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
-		t.Errorf("history (-want +got):\n%s", diff)
-	}
-	w.expectProblems("shop", "web", Problems{})
-}
-
 // web-1 became ready half a minute ago, within the window of its sample.
 func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
 	w := newWorld(t)
@@ -343,32 +269,7 @@ func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
 }
 
 // What a round reads grows with pods and with scalers, and not with the one times the
-// other: each object is read once, however many others there are, and each scaler asks
-// for its Deployment, its ReplicaSets, and the pods of each of these.
-// TestMemoryAboveTheLimitIsRefused: a container cannot use it, and one such sample would be the peak
-// for eight days. The other replica and the other container count.
-func TestMemoryAboveTheLimitIsRefused(t *testing.T) {
-	w := newWorld(t)
-	set := w.deployment("shop", "web", "web-2")
-	w.pod("shop", "web-1", set, func(p *corev1.Pod) {
-		withSidecar(p)
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
-	})
-	vs := w.scaler("shop", "web", "web")
-	w.reports("shop", "web-1", "app", 100, 200<<10*mebi)
-	w.reports("shop", "web-1", "sidecar", 100, 40*mebi)
-	w.reports("shop", "web-2", "app", 100, 300*mebi)
-	w.rounds(outageAfter)
-	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app AboveLimit"})
-	w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
-		for name, want := range map[string]int64{"app": 300, "sidecar": 40} {
-			if got := histories[name].Peak() / mebi; got != want {
-				t.Errorf("the peak of %s is %d MiB, want %d", name, got, want)
-			}
-		}
-	})
-}
-
+// other: each object is read once, however many others there are.
 func TestARoundReadsEachPodOnce(t *testing.T) {
 	for _, tc := range []struct{ namespaces, scalers, pods int }{
 		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},
@@ -423,9 +324,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 
 // The source is asked more often than it measures, and may stand still for minutes.
 func TestASampleCountsOnce(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1", "web-2")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.reports("shop", "web-2", "app", 200, 400*mebi) // at the same moment, but another pod
 	w.rounds(5)
@@ -446,6 +345,14 @@ func TestASampleCountsOnce(t *testing.T) {
 	if got := w.history("shop", "web")["app"].Samples; got != 3 {
 		t.Errorf("after a lost answer in between there are %d samples, want 3", got)
 	}
+	old := w.samples["shop"][[2]string{"web-1", "app"}]
+	delete(w.samples["shop"], [2]string{"web-1", "app"})
+	w.round()
+	w.samples["shop"][[2]string{"web-1", "app"}] = old
+	w.round()
+	if got := w.history("shop", "web")["app"].Samples; got != 3 {
+		t.Errorf("after the pod was missing in between there are %d samples, want 3", got)
+	}
 }
 
 func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
@@ -459,8 +366,8 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w.must(w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
-	if c := w.collector; len(c.known)+len(c.failures)+len(c.uncertain)+len(c.delivered) != 0 {
-		t.Errorf("still in memory: known %v, failures %v, %v, deliveries %v", c.known, c.failures, c.uncertain, c.delivered)
+	if c := w.collector; len(c.known)+len(c.namespaces) != 0 {
+		t.Errorf("still in memory: known %v, namespaces %v", c.known, c.namespaces)
 	}
 
 	// What was wrong in its time says nothing about a new one.
@@ -500,9 +407,7 @@ func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
 		"scalers": &v1beta1.VerticalScalerList{}, "ReplicaSets": &metav1.PartialObjectMetadataList{}, "pods": &corev1.PodList{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.deployment("shop", "web", "web-1")
-			w.scaler("shop", "web", "web")
+			w := newWebWorld(t, "web-1")
 			w.publish("shop", "web", &v1beta1.Recommendation{})
 			w.unlistable = fmt.Sprintf("%T", kind)
 			w.round()
@@ -541,9 +446,7 @@ func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
 
 // The queue may be full when the operator ends.
 func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
 	ctx, cancel := context.WithCancel(t.Context())
@@ -610,6 +513,15 @@ func newWorld(t *testing.T) *world {
 		Wake:      w.wake,
 	}
 	w.before = samplesCounted(t)
+	return w
+}
+
+// newWebWorld has a scaler of the Deployment shop/web.
+func newWebWorld(t *testing.T, pods ...string) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.deployment("shop", "web", pods...)
+	w.scaler("shop", "web", "web")
 	return w
 }
 

@@ -105,7 +105,7 @@ func (c *Collector) podsOf(namespaces []string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, namespace := range namespaces {
-		n += len(c.delivered[namespace])
+		n += len(c.stateOf(namespace).delivered)
 	}
 	return n
 }

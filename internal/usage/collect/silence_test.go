@@ -91,6 +91,16 @@ func TestWhatIsSilent(t *testing.T) {
 	}
 }
 
+func TestOfManySilentPodsThreeAreNamed(t *testing.T) {
+	s := silences{}
+	for _, pod := range []string{"web-5", "web-4", "web-3", "web-1", "web-2"} {
+		s[containerID{pod: types.UID(pod)}] = silence{pod: pod, why: "no usage reported", isNamed: true}
+	}
+	if got, want := s.String(), "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported; and more"; got != want {
+		t.Errorf("named %q, want %q", got, want)
+	}
+}
+
 // webPods are pods of one container, of current and older ReplicaSets.
 func webPods(n int) (pods []workload.Pod) {
 	for i := range n {
@@ -246,20 +256,6 @@ func TestNoSubsetOfSilentPodsLowersATarget(t *testing.T) {
 	}
 }
 
-// More usage raises at once, whichever pods are silent.
-func TestUsageBesideASilentPodRaises(t *testing.T) {
-	d := newDeploymentUsage(t, 4)
-	for range 120 {
-		d.round([]int64{900, 50, 60, 400}, nil)
-	}
-	for range 3 {
-		d.round([]int64{900, 50, 2000, 400}, func(pod int) bool { return pod == 0 })
-	}
-	if now := d.published.Target; now.CPUMillis < 2000 || now.MemoryBytes < 2000*mebi {
-		t.Errorf("2000m and 2000 MiB beside a silent pod lead to %+v", now)
-	}
-}
-
 // long is a silence that outlasts the windows of CPU and memory.
 func long(subset int) []int {
 	rounds := make([]int, 90)
@@ -298,9 +294,7 @@ func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
 
 // A pod that is silent in some rounds is named once, and not in each of them.
 func TestAFlappingPodIsToldOnce(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1", "web-2")
 	w.reports("shop", "web-2", "app", 200, 400*mebi)
 	for i := range 40 {
 		if i%2 == 0 {
@@ -338,9 +332,7 @@ func TestANewPodIsHeardOnce(t *testing.T) {
 // Before the first round, for example after a restart, nothing is known of any pod. What waits for
 // it is reconciled after the first round.
 func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1")
-	w.scaler("shop", "web", "web")
+	w := newWebWorld(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.expectSilent("shop", "web", true)
 	w.round()
@@ -348,22 +340,4 @@ func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
 	w.expectSilent("shop", "web", false)
 	w.round()
 	w.expectWoken()
-}
-
-// A sample that was delivered before does not count again after its pod was missing.
-func TestASampleCountsOnceAfterAGapToo(t *testing.T) {
-	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
-	w.reports("shop", "web-1", "app", 200, 400*mebi)
-	w.reports("shop", "web-2", "app", 200, 400*mebi)
-	w.round()
-	old := w.samples["shop"][[2]string{"web-1", "app"}]
-	delete(w.samples["shop"], [2]string{"web-1", "app"})
-	w.round()
-	w.samples["shop"][[2]string{"web-1", "app"}] = old
-	w.round()
-	if got := w.history("shop", "web")["app"].Samples; got != 2 {
-		t.Errorf("there are %d samples, want 2", got)
-	}
 }

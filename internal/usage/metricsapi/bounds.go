@@ -5,7 +5,6 @@ package metricsapi
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 
@@ -13,10 +12,10 @@ import (
 )
 
 const (
-	// DefaultMaxBytes is the largest response. metrics-server takes about 350 bytes for a pod with
+	// defaultMaxBytes is the largest response. metrics-server takes about 350 bytes for a pod with
 	// one container, plus its labels: this is a namespace of tens of thousands of pods. Kubernetes is
 	// tested with 3,000 (https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md).
-	DefaultMaxBytes = 32 << 20
+	defaultMaxBytes = 32 << 20
 
 	// maxSmall is the largest response that is read beside others. It has room for a thousand pods
 	// with labels. Of larger responses, one is in memory at a time: with several, a metrics-server
@@ -37,29 +36,14 @@ const (
 // errTooMany is the error for a response with more items than any namespace, or any cluster, has.
 var errTooMany = fmt.Errorf("%w: it has too many items", usage.ErrTooLarge)
 
-// turn admits one large response at a time.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-// take waits for the turn and returns the function that ends it.
-func (t turn) take(ctx context.Context) (end func(), err error) {
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting until another large response is read: %w", ctx.Err())
-	}
-}
-
 // bounded reads a response of at most a number of bytes, and waits for the turn before it reads more than a
 // small part. A token of the response may be as large as the whole.
 type bounded struct {
-	stream io.ReadCloser
+	stream io.Reader
 	most   int64
-	// take waits for the turn, and end ends it; end is nil before.
-	take func() (end func(), err error)
-	end  func()
+	// acquire waits until no other large response is read; isLarge is true after it.
+	acquire func() error
+	isLarge bool
 
 	read  int64
 	blank int // the blanks in a row, as far as whole reads have no others
@@ -67,12 +51,13 @@ type bounded struct {
 
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (n int, err error) {
-	if b.read > maxSmall && b.end == nil {
-		if b.end, err = b.take(); err != nil {
-			return 0, err
+	if b.read > maxSmall && !b.isLarge {
+		if err := b.acquire(); err != nil {
+			return 0, fmt.Errorf("waiting until another large response is read: %w", err)
 		}
+		b.isLarge = true
 	}
-	if b.end == nil {
+	if !b.isLarge {
 		p = p[:min(int64(len(p)), maxSmall+1-b.read)]
 	}
 	n, err = b.stream.Read(p)
@@ -88,12 +73,4 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 		return 0, fmt.Errorf("%w: it has %d blanks in a row", usage.ErrTooLarge, b.blank)
 	}
 	return n, err
-}
-
-// close ends the response, and the turn if it had that.
-func (b *bounded) close() {
-	_ = b.stream.Close() // read only: no data can be lost
-	if b.end != nil {
-		b.end()
-	}
 }

@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -123,64 +120,11 @@ func TestOneLargeResponseIsReadAtATime(t *testing.T) {
 // A response that waits for its turn gives up at its deadline.
 func TestALargeResponseWaitsNoLongerThanItsDeadline(t *testing.T) {
 	s := sourceOf(t, func() io.Reader { return repeated(`{"items":[`, "1,", "1]}", 2<<20) })
-	end, err := s.large.take(t.Context())
-	if err != nil {
+	if err := s.large.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	defer end()
-	s.Timeout = 1
+	s.timeout = 1
 	if _, _, err := s.List(t.Context(), "shop", noon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("List() = %v", err)
-	}
-}
-
-// The container has 512 MiB, of which Go uses 460 MiB. Whatever eight responses contain, they
-// leave a third of that to the rest of the operator.
-func TestHostileResponsesFitIntoTheContainer(t *testing.T) {
-	const mebi = 1 << 20
-	pods := `{"kind":"PodMetricsList","items":[`
-	for name, body := range map[string]responder{
-		"no end":           func() io.Reader { return repeated(pods, " ", "", 1<<30) },
-		"tiny pods":        func() io.Reader { return repeated(pods, `{"metadata":{"name":"a"}},`, ",{}]}", DefaultMaxBytes) },
-		"one endless name": func() io.Reader { return repeated(pods+`{"metadata":{"name":"`, "a", `"}}]}`, DefaultMaxBytes) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			previous := debug.SetMemoryLimit(230 * mebi)
-			defer debug.SetMemoryLimit(previous)
-			debug.FreeOSMemory()
-			before := inUse()
-			stop, peak := make(chan struct{}), make(chan uint64)
-			go watchMemory(stop, peak)
-			eightAtOnce(t, sourceOf(t, body))
-			close(stop)
-			got := <-peak
-			t.Logf("%d MiB before, %d MiB at most", before/mebi, got/mebi)
-			if got > 300*mebi {
-				t.Errorf("the responses take %d MiB", got/mebi)
-			}
-		})
-	}
-}
-
-// inUse is the memory that Go has from the operating system.
-func inUse() uint64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
-}
-
-// watchMemory returns the most memory in use until it is stopped.
-func watchMemory(stop <-chan struct{}, peak chan<- uint64) {
-	var most uint64
-	often := time.NewTicker(2 * time.Millisecond)
-	defer often.Stop()
-	for {
-		most = max(most, inUse())
-		select {
-		case <-stop:
-			peak <- most
-			return
-		case <-often.C:
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,34 +30,27 @@ import (
 const (
 	apiPath = "/apis/metrics.k8s.io/v1beta1"
 
-	// DefaultMaxAge suits a source that samples at least once a minute: a pod may miss four
+	// maxAge suits a source that samples at least once a minute: a pod may miss four
 	// samples.
-	DefaultMaxAge = 5 * time.Minute
+	maxAge = 5 * time.Minute
 
-	// DefaultTimeout applies to the whole response.
-	DefaultTimeout = 30 * time.Second
+	// defaultTimeout applies to the whole response.
+	defaultTimeout = 30 * time.Second
 )
 
 // ErrUnavailable is wrapped by errors that mean that the API is not served: metrics-server is not
 // installed or down.
 var ErrUnavailable = errors.New("the metrics API is not available")
 
-// Getter starts GET requests. A rest.Interface is one.
-type Getter interface {
-	Get() *rest.Request
-}
-
 // Source reads the usage of a namespace's pods. Several namespaces may be read at once.
 type Source struct {
-	Client Getter
-	// MaxAge is the largest accepted age of samples. 0 is DefaultMaxAge.
-	MaxAge time.Duration
-	// Timeout applies to the whole response. 0 is DefaultTimeout.
-	Timeout time.Duration
-	// MaxBytes is the largest accepted response. 0 is DefaultMaxBytes.
-	MaxBytes int64
-
-	large turn
+	client rest.Interface
+	// timeout applies to the whole response.
+	timeout time.Duration
+	// maxBytes is the largest accepted response.
+	maxBytes int64
+	// large is held while a large response is read.
+	large *semaphore.Weighted
 }
 
 // New returns a source for a cluster.
@@ -74,7 +68,7 @@ func New(cfg *rest.Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the metrics API: %w", err)
 	}
-	return &Source{Client: client, large: newTurn()}, nil
+	return &Source{client: client, timeout: defaultTimeout, maxBytes: defaultMaxBytes, large: semaphore.NewWeighted(1)}, nil
 }
 
 // List reads the usage of all pods of a namespace. An error means that nothing was read. It wraps
@@ -85,7 +79,7 @@ func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]u
 	}
 	var only answer
 	err := s.read(ctx, namespace, func(body io.Reader) error {
-		d := newDecoder(body, now, orDefault(s.MaxAge, DefaultMaxAge), maxItems)
+		d := newDecoder(body, now, maxAge, maxItems)
 		d.namespace, d.answerFor = namespace, func(string) *answer { return &only }
 		return d.list()
 	})
@@ -103,7 +97,7 @@ func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time
 		wanted[namespace] = &answer{}
 	}
 	err = s.read(ctx, metav1.NamespaceAll, func(body io.Reader) error {
-		d := newDecoder(body, now, orDefault(s.MaxAge, DefaultMaxAge), maxItemsOfAll)
+		d := newDecoder(body, now, maxAge, maxItemsOfAll)
 		d.answerFor = func(namespace string) *answer { return wanted[namespace] }
 		err := d.list()
 		pods = d.pods
@@ -121,23 +115,25 @@ func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time
 
 // read gets the usage of a namespace, or of all, and decodes it while it arrives.
 func (s *Source) read(ctx context.Context, namespace string, decode func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, orDefault(s.Timeout, DefaultTimeout))
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 
 	// The deadline belongs to the context: a timeout of the request does not bound reading the
 	// response.
-	stream, err := s.Client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
+	stream, err := s.client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
 		return err
 	}
-	body := &bounded{
-		stream: stream, most: orDefault(s.MaxBytes, DefaultMaxBytes),
-		take: func() (func(), error) { return s.large.take(ctx) },
-	}
-	defer body.close()
+	body := &bounded{stream: stream, most: s.maxBytes, acquire: func() error { return s.large.Acquire(ctx, 1) }}
+	defer func() {
+		_ = stream.Close() // read only: no data can be lost
+		if body.isLarge {
+			s.large.Release(1)
+		}
+	}()
 	err = decode(body)
 	switch {
 	case err == nil:
@@ -146,11 +142,4 @@ func (s *Source) read(ctx context.Context, namespace string, decode func(io.Read
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return fmt.Errorf("decoding it: %w", err)
-}
-
-func orDefault[T time.Duration | int64](value, byDefault T) T {
-	if value == 0 {
-		return byDefault
-	}
-	return value
 }

@@ -28,6 +28,8 @@ const (
 	maxWords = 300
 	// maxSecret is the largest accepted credential file, in bytes.
 	maxSecret = 64 << 10
+
+	unreadable = "the operator cannot read its credentials"
 )
 
 var (
@@ -60,8 +62,31 @@ type client struct {
 	closer func()
 }
 
-// open reads the TLS files and returns a client.
+// open reads the TLS files and returns a client. An error is an *Error.
 func (s *Source) open() (*client, error) {
+	t, err := s.tls()
+	if err != nil {
+		return nil, &Error{Words: unreadable, Unavailable: true, Err: err}
+	}
+	transport := &http.Transport{
+		// No proxy: a proxy from the environment would see the credentials.
+		TLSClientConfig:        t,
+		TLSHandshakeTimeout:    10 * time.Second,
+		DisableCompression:     s.options.Uncompressed,
+		ForceAttemptHTTP2:      true,
+		MaxConnsPerHost:        2,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	g := &guard{next: transport, options: s.options}
+	c, err := api.NewClient(api.Config{Address: s.options.Address, RoundTripper: g})
+	if err != nil {
+		return nil, &Error{Words: unreadable, Unavailable: true, Err: fmt.Errorf("creating the client: %w", err)}
+	}
+	return &client{api: v1.NewAPI(c), guard: g, closer: transport.CloseIdleConnections}, nil
+}
+
+// tls reads the TLS files.
+func (s *Source) tls() (*tls.Config, error) {
 	o := s.options
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CAFile != "" {
@@ -81,21 +106,7 @@ func (s *Source) open() (*client, error) {
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}
-	transport := &http.Transport{
-		// No proxy: a proxy from the environment would see the credentials.
-		TLSClientConfig:        t,
-		TLSHandshakeTimeout:    10 * time.Second,
-		DisableCompression:     s.options.Uncompressed,
-		ForceAttemptHTTP2:      true,
-		MaxConnsPerHost:        2,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	g := &guard{next: transport, options: o}
-	c, err := api.NewClient(api.Config{Address: o.Address, RoundTripper: g})
-	if err != nil {
-		return nil, fmt.Errorf("creating the client: %w", err)
-	}
-	return &client{api: v1.NewAPI(c), guard: g, closer: transport.CloseIdleConnections}, nil
+	return t, nil
 }
 
 func (c *client) close() { c.closer() }
@@ -228,7 +239,7 @@ func (c *client) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, errSecret):
-		out.Words = "the operator cannot read its credentials"
+		out.Words = unreadable
 	case errors.Is(err, errRedirect):
 		out.Words = "the server redirects; redirects are not followed"
 	case errors.Is(err, context.DeadlineExceeded) || isSaid && isServerTimeout(said):

@@ -66,7 +66,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 	}
 	c, err := s.open()
 	if err != nil {
-		return nil, &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return nil, err
 	}
 	defer c.close()
 
@@ -81,15 +81,11 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 	}
 	err = c.inParts(from, to, step, longestFleetChunk, func(part v1.Range) error {
 		// Both are read before either counts: a part that is too large is read again in smaller ones.
-		var answers [2]model.Matrix
-		for i, query := range queries {
-			matrix, warnings, err := s.matrix(ctx, c, query, part)
-			if err != nil {
-				return err
-			}
-			answers[i] = matrix
-			r.warn(warnings)
+		answers, warnings, err := s.pair(ctx, c, queries, part)
+		if err != nil {
+			return err
 		}
+		r.Warnings = shortened(append(r.Warnings, warnings...))
 		r.add(answers[0], part, func(u *FleetUsage, at int, v float64) {
 			u.CPUMillis[at] = max(u.CPUMillis[at], int32(math.Ceil(v*1000)))
 		}, quantity.MaxCPUMillis/1000)
@@ -197,14 +193,6 @@ func (r *fleetReader) usageOf(of FleetContainer) *FleetUsage {
 		r.Usage[of] = u
 	}
 	return u
-}
-
-func (r *fleetReader) warn(warnings []string) {
-	for _, warning := range warnings {
-		if warning = printable(warning); !slices.Contains(r.Warnings, warning) && len(r.Warnings) < 3 {
-			r.Warnings = append(r.Warnings, warning)
-		}
-	}
 }
 
 // containerOf reads the labels of a series. It is not ok for the pods of others than Deployments, nor for what no object can be

@@ -107,7 +107,7 @@ func (s *Source) Has(ctx context.Context, metric string, at time.Time) (has bool
 func (s *Source) instant(ctx context.Context, query string, at time.Time, each func(model.Metric, float64)) error {
 	c, err := s.open()
 	if err != nil {
-		return &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return err
 	}
 	defer c.close()
 	value, err := c.instant(ctx, query, at, s.options.Timeout)

@@ -120,7 +120,7 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	}
 	c, err := s.open()
 	if err != nil {
-		return &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return err
 	}
 	defer c.close()
 
@@ -157,22 +157,36 @@ func (c *client) inParts(from, to time.Time, step, longest time.Duration, read f
 
 // chunk sends one pair of queries.
 func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (chunk Chunk, err error) {
-	var answers [2]model.Matrix
-	for i, query := range []string{q.cpu, q.memory} {
-		matrix, warnings, err := s.matrix(ctx, c, query, r)
-		if err != nil {
-			return Chunk{}, err
-		}
-		answers[i] = matrix
-		for _, warning := range warnings {
-			if warning = printable(warning); !slices.Contains(chunk.Warnings, warning) && len(chunk.Warnings) < 3 {
-				chunk.Warnings = append(chunk.Warnings, warning)
-			}
-		}
+	answers, warnings, err := s.pair(ctx, c, [2]string{q.cpu, q.memory}, r)
+	if err != nil {
+		return Chunk{}, err
 	}
+	chunk.Warnings = shortened(warnings)
 	d := decoder{queries: q, first: r.Start, last: r.End, window: s.options.RateWindow, refused: map[usage.Refusal]int{}}
 	chunk.Samples, chunk.Refused = d.decode(answers[0], answers[1]), d.refused
 	return chunk, nil
+}
+
+// pair sends a query for CPU and one for memory.
+func (s *Source) pair(ctx context.Context, c *client, queries [2]string, r v1.Range) (answers [2]model.Matrix, warnings v1.Warnings, err error) {
+	for i, query := range queries {
+		matrix, more, err := s.matrix(ctx, c, query, r)
+		if err != nil {
+			return answers, nil, err
+		}
+		answers[i], warnings = matrix, append(warnings, more...)
+	}
+	return answers, warnings, nil
+}
+
+// shortened are the first three different warnings, as printable lines.
+func shortened(warnings []string) (out []string) {
+	for _, warning := range warnings {
+		if warning = printable(warning); !slices.Contains(out, warning) && len(out) < 3 {
+			out = append(out, warning)
+		}
+	}
+	return out
 }
 
 // matrix sends one query.

@@ -421,16 +421,6 @@ func checkError(t *testing.T, err error, words, inFull string, unavailable bool)
 	}
 }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
-	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
-	for _, code := range []int{301, 302, 303, 307, 308} {
-		server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL+r.URL.Path, code) })
-		if _, err := read(t, source(t, server.URL), web, noon, noon); err == nil {
-			t.Errorf("Range() = nil with a %d", code)
-		}
-	}
-}
-
 func TestTheEnvironmentHasNoSay(t *testing.T) {
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the proxy of the environment was asked") })
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {

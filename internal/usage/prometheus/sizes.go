@@ -70,7 +70,7 @@ func (s *Source) Sizes(ctx context.Context, t Target, from, to time.Time) (Sizes
 	}
 	c, err := s.open()
 	if err != nil {
-		return out, &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+		return out, err
 	}
 	defer c.close()
 	return out, c.inParts(from, to, s.options.Step, longestSizes, func(r v1.Range) error {

@@ -4,7 +4,6 @@
 package prometheus
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -107,27 +106,5 @@ func TestSizesOfTheOperatorOnly(t *testing.T) {
 	without.Scaler = ""
 	if got, err := s.Sizes(t.Context(), without, noon, noon); err != nil || got.HasRequests || len(got.At) != 0 {
 		t.Errorf("without a scaler: %+v, %v", got, err)
-	}
-}
-
-// Eight days of a fine step are one response each, unless it is too long.
-func TestSizesAreReadInFewParts(t *testing.T) {
-	asked := 0
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		if moment(t, r.FormValue("end")).Sub(moment(t, r.FormValue("start"))) > 5*24*time.Hour {
-			zeroes(w, 9<<20)
-			return
-		}
-		answer(w)
-	})
-	s := source(t, server.URL, func(o *Options) { o.Step = 5 * time.Minute })
-	if _, err := s.Sizes(t.Context(), sized, noon.Add(-8*24*time.Hour), noon); err != nil || asked < 7 || asked > 10 {
-		t.Errorf("%d queries: %v", asked, err)
-	}
-	_, err := source(t, serve(t, status(503, "")).URL).Sizes(t.Context(), sized, noon, noon)
-	var said *Error
-	if !errors.As(err, &said) || !said.Unavailable {
-		t.Errorf("an error: %v", err)
 	}
 }

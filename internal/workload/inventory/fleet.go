@@ -33,7 +33,7 @@ const (
 
 // NewFleet returns a Fleet of some namespaces, or of all if there are none. It must be started.
 func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
-	return &Fleet{newRecords(api, namespaces, func() client.ObjectList { return &appsv1.DeploymentList{} }, newDeploymentRecord,
+	return &Fleet{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
 		map[string]func(*deploymentRecord) string{
 			namespaceIndex: func(d *deploymentRecord) string { return d.seen.Namespace },
 			ownerIndex:     func(d *deploymentRecord) string { return string(d.owner) },

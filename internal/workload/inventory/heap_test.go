@@ -31,47 +31,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// BenchmarkHeap measures the live memory of what is cached for one scaler, whose Deployment has three pods of two
-// containers, and for one foreign Deployment with one pod: as controller-runtime caches it by default, and as the
-// operator does. All objects arrive in a watch, encoded as the API server sends them.
-func BenchmarkHeap(b *testing.B) {
-	const scalers, foreign = 2000, 2000
-	for _, tc := range []struct {
-		name             string
-		scalers, foreign int
-	}{{"scaler", scalers, 0}, {"foreign pod", 0, foreign}} {
-		b.Run(tc.name, func(b *testing.B) {
-			var stock, ours float64
-			n := float64(tc.scalers + tc.foreign)
-			for range b.N {
-				cluster := newEncodedCluster(b, tc.scalers, tc.foreign)
-				before := heap()
-				kept := cluster.stock()
-				stock += float64(heap()-before) / n
-				runtime.KeepAlive(kept) // until here
-				before = heap()
-				ctx, stop := context.WithCancel(b.Context())
-				cached := cluster.ours(ctx)
-				ours += (float64(heap()) - float64(before)) / n
-				runtime.KeepAlive(cached)
-				stop()
-			}
-			b.ReportMetric(stock/float64(b.N), "B/stock")
-			b.ReportMetric(ours/float64(b.N), "B/ours")
-			b.ReportMetric(ours/stock, "ours/stock")
-			b.ReportMetric(0, "ns/op") // meaningless: it measures the garbage collector
-		})
-	}
-}
-
-// BenchmarkFleet measures the live memory of whole fleets: what BenchmarkHeap measures, and the usage histories of
-// all containers. Each scaler's Deployment has three pods of two containers.
+// BenchmarkFleet measures the live memory of what is cached for whole fleets, and the usage histories of all containers.
+// Each scaler's Deployment has three pods of two containers. All objects arrive in a watch, encoded as the API server sends them.
 func BenchmarkFleet(b *testing.B) {
 	for _, scalers := range []int{1_000, 5_000, 16_667} {
 		b.Run(fmt.Sprintf("scalers=%d", scalers), func(b *testing.B) {
 			var live float64
 			for range b.N {
-				cluster := newEncodedCluster(b, scalers, 0)
+				cluster := newEncodedCluster(b, scalers)
 				before := heap()
 				ctx, stop := context.WithCancel(b.Context())
 				cached, histories := cluster.ours(ctx), cluster.histories()
@@ -95,7 +62,7 @@ func BenchmarkFleet(b *testing.B) {
 func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
 	limit := shippedMemoryLimit(t)
 	const scalers = 500
-	cluster := newEncodedCluster(t, scalers, 0)
+	cluster := newEncodedCluster(t, scalers)
 	before := heap()
 	cached, histories := cluster.ours(t.Context()), cluster.histories()
 	each := (heap() - before) / scalers
@@ -151,7 +118,7 @@ func (c *encodedCluster) Get(_ context.Context, key client.ObjectKey, _ client.O
 
 // A pod takes at most 2.5 kB, with its part of its ReplicaSet.
 func TestMemoryOfAPod(t *testing.T) {
-	cluster := newEncodedCluster(t, 500, 0)
+	cluster := newEncodedCluster(t, 500)
 	before := heap()
 	pods := NewPods(cluster)
 	go func() { _ = pods.Start(t.Context()) }()
@@ -173,13 +140,13 @@ type encodedCluster struct {
 	tb                   testing.TB
 	scaler               []byte
 	deployment, set, pod []byte
-	scalers, foreign     int
+	scalers              int
 	indexer              toolscache.Indexer
 }
 
-func newEncodedCluster(tb testing.TB, scalers, foreign int) *encodedCluster {
+func newEncodedCluster(tb testing.TB, scalers int) *encodedCluster {
 	tb.Helper()
-	c := &encodedCluster{tb: tb, scalers: scalers, foreign: foreign}
+	c := &encodedCluster{tb: tb, scalers: scalers}
 	text, err := os.ReadFile(filepath.Join("testdata", "scaler.yaml"))
 	c.must(err)
 	c.scaler, err = yaml.YAMLToJSON(text)
@@ -218,9 +185,6 @@ func (c *encodedCluster) each(do func(i int, name string, pods int)) {
 	for i := range c.scalers {
 		do(i, fmt.Sprintf("web-%d", i), 3)
 	}
-	for i := range c.foreign {
-		do(c.scalers+i, fmt.Sprintf("foreign-%d", i), 1)
-	}
 }
 
 func uidOf(kind, i, j int) types.UID {
@@ -256,29 +220,6 @@ func (c *encodedCluster) scalerObject(name string) *v1beta1.VerticalScaler {
 	s.Namespace, s.Name, s.Spec.DeploymentName = "shop", name, name
 	s.Status.Annotations = map[string]string{v1beta1.ClaimAnnotation: "shop/" + name}
 	return &s
-}
-
-// stock stores all objects as controller-runtime does by default, with the indexes that finding a Deployment's
-// pods needs.
-func (c *encodedCluster) stock() any {
-	byController := toolscache.Indexers{namespaceIndex: toolscache.MetaNamespaceIndexFunc, controllerIndex: func(obj any) ([]string, error) {
-		return controllerUID(obj.(client.Object)), nil
-	}}
-	scalers := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{namespaceIndex: toolscache.MetaNamespaceIndexFunc, "claim": claimsOf})
-	deployments := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
-	sets := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
-	pods := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
-	c.each(func(i int, name string, n int) {
-		if i < c.scalers {
-			c.must(scalers.Add(c.scalerObject(name)))
-		}
-		c.must(deployments.Add(c.deploymentObject(i, name)))
-		c.must(sets.Add(c.setObject(i, name)))
-		for j := range n {
-			c.must(pods.Add(c.podObject(i, j, name)))
-		}
-	})
-	return []any{scalers, deployments, sets, pods}
 }
 
 func claimsOf(obj any) ([]string, error) {

@@ -4,8 +4,6 @@
 package inventory
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,32 +45,6 @@ func TestTheLargestNode(t *testing.T) {
 		step.do()
 		if got := n.Largest(); got != step.want {
 			t.Errorf("%s: %+v, want %+v", step.what, got, step.want)
-		}
-	}
-}
-
-// After any sequence of events, the result depends only on the nodes that exist.
-func TestTheLargestNodeDoesNotDependOnHistory(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		var n Nodes
-		left := map[string]*corev1.Node{}
-		for range 40 {
-			name := fmt.Sprintf("node-%d", r.IntN(6))
-			if r.IntN(3) == 0 {
-				n.remove(node(name, "1", "1Gi"))
-				delete(left, name)
-				continue
-			}
-			left[name] = node(name, fmt.Sprint(1+r.IntN(8)), fmt.Sprintf("%dGi", 1+r.IntN(8)))
-			n.set(left[name])
-		}
-		var recounted Nodes
-		for _, node := range left {
-			recounted.set(node)
-		}
-		if n.Largest() != recounted.Largest() {
-			t.Fatalf("seed %d: %+v, recounted %+v", seed, n.Largest(), recounted.Largest())
 		}
 	}
 }

@@ -4,9 +4,6 @@
 package inventory
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -75,39 +70,4 @@ func TestTrimKeepsOwnedDeployments(t *testing.T) {
 			t.Errorf("kept: %+v", d.Spec)
 		}
 	})
-}
-
-func TestDeploymentsOf(t *testing.T) {
-	owner := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "owner-1"}}
-	deployment := func(namespace, name string) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	}
-	const version = "autoscaling.verticalscaler.io/v1beta1"
-	foreign := deployment("shop", "foreign")
-	foreign.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: "ScaledDeployment", Name: "web", UID: "owner-1"}}
-	objects := []client.Object{
-		controlledBy(deployment("shop", "one"), version, "ScaledDeployment", "owner-1"),
-		controlledBy(deployment("shop", "two"), version, "ScaledDeployment", "owner-1"),
-		controlledBy(deployment("shop", "of-a-namesake"), version, "ScaledDeployment", "owner-2"),
-		controlledBy(deployment("bank", "elsewhere"), version, "ScaledDeployment", "owner-1"),
-		deployment("shop", "unowned"), foreign,
-	}
-	found, err := DeploymentsOf(t.Context(), apiOf(t, interceptor.Funcs{}, objects...), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for i := range found {
-		got = append(got, found[i].Name)
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" {
-		t.Errorf("DeploymentsOf() (-want +got):\n%s", diff)
-	}
-	broken := apiOf(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return errors.New("no cache")
-	}})
-	if _, err := DeploymentsOf(t.Context(), broken, owner); err == nil {
-		t.Error("no error from a failing cache")
-	}
 }

@@ -41,9 +41,9 @@ const (
 // NewPods returns the pods of some namespaces, or of all if there are none. They must be started.
 func NewPods(api client.WithWatch, namespaces ...string) *Pods {
 	return &Pods{
-		sets: newRecords(api, namespaces, func() client.ObjectList { return newSetList() }, newSetRecord,
+		sets: newRecords(namespaces, &metav1.PartialObjectMetadata{}, listed(api, func() client.ObjectList { return newSetList() }), newSetRecord,
 			map[string]func(*setRecord) string{deploymentIndex: func(s *setRecord) string { return string(s.deployment) }}),
-		pods: newRecords(api, namespaces, func() client.ObjectList { return &corev1.PodList{} }, newPodRecord,
+		pods: newRecords(namespaces, &corev1.Pod{}, listed(api, func() client.ObjectList { return &corev1.PodList{} }), newPodRecord,
 			map[string]func(*podRecord) string{setIndex: func(p *podRecord) string { return string(p.set) }}),
 	}
 }

@@ -28,10 +28,10 @@ type records[T record] struct {
 	informers []toolscache.SharedIndexInformer
 }
 
-// newRecords watches all namespaces if there are none. The indexes have one value of a record each; it is in no index
-// whose value is empty.
+// newRecords watches all namespaces if there are none. Example has the kind of the objects. The indexes have one value of a
+// record each; it is in no index whose value is empty.
 func newRecords[O client.Object, T record](
-	api client.WithWatch, namespaces []string, newList func() client.ObjectList, read func(O) T, indexes map[string]func(T) string,
+	namespaces []string, example O, source func(namespace string) toolscache.ListerWatcher, read func(O) T, indexes map[string]func(T) string,
 ) *records[T] {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -47,18 +47,7 @@ func newRecords[O client.Object, T record](
 	}
 	out := &records[T]{}
 	for _, namespace := range namespaces {
-		source := &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				list := newList()
-				err := api.List(ctx, list, &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o})
-				return list, err
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return api.Watch(ctx, newList(), &client.ListOptions{Namespace: namespace, Raw: &o})
-			},
-		}
-		var kind O
-		informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(source, api), kind, 0, indexers)
+		informer := toolscache.NewSharedIndexInformer(source(namespace), example, 0, indexers)
 		_ = informer.SetTransform(func(object any) (any, error) { // It fails only after the start.
 			if o, ok := object.(O); ok {
 				return read(o), nil
@@ -68,6 +57,22 @@ func newRecords[O client.Object, T record](
 		out.informers = append(out.informers, informer)
 	}
 	return out
+}
+
+// listed is the source of objects that a client lists and watches.
+func listed(api client.WithWatch, newList func() client.ObjectList) func(namespace string) toolscache.ListerWatcher {
+	return func(namespace string) toolscache.ListerWatcher {
+		return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list := newList()
+				err := api.List(ctx, list, &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o})
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return api.Watch(ctx, newList(), &client.ListOptions{Namespace: namespace, Raw: &o})
+			},
+		}, api)
+	}
 }
 
 // run watches until the context ends.

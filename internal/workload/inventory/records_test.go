@@ -5,14 +5,12 @@ package inventory
 
 import (
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -63,40 +61,9 @@ func TestAStoredPodDiffers(t *testing.T) {
 	}
 }
 
-// The pods of a Deployment share what is the same in all of them.
-func TestSiblingsShareStrings(t *testing.T) {
-	first, second := newPodRecord(strangePod("a")), newPodRecord(strangePod("b"))
-	for what, pair := range map[string][2]string{
-		"the ReplicaSet":          {string(first.set), string(second.set)},
-		"the container":           {first.pod.Containers[0].Name, second.pod.Containers[0].Name},
-		"the container that runs": {first.pod.Containers[0].Name, second.pod.Runs[0].Container},
-		"the QoS class":           {string(first.pod.QoS), string(second.pod.QoS)},
-	} {
-		if pair[0] != pair[1] || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
-			t.Errorf("%s is stored twice: %q, %q", what, pair[0], pair[1])
-		}
-	}
-	if first.pod.Name == second.pod.Name || first.pod.UID == second.pod.UID {
-		t.Errorf("both pods are %s, %s", second.pod.Name, second.pod.UID)
-	}
-}
-
-// strangePod is a pod in which no string is the same string in memory as in another one.
-func strangePod(name string) *corev1.Pod {
-	pod := richPod()
-	pod.Name, pod.UID = name, pod.UID[:35]+types.UID(name)
-	pod.OwnerReferences[0].UID = types.UID(strings.Clone(string(pod.OwnerReferences[0].UID)))
-	pod.Status.QOSClass = corev1.PodQOSClass(strings.Clone(string(pod.Status.QOSClass)))
-	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Name = strings.Clone(pod.Spec.Containers[i].Name)
-		pod.Status.ContainerStatuses[i].Name = strings.Clone(pod.Spec.Containers[i].Name)
-	}
-	return pod
-}
-
 // A cached scaler shares strings and quantities, and means the same.
 func TestACachedScalerSharesWhatIsEqual(t *testing.T) {
-	c := newEncodedCluster(t, 2, 0)
+	c := newEncodedCluster(t, 2)
 	first, second := trimmed(t, c.scalerObject("web")), trimmed(t, c.scalerObject("web"))
 	whole := c.scalerObject("web")
 	whole.ManagedFields = nil

@@ -51,7 +51,7 @@ func TestStoreFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster := newEncodedCluster(t, scalers, 0)
+	cluster := newEncodedCluster(t, scalers)
 	cached, histories := cluster.ours(t.Context()), cluster.histories()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -29,9 +27,6 @@ import (
 // Kubernetes, and may appear and disappear.
 var VPAResource = schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}
 
-// VPARetryPeriod is how often VerticalPodAutoscalers are listed again after the list failed.
-const VPARetryPeriod = time.Minute
-
 // VPAs knows the VerticalPodAutoscalers of some namespaces. The manager's cache cannot be used: an
 // informer for a kind that is not served never syncs, and blocks the others.
 type VPAs struct {
@@ -39,97 +34,117 @@ type VPAs struct {
 	Client dynamic.Interface
 	// Namespaces are the namespaces to read; an empty list means all.
 	Namespaces []string
-	// RetryPeriod is VPARetryPeriod, except in tests.
-	RetryPeriod time.Duration
-	// Clock is the time.
-	Clock clock.Clock
 
-	unanswered sync.WaitGroup // namespaces without a first answer
+	vpas *records[*vpaRecord]
+	// failed has, for each informer, a channel that its first error closes.
+	failed []chan struct{}
+}
 
-	stores []*vpaStore // one for each namespace
+// vpaRecord is what is stored of a VerticalPodAutoscaler.
+type vpaRecord struct {
+	workload.VPA
+
+	version string
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (r *vpaRecord) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, ResourceVersion: r.version}
+}
+
+// newVPARecord reads a VerticalPodAutoscaler. A field that cannot be decoded counts as not set: without
+// a readable policy it sizes all containers, and without a readable target it sizes nothing.
+func newVPARecord(vpa *unstructured.Unstructured) *vpaRecord {
+	content, _ := vpa.Object["spec"].(map[string]any)
+	return &vpaRecord{workload.ReadVPA(vpa.GetNamespace(), vpa.GetName(), readableSpec(content)), vpa.GetResourceVersion()}
 }
 
 // Of returns the VerticalPodAutoscalers whose target is the Deployment or the ScaledDeployment that
 // controls it, in any API version and in any order.
 func (v *VPAs) Of(deployment *appsv1.Deployment) (out []workload.VPA) {
-	if v == nil {
+	if v == nil || v.vpas == nil {
 		return nil
 	}
 	for _, target := range workload.TargetsOf(deployment) {
-		for _, store := range v.stores {
-			found, _ := store.ByIndex(targetIndex, deployment.Namespace+"/"+targetKey(target)) // It fails only without the index.
-			for _, vpa := range found {
-				out = append(out, vpaOf(vpa))
-			}
+		for _, found := range v.vpas.by(targetIndex, deployment.Namespace+"/"+targetKey(target)) {
+			out = append(out, found.VPA)
 		}
 	}
 	return out
 }
 
-// vpaOf is the VerticalPodAutoscaler in a store.
-func vpaOf(object any) workload.VPA {
-	vpa, _ := object.(workload.VPA)
-	return vpa
-}
-
 // Follow watches until the context ends. changed is called with each VerticalPodAutoscaler that is
 // created, deleted, or changed in a value of workload.VPA.
 func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
-	namespaces := v.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(VPAResource.GroupVersion().WithKind("VerticalPodAutoscaler"))
+	v.vpas = newRecords(v.Namespaces, kind, v.source, newVPARecord, map[string]func(*vpaRecord) string{
+		targetIndex: func(r *vpaRecord) string { return r.Namespace + "/" + targetKey(workload.TargetOf(r.Target)) },
+	})
+	for _, informer := range v.vpas.informers {
+		failed := make(chan struct{})
+		v.failed = append(v.failed, failed)
+		_ = informer.SetWatchErrorHandlerWithContext(onVPAError(informer, changed, sync.OnceFunc(func() { close(failed) })))
+		_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { changed(recordOf[*vpaRecord](object).VPA) },
+			UpdateFunc: func(old, object any) {
+				before, after := recordOf[*vpaRecord](old).VPA, recordOf[*vpaRecord](object).VPA
+				if reflect.DeepEqual(before, after) {
+					return // Most updates only change the status.
+				}
+				if before.Target != after.Target {
+					changed(before)
+				}
+				changed(after)
+			},
+			DeleteFunc: func(object any) { changed(recordOf[*vpaRecord](deleted(object)).VPA) },
+		})
 	}
-	v.unanswered.Add(len(namespaces))
-	for _, namespace := range namespaces {
-		v.stores = append(v.stores, newVPAStore(changed, sync.OnceFunc(v.unanswered.Done)))
-		go v.follow(ctx, namespace, v.stores[len(v.stores)-1])
-	}
+	go v.vpas.run(ctx)
 }
 
 // Wait waits until each namespace was listed once. A failed list counts, because a broken API of
 // another project must not block the operator.
 func (v *VPAs) Wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		v.unanswered.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the VerticalPodAutoscalers: %w", ctx.Err())
+	for i, informer := range v.vpas.informers {
+		select {
+		case <-informer.HasSyncedChecker().Done():
+		case <-v.failed[i]:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the VerticalPodAutoscalers: %w", ctx.Err())
+		}
 	}
+	return nil
 }
 
-func (v *VPAs) follow(ctx context.Context, namespace string, store *vpaStore) {
-	kind := &unstructured.Unstructured{}
-	kind.SetGroupVersionKind(VPAResource.GroupVersion().WithKind("VerticalPodAutoscaler"))
+// source reads the VerticalPodAutoscalers of a namespace.
+func (v *VPAs) source(namespace string) toolscache.ListerWatcher {
 	client := v.Client.Resource(VPAResource).Namespace(namespace)
-	source := listThenWatch{&toolscache.ListWatch{
+	return listThenWatch{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.Watch(ctx, o)
 		},
 	}}
+}
+
+// onVPAError returns the handler of errors of an informer, which retries after less than a minute. If the API is not
+// served, or the right is missing, nothing is known any more.
+func onVPAError(informer toolscache.SharedIndexInformer, changed func(workload.VPA), failed func()) toolscache.WatchErrorHandlerWithContext {
 	lastError := ""
-	for ctx.Err() == nil {
-		err := toolscache.NewReflectorWithOptions(source, kind, store, toolscache.ReflectorOptions{Name: "VerticalPodAutoscalers"}).
-			ListAndWatchWithContext(ctx)
+	return func(ctx context.Context, _ *toolscache.Reflector, err error) {
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			_ = store.dropAllBut(nil) // It fails only without a key.
+			for _, object := range informer.GetIndexer().List() {
+				_ = informer.GetIndexer().Delete(object) // It fails only without a key.
+				changed(recordOf[*vpaRecord](object).VPA)
+			}
 		}
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastError {
+		if !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastError {
 			lastError = err.Error() // Log an error once, not every minute.
-			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "namespace", namespace, "error", lastError)
+			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "error", lastError)
 		}
-		store.answered()
-		select {
-		case <-ctx.Done():
-		case <-v.Clock.After(v.RetryPeriod):
-		}
+		failed()
 	}
-	store.answered()
 }
 
 // listThenWatch lists before it watches. So an unknown resource fails at once, without an attempt
@@ -138,113 +153,6 @@ type listThenWatch struct{ *toolscache.ListWatch }
 
 // IsWatchListSemanticsUnSupported implements the interface that the reflector checks.
 func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
-
-// vpaStore stores the VerticalPodAutoscalers of one namespace, or of all, and tells of their changes.
-type vpaStore struct {
-	toolscache.Indexer
-	changed  func(workload.VPA)
-	answered func()
-}
-
-func newVPAStore(changed func(workload.VPA), answered func()) *vpaStore {
-	return &vpaStore{changed: changed, answered: answered, Indexer: toolscache.NewIndexer(
-		func(object any) (string, error) { return keyOf(vpaOf(object)), nil },
-		toolscache.Indexers{targetIndex: func(object any) ([]string, error) {
-			vpa := vpaOf(object)
-			return []string{vpa.Namespace + "/" + targetKey(workload.TargetOf(vpa.Target))}, nil
-		}},
-	)}
-}
-
-func keyOf(vpa workload.VPA) string { return vpa.Namespace + "/" + vpa.Name }
-
-// Add implements cache.ReflectorStore.
-func (s *vpaStore) Add(obj any) error { return s.Update(obj) }
-
-// Update implements cache.ReflectorStore.
-func (s *vpaStore) Update(obj any) error {
-	vpa, err := readVPA(obj)
-	if err != nil {
-		return err
-	}
-	return s.set(vpa)
-}
-
-// Delete implements cache.ReflectorStore.
-func (s *vpaStore) Delete(obj any) error {
-	vpa, err := readVPA(obj)
-	if err != nil {
-		return err
-	}
-	return s.drop(keyOf(vpa))
-}
-
-// Replace implements cache.ReflectorStore.
-func (s *vpaStore) Replace(objs []any, _ string) error {
-	kept := map[string]bool{}
-	for _, obj := range objs {
-		vpa, err := readVPA(obj)
-		if err != nil {
-			return err
-		}
-		kept[keyOf(vpa)] = true
-		if err := s.set(vpa); err != nil {
-			return err
-		}
-	}
-	defer s.answered()
-	return s.dropAllBut(kept)
-}
-
-func (s *vpaStore) dropAllBut(kept map[string]bool) error {
-	for _, key := range s.ListKeys() {
-		if !kept[key] {
-			if err := s.drop(key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (s *vpaStore) set(vpa workload.VPA) error {
-	found, known, err := s.GetByKey(keyOf(vpa))
-	before := vpaOf(found)
-	if err != nil || known && reflect.DeepEqual(before, vpa) {
-		return err // Most updates only change the status.
-	}
-	if err := s.Indexer.Update(vpa); err != nil {
-		return err
-	}
-	if known && before.Target != vpa.Target {
-		s.changed(before)
-	}
-	s.changed(vpa)
-	return nil
-}
-
-func (s *vpaStore) drop(key string) error {
-	found, known, err := s.GetByKey(key)
-	if err != nil || !known {
-		return err
-	}
-	if err := s.Indexer.Delete(found); err != nil {
-		return err
-	}
-	s.changed(vpaOf(found))
-	return nil
-}
-
-// readVPA reads a VerticalPodAutoscaler. A field that cannot be decoded counts as not set: without
-// a readable policy it sizes all containers, and without a readable target it sizes nothing.
-func readVPA(obj any) (workload.VPA, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return workload.VPA{}, fmt.Errorf("%T is not a VerticalPodAutoscaler", obj)
-	}
-	content, _ := u.Object["spec"].(map[string]any)
-	return workload.ReadVPA(u.GetNamespace(), u.GetName(), readableSpec(content)), nil
-}
 
 // readableSpec is the spec without the fields that cannot be decoded.
 func readableSpec(content map[string]any) (spec workload.VPASpec) {

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -100,7 +99,7 @@ func (n *news) are(t *testing.T, want string) {
 // follow starts to watch, and returns the changes.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Namespaces: namespaces, RetryPeriod: inventory.VPARetryPeriod, Clock: clock.RealClock{}}
+	v := &inventory.VPAs{Client: s, Namespaces: namespaces}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -215,12 +214,14 @@ func testVPAChanges(t *testing.T) {
 	has(t, v, web, "[shop/v]")
 	told.are(t, "shop/v of web; ")
 	moved := vpaOf("shop", "v", "api")
+	moved.SetResourceVersion("2")
 	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, v, api, "[shop/v]")
 	has(t, v, web, "[]")
 	told.are(t, "shop/v of web; shop/v of api; ") // the old target and the new one
+	moved.SetResourceVersion("3")
 	moved.Object["status"] = map[string]any{"recommendation": "something"}
 	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -241,7 +242,7 @@ func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 				v, _ := follow(t, s, "shop") // does not wait for the API
 				has(t, v, deployment("shop", "web"), "[]")
 				s.refuse(nil)
-				time.Sleep(inventory.VPARetryPeriod)
+				time.Sleep(time.Minute)
 				has(t, v, deployment("shop", "web"), "[shop/v]")
 			})
 		})
