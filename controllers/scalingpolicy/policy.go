@@ -130,7 +130,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 			r.written.Forget(key)
 			r.writtenAt.Delete(key)
 			r.conflict.Forget(key)
-			r.Metrics.Forget(measured(key))
+			measured(key).Forget()
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading the policy: %w", err)

@@ -34,7 +34,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -53,8 +52,6 @@ type Reconciler struct {
 	Freeze *freeze.Switch
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Metrics has the state of the policies, for Prometheus; nil for none.
-	Metrics *metrics.Policies
 	// Clock is the time; the real one if unset.
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a policy is reconciled without any event.

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 const (
@@ -63,6 +64,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		r.Clock = clock.RealClock{}
 	}
 	r.written = &ownwrites.Memory{}
+	metrics.ForgetPolicies() // of the manager before this one
 	if err := r.Watch(ctx); err != nil {
 		return err
 	}

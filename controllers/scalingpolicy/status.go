@@ -27,7 +27,7 @@ const slowPeriod = 10 * time.Second
 // writeStatus writes the status unless it is equal to the one that was read.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before, status := *s.status.DeepCopy(), statusOf(s)
-	r.Metrics.Record(measured(client.ObjectKeyFromObject(s.object)), measuredState(status))
+	measured(client.ObjectKeyFromObject(s.object)).Record(measuredState(status))
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}

