@@ -356,7 +356,7 @@ func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
 func table(b *strings.Builder, lines [][]string, widths []int) []int {
 	for _, cells := range lines {
 		for i, cell := range cells {
-			if cells[i] = printable(cell); cell == "" {
+			if cells[i] = Printable(cell); cell == "" {
 				cells[i] = "-"
 			}
 			if i == len(widths) {
