@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,29 +268,14 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	}
 }
 
-func TestAPausedPolicyPromotesNone(t *testing.T) {
-	s := aFleet(t, 10, interceptor.Funcs{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
-	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
-	s.settle()
-	for _, name := range s.scalers() {
-		s.says(name, isReady)
-	}
-	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
-	s.settle()
-	if got := s.promoted(); len(got) > 0 {
-		t.Errorf("promoted %v", got)
-	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "False Paused: The annotation") {
-		t.Errorf("Promoting %s", got)
-	}
-}
-
-// A paused policy changes no scaler. It counts harm all the same, and notes it after the pause.
-func TestAPausedPolicyNotesHarmLater(t *testing.T) {
+// A paused policy promotes and changes no scaler. It counts harm all the same, and notes it after the pause.
+func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	s := aFleet(t, 10, interceptor.Funcs{})
 	s.settle()
 	first := s.promoted()[0]
-	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) {
+		p.Spec.Rollout.MaxConcurrentPercent, p.Annotations = new(int32(50)), map[string]string{v1beta1.PausedAnnotation: "true"}
+	})
 	s.advance(time.Hour)
 	s.says(first, reverts(s.clock.Now().Add(-time.Minute)))
 	s.wrote()
@@ -300,22 +284,14 @@ func TestAPausedPolicyNotesHarmLater(t *testing.T) {
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Harmed != 1 {
 		t.Errorf("rollout %+v", got)
 	}
+	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "False Paused: The annotation") {
+		t.Errorf("Promoting %s", got)
+	}
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
 	s.settle()
 	if fleet.HarmedAt(s.scaler(first)).IsZero() {
 		t.Error("the harm is not noted after the pause")
 	}
-}
-
-// A scaler that is about to be deleted is not promoted in the meantime.
-func TestWhatIsAboutToBeDeletedIsNotPromoted(t *testing.T) {
-	s := aFleet(t, 2, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
-	edit(s, "shop/web-000", &appsv1.Deployment{}, annotated[*appsv1.Deployment](v1beta1.ExcludeAnnotation, "true"))
-	s.sync()
-	if _, err := s.policy("fleet"); err != nil {
-		t.Fatal(err)
-	}
-	s.expectWrites("before the scaler is deleted", "status fleet", "update bank/web-000")
 }
 
 // The API server rejects changes of some scalers. The others are promoted, and the status says so.
