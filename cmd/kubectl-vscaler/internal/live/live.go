@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -246,6 +247,21 @@ func (s Spread) FurthestFrom(target int64) int64 {
 	}
 	return s.Most
 }
+
+// Range is such as "121m to 500m", or "187m" if all pods have the same amount; empty if none has one.
+func (s Spread) Range(resource, to string) string {
+	least, most := Format(resource, s.Least), Format(resource, s.Most)
+	switch {
+	case s.Pods == 0:
+		return ""
+	case least == most:
+		return most
+	}
+	return least + to + most
+}
+
+// Age is how long ago something was. It is at least 0, because clocks differ.
+func Age(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
 
 // Percent is how much of the request is used, in percent; 0 without a request.
 func (s Share) Percent() float64 {

@@ -24,13 +24,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 )
 
 // Source reads what the pages show. Its errors are shown to the user. Several requests may read
 // at once.
 type Source interface {
 	// Fleet reads all scalers.
-	Fleet(ctx context.Context) (Fleet, error)
+	Fleet(ctx context.Context) (live.Fleet, error)
 	// Scaler reads one. The error is ErrNotFound if it does not exist.
 	Scaler(ctx context.Context, name types.NamespacedName, span Span) (Details, error)
 	// Backtest writes the page of a backtest.
@@ -92,7 +94,7 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.render(w, http.StatusOK, "fleet", page{Title: "Scalers", Refreshes: true, Content: fleetView(fleet, choiceOf(r.URL.Query()), s.base(), fleet.At)})
+	s.render(w, http.StatusOK, "fleet", page{Title: "Scalers", Refreshes: true, Content: fleetView(fleet, choiceOf(r.URL.Query()))})
 }
 
 func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +110,7 @@ func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.render(w, http.StatusOK, "scaler", page{Title: name.String(), Refreshes: true, Content: scalerView(details, s.base(), details.At)})
+	s.render(w, http.StatusOK, "scaler", page{Title: name.String(), Refreshes: true, Content: details})
 }
 
 func (s *Server) backtest(w http.ResponseWriter, r *http.Request) {
@@ -184,6 +186,8 @@ var templates = parse("fleet", "scaler", "refusal")
 var functions = template.FuncMap{
 	// positive is 0 for -0, which is printed with its sign.
 	"positive": func(v float64) float64 { return v + 0 },
+	"age":      live.Age, "amount": amountOf, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
+	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 
 // parse reads the templates of pages, each together with the frame.

@@ -60,7 +60,7 @@ func (p *page) title(s live.Scaler) {
 	}
 	since := ""
 	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
-		since = " for " + age(s.At, all[0].Since.Time)
+		since = " for " + live.Age(s.At, all[0].Since.Time)
 	}
 	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
 }
@@ -110,7 +110,7 @@ func (p *page) resources(c live.Container) []string {
 		}
 		isBounded = isBounded || r.MinAllowed > 0 || r.MaxAllowed > 0
 		for i, cell := range []string{
-			r.Resource, spread(r.Resource, r.Used), spread(r.Resource, r.Request), some(r.Resource, r.Target), spread(r.Resource, r.Limit),
+			r.Resource, or(r.Used.Range(r.Resource, "..")), or(r.Request.Range(r.Resource, "..")), some(r.Resource, r.Target), or(r.Limit.Range(r.Resource, "..")),
 			between(r.Resource, r.LowerBound, r.UpperBound), between(r.Resource, r.MinAllowed, r.MaxAllowed), used,
 		} {
 			columns[i].cells = append(columns[i].cells, cell)
@@ -274,7 +274,7 @@ func (p *page) waits(s live.Scaler) {
 	for _, f := range waits {
 		since := ""
 		if f.Since != nil {
-			since = " for " + age(s.At, f.Since.Time)
+			since = " for " + live.Age(s.At, f.Since.Time)
 		}
 		p.add(styleOf(f.Ends).Render(explain.Printable(f.Reason.Reason)) + since)
 		p.wrap("  ", cmp.Or(f.Message, f.Means))
@@ -289,7 +289,7 @@ func (p *page) changes(s live.Scaler) {
 	p.blank()
 	p.add(strong.Render("LAST CHANGES"))
 	for _, change := range s.Explanation.History {
-		p.wrap(fmt.Sprintf("%6s ago  ", age(s.At, change.Time.Time)), change.Message)
+		p.wrap(fmt.Sprintf("%6s ago  ", live.Age(s.At, change.Time.Time)), change.Message)
 	}
 }
 
@@ -302,18 +302,6 @@ func (p *page) missing(what []string) {
 	for _, m := range what {
 		p.wrap("  ", m)
 	}
-}
-
-// spread is "187m", or "121m..500m" if pods differ, or a dash if there is none.
-func spread(resource string, s live.Spread) string {
-	if s.Pods == 0 {
-		return "-"
-	}
-	least, most := live.Format(resource, s.Least), live.Format(resource, s.Most)
-	if least == most {
-		return most
-	}
-	return least + ".." + most
 }
 
 // between is "100m..1000m", with an open end for none.
@@ -347,9 +335,6 @@ func yes(is bool) string {
 	}
 	return bad.Render("no")
 }
-
-// age is how long ago something was; at least 0, because clocks differ.
-func age(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
 
 // Faint is text in the background.
 func Faint(text string) string { return faint.Render(text) }
