@@ -232,20 +232,14 @@ func (o *adopting) send(ctx context.Context, c client.Client, s *surveyor, polic
 		return nil
 	}
 	what := resourceOf(policy) // the client writes the answer into the object
-	var err error
-	if s.existing == nil {
-		options := []client.CreateOption{client.FieldOwner(cli.FieldManager)}
-		if isDryRun {
-			options = append(options, client.DryRunAll)
-		}
-		err = c.Create(ctx, policy, options...)
-	} else {
-		options := []client.UpdateOption{client.FieldOwner(cli.FieldManager)}
-		if isDryRun {
-			options = append(options, client.DryRunAll)
-		}
-		err = c.Update(ctx, policy, options...)
+	if c = client.WithFieldOwner(c, cli.FieldManager); isDryRun {
+		c = client.NewDryRunClient(c)
 	}
+	write := func() error { return c.Create(ctx, policy) }
+	if s.existing != nil {
+		write = func() error { return c.Update(ctx, policy) }
+	}
+	err := write()
 	switch {
 	case err == nil:
 		return nil

@@ -12,16 +12,17 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	selectors "k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/selection"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,18 +91,10 @@ func merged(a, b map[string]string) map[string]string {
 
 // isSame reports whether a policy is what another version of it is, but for its status.
 func isSame(a, b client.Object) bool {
-	if !maps.Equal(a.GetLabels(), b.GetLabels()) || !maps.Equal(a.GetAnnotations(), b.GetAnnotations()) {
-		return false
-	}
-	switch p := a.(type) {
-	case *v1beta1.ScalingPolicy:
-		q, ok := b.(*v1beta1.ScalingPolicy)
-		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
-	case *v1beta1.ClusterScalingPolicy:
-		q, ok := b.(*v1beta1.ClusterScalingPolicy)
-		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
-	}
-	return false
+	x, err := manifestOf(a)
+	y, otherErr := manifestOf(b)
+	return err == nil && otherErr == nil && reflect.DeepEqual(x["spec"], y["spec"]) &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
 
 // setDefaults sets those defaults of the schema that a preview needs.
@@ -330,46 +323,33 @@ func selectorOf(flag, text, instead string) (*metav1.LabelSelector, error) {
 	}
 	out := &metav1.LabelSelector{}
 	for _, r := range requirements {
-		if values := r.Values(); values.Len() == 1 && out.MatchLabels[r.Key()] == "" && (r.Operator() == selectors.Equals || r.Operator() == selectors.DoubleEquals) {
-			value, _ := values.PopAny()
-			out.MatchLabels = merged(out.MatchLabels, map[string]string{r.Key(): value})
-			continue
-		}
 		operator, ok := operators[r.Operator()]
-		if !ok {
+		switch values := r.Values().List(); {
+		case r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals:
+			metav1.AddLabelToSelector(out, r.Key(), values[0])
+		case ok:
+			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: values})
+		default:
 			return nil, cli.Usagef("--%s: a policy knows no operator %q", flag, r.Operator())
 		}
-		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: r.Values().List()})
 	}
 	return out, nil
 }
 
 // operators are those that objects know, by those of kubectl.
-var operators = map[selectors.Operator]metav1.LabelSelectorOperator{
-	selectors.In: metav1.LabelSelectorOpIn, selectors.Equals: metav1.LabelSelectorOpIn, selectors.DoubleEquals: metav1.LabelSelectorOpIn,
-	selectors.NotIn: metav1.LabelSelectorOpNotIn, selectors.NotEquals: metav1.LabelSelectorOpNotIn,
-	selectors.Exists: metav1.LabelSelectorOpExists, selectors.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.In: metav1.LabelSelectorOpIn, selection.NotIn: metav1.LabelSelectorOpNotIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
+	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
 // timeSpan reads a duration, which may be in days.
 func timeSpan(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	if days, isDays := strings.CutSuffix(text, "d"); isDays {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * day, within(time.Duration(n)*day, text)
-		}
-	}
-	span, err := time.ParseDuration(text)
+	span, err := model.ParseDuration(text)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration, such as 7d or 36h", text)
 	}
-	return span, within(span, text)
-}
-
-// within reports an error for a time that a field of seconds cannot hold.
-func within(span time.Duration, text string) error {
-	if span < 0 || span/time.Second > math.MaxInt32 {
-		return fmt.Errorf("%q is out of range", text)
+	if time.Duration(span)/time.Second > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is out of range", text) // of a field of seconds
 	}
-	return nil
+	return time.Duration(span), nil
 }

@@ -36,6 +36,9 @@ type surveyor struct {
 	existing client.Object
 	others   []client.Object
 	missing  []string
+
+	operators    explain.Operators
+	operatorsErr error
 }
 
 // errPoliciesNotServed is the error for an operator that is too old, or not installed.
@@ -88,7 +91,8 @@ func (s *surveyor) toWrite() client.Object {
 // world reads what the policy may select. stored is the policy as the API server would store it.
 func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.World, err error) {
 	own := s.cluster.OperatorNamespace()
-	if operator, ok := s.operator(ctx); ok {
+	s.operators, s.operatorsErr = s.cluster.Operators(ctx, s.client, s.policy.GetNamespace())
+	if operator, ok := s.operators.For(s.policy.GetNamespace()); ok {
 		own = operator.Namespace
 	}
 	w = adoption.World{Described: kube.Described(stored), Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
@@ -107,7 +111,7 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 	if w.Deployments, err = s.deployments(ctx); err != nil {
 		return w, err
 	}
-	if w.Scalers, err = s.scalers(ctx); err != nil {
+	if w.Scalers, err = kube.Scalers(ctx, s.client, client.InNamespace(s.policy.GetNamespace())); err != nil {
 		return w, err
 	}
 	w.Missing = s.missing
@@ -152,34 +156,16 @@ func (s *surveyor) deployments(ctx context.Context) (all []*fleet.Deployment, er
 	return all, nil
 }
 
-func (s *surveyor) scalers(ctx context.Context) (all []v1beta1.VerticalScaler, err error) {
-	err = kube.List(ctx, s.client, func(page *v1beta1.VerticalScalerList) { all = append(all, page.Items...) }, client.InNamespace(s.policy.GetNamespace()))
-	if err != nil {
-		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
-	}
-	return all, nil
-}
-
-// operator is the operator that serves the policy, if it is known.
-func (s *surveyor) operator(ctx context.Context) (explain.Operator, bool) {
-	operators, err := s.cluster.Operators(ctx, s.client, s.policy.GetNamespace())
-	if err != nil {
-		return explain.Operator{}, false
-	}
-	return operators.For(s.policy.GetNamespace())
-}
-
 // operatorAccount is the service account of the operator.
 const operatorAccount = "verticalscaler-operator"
 
 // doubts say why the policy may do nothing.
 func (s *surveyor) doubts(ctx context.Context) (out []string) {
 	now := s.cluster.Now()
-	operators, err := s.cluster.Operators(ctx, s.client, s.policy.GetNamespace())
-	operator, isKnown := operators.For(s.policy.GetNamespace())
+	operator, isKnown := s.operators.For(s.policy.GetNamespace())
 	switch {
-	case err != nil:
-		out = append(out, fmt.Sprintf("whether the operator runs is not known: %v", err))
+	case s.operatorsErr != nil:
+		out = append(out, fmt.Sprintf("whether the operator runs is not known: %v", s.operatorsErr))
 	case !isKnown:
 		out = append(out, "nothing happens until an operator runs: no lease is found")
 	case operator.IsSilent(now):
@@ -188,8 +174,8 @@ func (s *surveyor) doubts(ctx context.Context) (out []string) {
 	if isKnown && s.isForbidden(ctx, operator.Namespace) {
 		out = append(out, fmt.Sprintf("the operator in namespace %s lacks the rights that policies need: %s", operator.Namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.Policies)))
 	}
-	if p, ok := s.existing, s.existing != nil; ok {
-		if c := meta.FindStatusCondition(kube.Described(p).Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != "True" && !slices.Contains(out, c.Message) {
+	if s.existing != nil {
+		if c := meta.FindStatusCondition(kube.Described(s.existing).Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != "True" && !slices.Contains(out, c.Message) {
 			out = append(out, fmt.Sprintf("the policy that exists is not Ready (%s): %s", c.Reason, explain.Printable(c.Message)))
 		}
 	}

@@ -106,7 +106,7 @@ func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error
 	case o.undo && o.detach:
 		return cli.Usagef("--undo cannot be combined with --detach")
 	}
-	namespace, c, err := o.cluster.OpenNamespace()
+	namespace, c, err := o.cluster.OpenNamespace(false)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (o *suspension) run(ctx context.Context, args []string) error {
 	if ways != 1 {
 		return cli.Usagef("give names, --selector or --all: one of them")
 	}
-	namespace, c, err := o.cluster.OpenNamespace()
+	namespace, c, err := o.cluster.OpenNamespace(false)
 	if err != nil {
 		return err
 	}

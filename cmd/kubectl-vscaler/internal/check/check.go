@@ -103,7 +103,7 @@ type preflight struct {
 
 // Run runs all checks. It is an error if the API server cannot be reached.
 func Run(ctx context.Context, cluster *kube.Cluster) ([]Finding, error) {
-	namespace, c, err := cluster.OpenNamespace()
+	namespace, c, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
 	}

@@ -67,11 +67,7 @@ func newImportVPA(streams genericiooptions.IOStreams, cluster *kube.Cluster) *co
 			if everywhere && len(names) > 0 {
 				return cli.Usagef("a name cannot be combined with --all-namespaces")
 			}
-			namespace, err := cluster.NamespaceOrAll(everywhere)
-			if err != nil {
-				return err
-			}
-			reader, err := cluster.Open()
+			namespace, reader, err := cluster.OpenNamespace(everywhere)
 			if err != nil {
 				return err
 			}

@@ -108,9 +108,9 @@ func (c *Cluster) Config() (*rest.Config, error) {
 	return config, c.explain(err)
 }
 
-// OpenNamespace is the namespace, and a client.
-func (c *Cluster) OpenNamespace() (string, client.Client, error) {
-	namespace, err := c.Namespace()
+// OpenNamespace is the namespace, or "" for all of them, and a client.
+func (c *Cluster) OpenNamespace(isAll bool) (string, client.Client, error) {
+	namespace, err := c.NamespaceOrAll(isAll)
 	if err != nil {
 		return "", nil, err
 	}
@@ -135,24 +135,20 @@ func (c *Cluster) Open() (client.Client, error) {
 			return nil, err
 		}
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
-	mapper.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
-	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
-	mapper.Add(VPAKind, meta.RESTScopeNamespace)
-	for _, kind := range Bundled {
+	for _, kind := range append([]schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), VPAKind,
+		v1beta1.GroupVersion.WithKind(string(ScalerKind)), v1beta1.GroupVersion.WithKind(string(OwnerKind)), v1beta1.GroupVersion.WithKind(string(PolicyKind)),
+	}, Bundled...) {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScalerCheckpoint"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("ScaledDeployment"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind), meta.RESTScopeRoot)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Namespace"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
+		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+	} {
+		mapper.Add(kind, meta.RESTScopeRoot)
+	}
+	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 

@@ -26,11 +26,7 @@ var shortTypes = []string{"vscaler", "deployment", "sdeploy", "spolicy", "cspoli
 // CompleteNames completes the names of scalers, and TYPE/NAME. It returns quickly, to keep the shell responsive.
 func (c *Cluster) CompleteNames(command *cobra.Command, args []string, word string) (names []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	namespace, err := c.Namespace()
-	if err != nil {
-		return nil, none
-	}
-	reader, err := c.Open()
+	namespace, reader, err := c.OpenNamespace(false)
 	if err != nil {
 		return nil, none
 	}
@@ -71,38 +67,25 @@ func (c *Cluster) CompleteName(command *cobra.Command, args []string, word strin
 // completion is a name, and what it is about.
 type completion struct{ name, about string }
 
-// namesOf are the names of a kind in the namespace; none if they cannot be read.
+// namesOf are the names of a kind in the namespace; none if they cannot be read. Deployments are those with a scaler.
 func namesOf(ctx context.Context, c client.Reader, namespace string, of Kind) (all []completion) {
-	switch of {
-	case ScalerKind, DeploymentKind:
-		var list v1beta1.VerticalScalerList
-		if c.List(ctx, &list, client.InNamespace(namespace)) != nil {
-			return nil
-		}
-		for _, s := range list.Items {
-			if of == ScalerKind {
-				all = append(all, completion{s.Name, "Deployment " + s.Spec.DeploymentName})
-				continue
-			}
-			all = append(all, completion{s.Spec.DeploymentName, "VerticalScaler " + s.Name})
-		}
-	case OwnerKind:
-		return listed(ctx, c, of, &v1beta1.ScaledDeploymentList{}, client.InNamespace(namespace))
-	case PolicyKind:
-		return listed(ctx, c, of, &v1beta1.ScalingPolicyList{}, client.InNamespace(namespace))
-	case ClusterPolicyKind:
-		return listed(ctx, c, of, &v1beta1.ClusterScalingPolicyList{})
+	lists := map[Kind]client.ObjectList{
+		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{},
+		PolicyKind: &v1beta1.ScalingPolicyList{}, ClusterPolicyKind: &v1beta1.ClusterScalingPolicyList{},
 	}
-	return all
-}
-
-func listed(ctx context.Context, c client.Reader, of Kind, list client.ObjectList, options ...client.ListOption) (all []completion) {
-	if c.List(ctx, list, options...) != nil {
+	if c.List(ctx, lists[of], client.InNamespace(namespace)) != nil {
 		return nil
 	}
-	_ = meta.EachListItem(list, func(object runtime.Object) error { // never fails
-		if named, ok := object.(client.Object); ok {
-			all = append(all, completion{named.GetName(), string(of)})
+	_ = meta.EachListItem(lists[of], func(object runtime.Object) error { // never fails
+		switch o := object.(type) {
+		case *v1beta1.VerticalScaler:
+			if of == ScalerKind {
+				all = append(all, completion{o.Name, "Deployment " + o.Spec.DeploymentName})
+			} else {
+				all = append(all, completion{o.Spec.DeploymentName, "VerticalScaler " + o.Name})
+			}
+		case client.Object:
+			all = append(all, completion{o.GetName(), string(of)})
 		}
 		return nil
 	})

@@ -27,6 +27,18 @@ import (
 // ErrNotInstalled is the error for a list of a kind that the API server does not serve.
 var ErrNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
 
+// Scalers lists scalers.
+func Scalers(ctx context.Context, c client.Reader, options ...client.ListOption) (all []v1beta1.VerticalScaler, err error) {
+	err = List(ctx, c, func(page *v1beta1.VerticalScalerList) { all = append(all, page.Items...) }, options...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ErrNotInstalled
+	case err != nil:
+		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	return all, nil
+}
+
 // NothingIn says that a namespace, or any, has no scalers.
 func NothingIn(namespace string) string {
 	if namespace == metav1.NamespaceAll {
@@ -48,11 +60,11 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 		}
 	}
 	var none explain.Evidence
-	var scalers v1beta1.VerticalScalerList
-	if err := c.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return none, nil, ErrNotInstalled
-		}
+	scalers, err := Scalers(ctx, c, client.InNamespace(namespace))
+	switch {
+	case errors.Is(err, ErrNotInstalled):
+		return none, nil, err
+	case err != nil:
 		return none, nil, name.NotFound(namespace)
 	}
 	var owners v1beta1.ScaledDeploymentList
@@ -62,8 +74,8 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	if name.Kind == "" && slices.ContainsFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return d.Name == name.Name }) {
 		name.Kind = OwnerKind
 	}
-	name = name.Resolved(scalers.Items, owners.Items)
-	named := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
+	name = name.Resolved(scalers, owners.Items)
+	named := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
 	switch len(named) {
 	case 1:
 		return EvidenceFor(ctx, c, &named[0]), nil, nil
@@ -83,21 +95,18 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 // Chosen are the named scalers, or all with the labels. A name that no scaler has is an error, and
 // nothing is chosen then.
 func Chosen(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, names []Reference) ([]v1beta1.VerticalScaler, error) {
-	var list v1beta1.VerticalScalerList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, ErrNotInstalled
-		}
-		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	all, err := Scalers(ctx, c, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, err
 	}
 	var errs []error
 	for i, name := range names {
-		names[i] = name.Resolved(list.Items, nil)
-		if !slices.ContainsFunc(list.Items, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
+		names[i] = name.Resolved(all, nil)
+		if !slices.ContainsFunc(all, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
 			errs = append(errs, name.NotFound(namespace))
 		}
 	}
-	return slices.DeleteFunc(list.Items, func(s v1beta1.VerticalScaler) bool {
+	return slices.DeleteFunc(all, func(s v1beta1.VerticalScaler) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name Reference) bool { return name.IsScaler(&s) })
 	}), errors.Join(errs...)
 }

@@ -64,6 +64,15 @@ func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace
 	return explain.OperatorsOf(leases.Items), nil
 }
 
+// OperatorsOr is Operators. An error is added to what is missing.
+func (c *Cluster) OperatorsOr(ctx context.Context, reader client.Reader, namespace string, missing *[]string) explain.Operators {
+	operators, err := c.Operators(ctx, reader, namespace)
+	if err != nil {
+		*missing = append(*missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	return operators
+}
+
 // OperatorNamespace is the namespace of --operator-namespace, or the default.
 func (c *Cluster) OperatorNamespace() string {
 	return cmp.Or(c.operatorNamespace, DefaultOperatorNamespace)

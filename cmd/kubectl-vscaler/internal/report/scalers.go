@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,13 +81,12 @@ func (r *Reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1bet
 	if err != nil {
 		return nil, err
 	}
-	var all []v1beta1.VerticalScaler
-	err = kube.List(ctx, c, func(page *v1beta1.VerticalScalerList) { all = append(all, page.Items...) }, client.InNamespace(r.Selection.Namespace))
+	all, err := kube.Scalers(ctx, c, client.InNamespace(r.Selection.Namespace))
 	switch {
-	case apierrors.IsNotFound(err):
+	case errors.Is(err, kube.ErrNotInstalled):
 		return nil, errors.New("the cluster does not know VerticalScalers: set --prometheus to report by past usage, without the operator")
 	case err != nil:
-		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+		return nil, err
 	case len(all) == 0:
 		return nil, fmt.Errorf("no VerticalScaler %s: create some with updateMode Recommend (%s adopt), or set --prometheus to report by past usage, without scalers", r.Selection.where(), cli.Name)
 	}

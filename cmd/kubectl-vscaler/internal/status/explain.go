@@ -97,7 +97,7 @@ func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (exp
 	if err != nil {
 		return nil, err
 	}
-	namespace, reader, err := cluster.OpenNamespace()
+	namespace, reader, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +115,7 @@ func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (exp
 	case owner != nil:
 		return explain.OfOwned(owner), nil
 	}
-	if evidence.Operators, err = cluster.Operators(ctx, reader, namespace); err != nil {
-		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
-	}
+	evidence.Operators = cluster.OperatorsOr(ctx, reader, namespace, &evidence.Missing)
 	evidence.Now = cluster.Now()
 	return explain.Of(evidence), nil
 }
@@ -136,9 +134,7 @@ func policyEvidenceOf(ctx context.Context, cluster *kube.Cluster, c client.Reade
 		return e, fmt.Errorf("reading %s %s: %w", name.Kind, strings.TrimPrefix(key.String(), "/"), err)
 	}
 	e.Policy = kube.Described(policy)
-	if e.Operators, err = cluster.Operators(ctx, c, namespace); err != nil {
-		e.Missing = append(e.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
-	}
+	e.Operators = cluster.OperatorsOr(ctx, c, namespace, &e.Missing)
 	e.Now = cluster.Now()
 	return e, nil
 }

@@ -110,7 +110,7 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 }
 
 func newBundle(cluster *kube.Cluster, logLines int64) (*supportBundle, error) {
-	namespace, c, err := cluster.OpenNamespace()
+	namespace, c, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
 	}
@@ -127,19 +127,16 @@ func newBundle(cluster *kube.Cluster, logLines int64) (*supportBundle, error) {
 
 // collect reads everything. Only the scalers are required.
 func (b *supportBundle) collect(ctx context.Context) error {
-	var scalers v1beta1.VerticalScalerList
-	if err := b.client.List(ctx, &scalers, client.InNamespace(b.namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return kube.ErrNotInstalled
-		}
-		return fmt.Errorf("listing VerticalScalers: %w", err)
+	scalers, err := kube.Scalers(ctx, b.client, client.InNamespace(b.namespace))
+	if err != nil {
+		return err
 	}
 	b.now = b.cluster.Now()
 	b.checks(ctx)
 	operators, err := b.cluster.Operators(ctx, b.client, b.namespace)
 	b.note("whether the operator runs", err)
-	for i := range scalers.Items {
-		b.scaler(ctx, &scalers.Items[i], operators)
+	for i := range scalers {
+		b.scaler(ctx, &scalers[i], operators)
 	}
 	b.objects(ctx, v1beta1.GroupVersion.WithKind(string(kube.OwnerKind)))
 	b.policies(ctx, operators)
