@@ -4,10 +4,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,96 +13,24 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-const (
-	clusterPolicies = ours + "/clusterscalingpolicies"
-	accessReviews   = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-)
-
-// adoptable is a cluster with Deployments in two namespaces, one scaler of a user, and no policy.
+// adoptable is a cluster with Deployments in three namespaces, one scaler of a user, and no policy.
 func adoptable(t *testing.T) *apiServer {
 	t.Helper()
-	s := newAPIServer(t)
-	deployment := func(namespace, name string) appsv1.Deployment {
-		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"tier": "web"}}}
-		d.Spec.Replicas, d.Status.Replicas = ptr.To[int32](2), 2
-		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("1Gi")},
-		}}}
-		return d
+	s := startServer(t)
+	s.put(newScaler("shop", "web", metav1.Condition{}), newScaler("shop", "late", metav1.Condition{}))
+	for _, name := range [][2]string{{"shop", "api"}, {"shop", "web"}, {"kube-system", "dns"}, {"bank", "core"}} {
+		d := newDeployment(name[0], name[1], 2, "500m", "1Gi", "")
+		d.Labels, d.Status.Replicas = map[string]string{"tier": "web"}, 2
+		s.put(d, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name[0], Labels: map[string]string{"kubernetes.io/metadata.name": name[0], "sizing": "auto"}}})
 	}
-	all := []appsv1.Deployment{deployment("shop", "api"), deployment("shop", "web"), deployment("kube-system", "dns"), deployment("bank", "core")}
-	listOf := func(kind, version string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: version, Kind: kind + "List"}
-	}
-	s.set(apps+"/deployments", appsv1.DeploymentList{TypeMeta: listOf("Deployment", "apps/v1"), Items: all})
-	s.set(apps+"/namespaces/shop/deployments", appsv1.DeploymentList{TypeMeta: listOf("Deployment", "apps/v1"), Items: all[:2]})
-	s.set(apps+"/namespaces/empty/deployments", appsv1.DeploymentList{TypeMeta: listOf("Deployment", "apps/v1")})
-	namespaces := corev1.NamespaceList{TypeMeta: listOf("Namespace", "v1")}
-	for _, name := range []string{"shop", "kube-system", "bank"} {
-		n := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name, "sizing": "auto"}}}
-		namespaces.Items = append(namespaces.Items, n)
-		n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
-		s.set("/api/v1/namespaces/"+name, n)
-	}
-	s.set("/api/v1/namespaces", namespaces)
-	s.policies(nil, nil)
-	s.allowed(true)
 	return s
-}
-
-// allowed reports whether the operator has the rights that policies need.
-func (s *apiServer) allowed(yes bool) {
-	s.set(accessReviews, authorizationv1.SubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}, Status: authorizationv1.SubjectAccessReviewStatus{Allowed: yes},
-	})
-}
-
-// policies sets the policies that exist.
-func (s *apiServer) policies(namespaced []v1beta1.ScalingPolicy, cluster []v1beta1.ClusterScalingPolicy) {
-	version := v1beta1.GroupVersion.String()
-	listOf := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind + "List"} }
-	ofShop := v1beta1.ScalingPolicyList{TypeMeta: listOf(v1beta1.ScalingPolicyKind), Items: namespaced}
-	s.set(ours+"/scalingpolicies", ofShop)
-	s.set(ours+"/namespaces/shop/scalingpolicies", stores(ofShop))
-	s.set(ours+"/namespaces/empty/scalingpolicies", stores(v1beta1.ScalingPolicyList{TypeMeta: ofShop.TypeMeta}))
-	s.set(clusterPolicies, stores(v1beta1.ClusterScalingPolicyList{TypeMeta: listOf(v1beta1.ClusterScalingPolicyKind), Items: cluster}))
-	for _, p := range namespaced {
-		p.TypeMeta = metav1.TypeMeta{APIVersion: version, Kind: v1beta1.ScalingPolicyKind}
-		s.set(ours+"/namespaces/shop/scalingpolicies/"+p.Name, stores(p))
-	}
-	for _, p := range cluster {
-		p.TypeMeta = metav1.TypeMeta{APIVersion: version, Kind: v1beta1.ClusterScalingPolicyKind}
-		s.set(clusterPolicies+"/"+p.Name, stores(p))
-	}
-}
-
-// stores answers what is written as an API server does: with the object as it is stored.
-func stores(present any) func(*http.Request) any {
-	return func(r *http.Request) any {
-		if r.Method == http.MethodGet {
-			return present
-		}
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		var object map[string]any
-		if err := json.Unmarshal(body, &object); err != nil {
-			return err.Error()
-		}
-		object["metadata"].(map[string]any)["uid"] = "uid"
-		object["metadata"].(map[string]any)["creationTimestamp"] = "2026-03-02T12:00:00Z"
-		return object
-	}
 }
 
 // wrote are the writes of policies: the method, whether it is a dry run, the path, and the spec.
@@ -180,9 +105,9 @@ func TestAdopt(t *testing.T) {
 		"a policy that exists": {
 			args: "--namespaces sizing=auto --exclude-namespace bank --yes",
 			setUp: func(s *apiServer) {
-				p := v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid", ResourceVersion: "7", Labels: map[string]string{"a": "b"}}}
+				p := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid", ResourceVersion: "7", Labels: map[string]string{"a": "b"}}}
 				p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "PromotionHalted", Message: "3 of 24 did harm"}}
-				s.policies(nil, []v1beta1.ClusterScalingPolicy{p})
+				s.put(p)
 			},
 			out: []string{"ClusterScalingPolicy fleet (exists, is changed)\n", "Excludes system namespaces; the namespaces bank.", "1  Excluded, such as bank/core\n", resource + " changed\n"},
 			err: "warning: The policy selects every Deployment outside of system namespaces\nwarning: the policy that exists is not Ready (PromotionHalted): 3 of 24 did harm\n",
@@ -193,9 +118,9 @@ func TestAdopt(t *testing.T) {
 		"a policy that is the same": {
 			args: "--yes",
 			setUp: func(s *apiServer) {
-				p := v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet", UID: "uid", ResourceVersion: "7"}}
+				p := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet", UID: "uid", ResourceVersion: "7"}}
 				p.Spec.Rollout.Start, p.Spec.Template.UpdatePolicy.UpdateMode = "Recommend", "InPlace"
-				s.policies([]v1beta1.ScalingPolicy{p}, nil)
+				s.put(p)
 			},
 			out:     []string{"(exists, is the same)", "scalingpolicy.autoscaling.verticalscaler.io/fleet unchanged\n"},
 			written: []string{"PUT dry /namespaces/shop/scalingpolicies/fleet {" + rest + "}"},
@@ -203,23 +128,20 @@ func TestAdopt(t *testing.T) {
 		"another policy comes first": {
 			args: "--namespaces sizing=auto --dry-run -o json",
 			setUp: func(s *apiServer) {
-				s.policies([]v1beta1.ScalingPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", UID: "own"}}}, nil)
+				s.put(&v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", UID: "own"}})
 			},
 			out: []string{`"action": "Create"`, `"reason": "OtherPolicy"`, `"message": "Such as ScalingPolicy shop/own, which comes first"`, `"manifest": {`},
 			err: "warning: The policy selects every Deployment outside of system namespaces\n" + resource + " created (server dry run)\n", written: []string{""},
 		},
 		"the operator may not": {
-			args: "--dry-run", setUp: func(s *apiServer) { s.allowed(false) }, written: []string{""},
+			args: "--dry-run", setUp: func(s *apiServer) { s.may(false) }, written: []string{""},
 			err: "warning: the operator in namespace verticalscaler-system lacks the rights that policies need: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml\n",
 		},
-		"whether it may is not known": {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{accessReviews} }, written: []string{""}},
-		"the operator is silent":      {args: "--dry-run", setUp: func(s *apiServer) { s.lastHeard(5 * time.Minute) }, written: []string{""}, err: "warning: nothing happens until the operator runs: The operator in namespace verticalscaler-system was last heard of 5m ago\n"},
-		"no operator":                 {args: "--dry-run --operator-namespace=ops", written: []string{""}, err: "warning: nothing happens until an operator runs: no lease is found\n"},
-		"nothing is selected":         {args: "-n empty --dry-run", out: []string{"Selects 0 Deployments", "Not included\n  Whether an annotation excludes namespace empty: not found"}, written: []string{""}, err: "warning: The policy sizes no Deployment now: check its selectors. Deployments that are created or labeled later are sized\n"},
-		"refused by the API server": {args: "--yes", setUp: func(s *apiServer) {
-			s.forbidden = []string{ours + "/namespaces/shop/scalingpolicies/"}
-			s.refuseWrites()
-		}, code: 1, err: "the API server refuses scalingpolicy.autoscaling.verticalscaler.io/fleet: spec.template is wrong", written: []string{""}},
+		"whether it may is not known":  {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{accessReviews} }, written: []string{""}},
+		"the operator is silent":       {args: "--dry-run", setUp: func(s *apiServer) { s.lastHeard(5 * time.Minute) }, written: []string{""}, err: "warning: nothing happens until the operator runs: The operator in namespace verticalscaler-system was last heard of 5m ago\n"},
+		"no operator":                  {args: "--dry-run --operator-namespace=ops", written: []string{""}, err: "warning: nothing happens until an operator runs: no lease is found\n"},
+		"nothing is selected":          {args: "-n empty --dry-run", out: []string{"Selects 0 Deployments", "Not included\n  Whether an annotation excludes namespace empty: not found"}, written: []string{""}, err: "warning: The policy sizes no Deployment now: check its selectors. Deployments that are created or labeled later are sized\n"},
+		"refused by the API server":    {args: "--yes", setUp: func(s *apiServer) { s.refused = ofShop + "/scalingpolicies" }, code: 1, err: "the API server refuses scalingpolicy.autoscaling.verticalscaler.io/fleet: spec.template is wrong", written: []string{""}},
 		"Deployments may not be read":  {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{apps} }, code: 1, err: "listing Deployments: you may not", written: []string{""}},
 		"namespaces may not be read":   {args: "--dry-run --namespaces a=b", setUp: func(s *apiServer) { s.forbidden = []string{"/api/v1/namespaces"} }, code: 1, err: "listing namespaces: you may not", written: []string{""}},
 		"policies may not be read":     {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{ours + "/namespaces/shop/scalingpolicies"} }, code: 1, err: "listing ScalingPolicies: you may not"},
@@ -265,19 +187,6 @@ func TestAdopt(t *testing.T) {
 			}
 		})
 	}
-}
-
-// refuseWrites refuses all writes of ScalingPolicies, as a schema does.
-func (s *apiServer) refuseWrites() {
-	present := s.objects[ours+"/namespaces/shop/scalingpolicies"].(func(*http.Request) any)
-	s.set(ours+"/namespaces/shop/scalingpolicies", func(r *http.Request) any {
-		if r.Method == http.MethodGet {
-			return present(r)
-		}
-		return metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422, Message: "spec.template is wrong",
-		}
-	})
 }
 
 // A policy from a file is taken as it is. The manifest for Git is what would be written.
@@ -347,7 +256,7 @@ spec:
 // Names of policies are completed, and types if nothing else fits.
 func TestPoliciesAreCompleted(t *testing.T) {
 	server := newAPIServer(t)
-	server.policies([]v1beta1.ScalingPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}}, []v1beta1.ClusterScalingPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}})
+	server.put(&v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}, &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	for word, want := range map[string][]string{
 		"":               {"late\tDeployment late", "web\tDeployment web", ":4"},
 		"w":              {"web\tDeployment web", ":4"},

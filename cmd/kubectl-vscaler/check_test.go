@@ -9,36 +9,9 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
-
-const (
-	usageAPI = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
-	vpaAPI   = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
-	policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-	reviews  = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-)
-
-// ready makes the server one on which all checks are OK.
-func (s *apiServer) ready() {
-	list := func(kind, version string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
-	s.set("/version", apiversion.Info{GitVersion: "v1.37.1"})
-	s.set(usageAPI, map[string]any{"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetricsList", "items": []any{}})
-	s.set(policies, admissionv1.ValidatingAdmissionPolicyList{
-		TypeMeta: list("ValidatingAdmissionPolicyList", "admissionregistration.k8s.io/v1"),
-		Items:    []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "verticalscaler-users"}}},
-	})
-	s.may(true)
-}
-
-func (s *apiServer) may(isAllowed bool) {
-	s.set(reviews, authorizationv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
-		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: isAllowed},
-	})
-}
 
 func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -49,9 +22,9 @@ func TestCheck(t *testing.T) {
 		err    string
 	}{
 		"a version":          {line: "Kubernetes OK v1.37.1"},
-		"an older version":   {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "v1.35.2-eks"}) }, line: "Kubernetes WARN v1.35.2-eks: the mode Initial and the fallback Recreate need 1.36"},
-		"too old":            {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "v1.33.9"}) }, code: 3, line: "Kubernetes FAIL v1.33.9 is older than 1.34"},
-		"a strange version":  {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "latest"}) }, line: "Kubernetes UNKNOWN the version latest cannot be read"},
+		"an older version":   {change: func(s *apiServer) { s.answer("/version", apiversion.Info{GitVersion: "v1.35.2-eks"}) }, line: "Kubernetes WARN v1.35.2-eks: the mode Initial and the fallback Recreate need 1.36"},
+		"too old":            {change: func(s *apiServer) { s.answer("/version", apiversion.Info{GitVersion: "v1.33.9"}) }, code: 3, line: "Kubernetes FAIL v1.33.9 is older than 1.34"},
+		"a strange version":  {change: func(s *apiServer) { s.answer("/version", apiversion.Info{GitVersion: "latest"}) }, line: "Kubernetes UNKNOWN the version latest cannot be read"},
 		"the API":            {line: "VerticalScaler API OK autoscaling.verticalscaler.io/v1beta1 is served"},
 		"no API":             {args: []string{"-n", "elsewhere"}, code: 3, line: "VerticalScaler API FAIL autoscaling.verticalscaler.io/v1beta1 is not served: install the operator with kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/install.yaml"},
 		"the operator":       {line: "Operator OK The operator in namespace verticalscaler-system was last heard of "},
@@ -63,21 +36,15 @@ func TestCheck(t *testing.T) {
 		"another version":    {change: func(s *apiServer) { s.lastHeardOf("v0.3.0", 0) }, line: "Versions UNKNOWN the plugin is devel, the operator is v0.3.0, which cannot be compared"},
 		"no operator's":      {args: []string{"--operator-namespace", "ops"}, line: "Usage"},
 		"usage":              {line: "Usage (metrics.k8s.io) OK the usage of pods is served"},
-		"no usage":           {change: func(s *apiServer) { delete(s.objects, usageAPI) }, code: 3, line: "Usage (metrics.k8s.io) FAIL metrics.k8s.io is not served: install metrics-server"},
+		"no usage":           {change: func(s *apiServer) { s.forget(metricsPath) }, code: 3, line: "Usage (metrics.k8s.io) FAIL metrics.k8s.io is not served: install metrics-server"},
 		"no right to usage":  {change: func(s *apiServer) { s.forbidden = []string{usageAPI} }, line: "Usage (metrics.k8s.io) UNKNOWN you may not"},
 		"policies":           {line: "Admission policies OK they are installed"},
 		"other policies": {change: func(s *apiServer) {
-			s.set(policies, admissionv1.ValidatingAdmissionPolicyList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyList"},
-				Items:    []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}},
-			})
+			s.forget(policies)
+			s.put(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 		}, line: "Admission policies WARN none is installed, so users can size what they may not change: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/admission-policies.yaml"},
-		"no VPAs": {line: "VerticalPodAutoscalers OK there are none in namespace shop"},
-		"a VPA": {change: func(s *apiServer) {
-			s.set(vpaAPI, map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscalerList", "items": []any{
-				map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": map[string]any{"name": "web"}},
-			}})
-		}, line: "VerticalPodAutoscalers WARN there are 1 in namespace shop: a scaler leaves alone what they size"},
+		"no VPAs":    {line: "VerticalPodAutoscalers OK there are none in namespace shop"},
+		"VPAs":       {change: vpas, line: "VerticalPodAutoscalers WARN there are 3 in namespace shop: a scaler leaves alone what they size"},
 		"scalers":    {line: "Scalers OK 2 in namespace shop, all Ready"},
 		"a right":    {line: "Right to patch pods/resize OK in namespace shop"},
 		"no right":   {change: func(s *apiServer) { s.may(false) }, line: "Right to create verticalscalers WARN not in namespace shop: you can only look: ask for the ClusterRole verticalscaler-editor"},
@@ -90,7 +57,6 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newAPIServer(t)
-			server.ready()
 			if tc.change != nil {
 				tc.change(server)
 			}

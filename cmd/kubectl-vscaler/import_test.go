@@ -7,25 +7,21 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// vpas are those of two namespaces: web sizes a Deployment, db something else, odd has no spec.
+// vpas has three of them: web sizes a Deployment, db something else, odd has a field that is not known.
 func vpas(s *apiServer) {
-	vpa := func(name, kind string) map[string]any {
-		return map[string]any{
-			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": map[string]any{"namespace": "shop", "name": name},
-			"spec": map[string]any{"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name}, "updatePolicy": map[string]any{"updateMode": "InPlace"}},
+	for name, kind := range map[string]string{"web": "Deployment", "db": "StatefulSet", "odd": "Deployment"} {
+		spec := map[string]any{"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name}, "updatePolicy": map[string]any{"updateMode": "InPlace"}}
+		if name == "odd" {
+			spec["later"] = true
 		}
+		s.put(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": map[string]any{"namespace": "shop", "name": name}, "spec": spec,
+		}})
 	}
-	web, db, odd := vpa("web", "Deployment"), vpa("db", "StatefulSet"), vpa("odd", "Deployment")
-	odd["spec"].(map[string]any)["later"] = true
-	list := func(items ...any) map[string]any {
-		return map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscalerList", "metadata": map[string]any{}, "items": append([]any{}, items...)}
-	}
-	s.set(vpaAPI, list(web, db, odd))
-	s.set("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", list(web))
-	s.set("/apis/autoscaling.k8s.io/v1/namespaces/empty/verticalpodautoscalers", list())
-	s.set(vpaAPI+"/web", web)
 }
 
 func TestImportVPA(t *testing.T) {
@@ -40,8 +36,8 @@ func TestImportVPA(t *testing.T) {
 		scalers   string // the names of Deployments and the modes
 		err       string
 	}{
-		"a namespace":              {args: "", scalers: "web InPlace odd Recommend", err: skipped + doubted},
-		"all namespaces":           {args: "-A", scalers: "web InPlace"},
+		"a namespace":              {args: "", scalers: "odd Recommend web InPlace", err: skipped + doubted},
+		"all namespaces":           {args: "-A", scalers: "odd Recommend web InPlace", err: skipped + doubted},
 		"a name":                   {args: "web web", scalers: "web InPlace"},
 		"a name that nobody has":   {args: "web who", code: 1, scalers: "web InPlace", err: "VerticalPodAutoscaler shop/who not found"},
 		"an empty namespace":       {args: "-n empty", err: "No VerticalPodAutoscalers found in namespace empty.\n"},

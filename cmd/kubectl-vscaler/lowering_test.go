@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -18,24 +17,19 @@ import (
 // waitForEvidence makes the scaler web keep 230m until 256 minutes have been observed, of which its status
 // has 116.
 func waitForEvidence(s *apiServer, written time.Time) {
-	cpu := func(text string) v1beta1.Amounts { return v1beta1.Amounts{CPU: ptr.To(resource.MustParse(text))} }
-	list := s.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
-	list = *list.DeepCopy()
-	web := &list.Items[1]
-	web.UID = "" // its evidence doubles at 64, 128, 256 minutes
-	web.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", Subresource: "status", Time: ptr.To(metav1.NewTime(written))}}
-	applied := &web.Status.Conditions[1]
-	applied.Reason, applied.Message = v1beta1.ReasonWithinBounds, "app cpu: 230m stays until the upper bound of 437m falls below it"
-	web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
-		ContainerName: "app", ObservedSeconds: 116 * 60, Target: cpu("66m"), LowerBound: cpu("60m"), UpperBound: cpu("437m"),
-	}}}
-	s.set(ours+"/namespaces/shop/verticalscalers", list)
-	s.set(ours+"/verticalscalers", list)
-	s.set(ours+"/namespaces/shop/verticalscalers/web", *web)
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.UID = "" // its evidence doubles at 64, 128, 256 minutes
+		web.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", Subresource: "status", Time: ptr.To(metav1.NewTime(written))}}
+		applied := &web.Status.Conditions[1]
+		applied.Reason, applied.Message = v1beta1.ReasonWithinBounds, "app cpu: 230m stays until the upper bound of 437m falls below it"
+		web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+			ContainerName: "app", ObservedSeconds: 116 * 60, Target: amounts("66m", ""), LowerBound: amounts("60m", ""), UpperBound: amounts("437m", ""),
+		}}}
+	})
 }
 
 func TestEveryViewSaysWhenARequestIsLowered(t *testing.T) {
-	s := newUsedServer(t)
+	s := newAPIServer(t)
 	waitForEvidence(s, time.Now())
 	const want = "app cpu is lowered in about 2 h 20 min, when enough usage has been observed"
 	views := map[string]string{}

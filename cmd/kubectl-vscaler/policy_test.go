@@ -5,14 +5,12 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/change"
@@ -21,36 +19,28 @@ import (
 // ofPolicy makes web a scaler of the ClusterScalingPolicy fleet, which is Ready as it is told. There is a ScalingPolicy of
 // another name in the namespace, and a ClusterScalingPolicy that has created nothing there.
 func (s *apiServer) ofPolicy(ready metav1.ConditionStatus, change func(*v1beta1.VerticalScaler)) {
-	const path = ours + "/namespaces/shop/verticalscalers"
-	list := s.objects[path].(v1beta1.VerticalScalerList)
-	list.Items = slices.Clone(list.Items)
-	web := &list.Items[1]
-	web.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ClusterScalingPolicyKind, Name: "fleet", Controller: ptr.To(true)},
-	}
-	web.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
-	web.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
-	if change != nil {
-		change(web)
-	}
-	s.set(path, list)
-	s.set(ours+"/verticalscalers", list)
-	s.set(path+"/web", *web)
-	fleet := v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-	fleet.Spec.Rollout.Start, fleet.Spec.Template.UpdatePolicy.UpdateMode = "Recommend", "InPlace"
-	fleet.Status.Summary = &v1beta1.PolicySummary{Deployments: "1/2", Promoted: "1/1"}
-	fleet.Status.Conditions = []metav1.Condition{
-		{Type: "Ready", Status: ready, Reason: map[metav1.ConditionStatus]string{"True": "OperatingNormally", "False": "ScalersRejected"}[ready]},
-		{Type: "Promoting", Status: "True", Reason: "AllPromoted"},
-	}
-	own, other := v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}, *fleet.DeepCopy()
-	own.Spec, own.Status = v1beta1.ScalingPolicySpec{PolicyRules: fleet.Spec.PolicyRules}, *fleet.Status.DeepCopy()
-	own.Status.Conditions[0].Status, own.Status.Conditions[0].Reason = "True", "OperatingNormally"
-	other.Name = "other"
-	s.policies([]v1beta1.ScalingPolicy{own}, []v1beta1.ClusterScalingPolicy{fleet, other})
-	s.set(ours+"/scalingpolicies", v1beta1.ScalingPolicyList{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScalingPolicyList"}, Items: []v1beta1.ScalingPolicy{own},
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.OwnerReferences = []metav1.OwnerReference{controller(v1beta1.ClusterScalingPolicyKind, "fleet")}
+		web.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
+		web.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
+		if change != nil {
+			change(web)
+		}
 	})
+	var rules v1beta1.PolicyRules
+	rules.Rollout.Start, rules.Template.UpdatePolicy.UpdateMode = "Recommend", "InPlace"
+	status := v1beta1.ScalingPolicyStatus{
+		Summary:    &v1beta1.PolicySummary{Deployments: "1/2", Promoted: "1/1"},
+		Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally"}, {Type: "Promoting", Status: "True", Reason: "AllPromoted"}},
+	}
+	own := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: v1beta1.ScalingPolicySpec{PolicyRules: rules}, Status: status}
+	fleet := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}, Spec: v1beta1.ClusterScalingPolicySpec{PolicyRules: rules}, Status: *status.DeepCopy()}
+	other := fleet.DeepCopy()
+	other.Name = "other"
+	if ready == "False" {
+		fleet.Status.Conditions[0].Status, fleet.Status.Conditions[0].Reason = ready, "ScalersRejected"
+	}
+	s.put(own, fleet, other)
 }
 
 func TestStatusOfPolicies(t *testing.T) {
@@ -218,8 +208,8 @@ func TestScalersOfPoliciesAreNotEdited(t *testing.T) {
 func TestSupportBundleHasPolicies(t *testing.T) {
 	server := newAPIServer(t)
 	server.supported()
-	server.policies([]v1beta1.ScalingPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", Annotations: map[string]string{"a": "canary", v1beta1.PausedAnnotation: "incident"}}}},
-		[]v1beta1.ClusterScalingPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Labels: map[string]string{"a": "canary"}}}})
+	server.put(&v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", Annotations: map[string]string{"a": "canary", v1beta1.PausedAnnotation: "incident"}}},
+		&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Labels: map[string]string{"a": "canary"}}})
 	for _, mayReadAll := range []bool{true, false} {
 		if !mayReadAll {
 			server.forbidden = []string{clusterPolicies}

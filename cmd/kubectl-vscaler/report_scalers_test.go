@@ -5,16 +5,13 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -33,23 +30,12 @@ var scaledFleet = []deployed{
 	{namespace: "shop", name: "web", cpu: "250m", memory: "256Mi", limit: "512Mi", replicas: 2},
 }
 
-func controller(kind, name string) metav1.OwnerReference {
-	isController := true
-	return metav1.OwnerReference{Kind: kind, Name: name, Controller: &isController}
-}
-
 // recommending is a scaler in updateMode Recommend, whose status has a recommendation for the container app from two days.
 func recommending(namespace, name, cpu, memory string) v1beta1.VerticalScaler {
 	s := v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: name}}
 	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
 	s.Status.Annotations = map[string]string{v1beta1.ClaimAnnotation: namespace + "/" + name}
-	rec := v1beta1.ContainerRecommendation{ContainerName: "app", ObservedSeconds: 172800}
-	for text, to := range map[string]**resource.Quantity{cpu: &rec.Target.CPU, memory: &rec.Target.Memory} {
-		if text != "" {
-			amount := resource.MustParse(text)
-			*to = &amount
-		}
-	}
+	rec := v1beta1.ContainerRecommendation{ContainerName: "app", ObservedSeconds: 172800, Target: amounts(cpu, memory)}
 	s.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "gone"}, rec}}
 	return s
 }
@@ -68,19 +54,9 @@ func newScaledCluster(t *testing.T, all []deployed) *apiServer {
 	scalers[6].Status.Recommendation.ContainerRecommendations[1].ObservedSeconds = 86399
 	scalers[9].Spec.DeploymentName, scalers[9].Status.Annotations = "web", nil                                  // stands back
 	scalers[8].OwnerReferences = []metav1.OwnerReference{controller(v1beta1.ClusterScalingPolicyKind, "fleet")} // those of policies count, too
-	scalers[8].OwnerReferences[0].APIVersion = v1beta1.GroupVersion.String()
 	s := newClusterOf(t, all)
-	for path, namespace := range map[string]string{"": "", "/namespaces/shop": "shop", "/namespaces/bank": "bank"} {
-		s.set(ours+path+"/verticalscalers", func(r *http.Request) any {
-			list := v1beta1.VerticalScalerList{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScalerList"}}
-			n := 0
-			_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &n) // the first page has none
-			selected := slices.DeleteFunc(slices.Clone(scalers), func(s v1beta1.VerticalScaler) bool { return namespace != "" && s.Namespace != namespace })
-			if list.Items = selected[n:min(n+2, len(selected))]; n+2 < len(selected) {
-				list.Continue = fmt.Sprint(n + 2)
-			}
-			return list
-		})
+	for i := range scalers {
+		s.put(&scalers[i])
 	}
 	return s
 }
@@ -195,12 +171,12 @@ func TestReportOfScalersRefuses(t *testing.T) {
 			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
 		}
 	}
-	s.set(ours+"/verticalscalers", v1beta1.VerticalScalerList{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScalerList"}})
+	s.forget(ours)
 	want := "no VerticalScaler in any namespace: create some with updateMode Recommend (kubectl vscaler adopt), or set --prometheus to report by past usage, without scalers"
 	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, want) {
 		t.Errorf("without scalers: exit code %d: %s", code, errOut)
 	}
-	delete(s.objects, ours+"/verticalscalers")
+	s.answers[ours+"/verticalscalers"] = func(*http.Request) any { return failure(404, metav1.StatusReasonNotFound, "not found") }
 	want = "the cluster does not know VerticalScalers: set --prometheus to report by past usage, without the operator"
 	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, want) {
 		t.Errorf("without the operator: exit code %d: %s", code, errOut)

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
@@ -40,14 +39,6 @@ type deployed struct {
 }
 
 func (d deployed) pod(i int) string { return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2) }
-
-func (d deployed) resources(cpu string) corev1.ResourceRequirements {
-	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(d.memory)}}
-	if d.limit != "" {
-		r.Limits = corev1.ResourceList{"memory": resource.MustParse(d.limit)}
-	}
-	return r
-}
 
 var deployedFleet = []deployed{
 	{namespace: "bank", name: "api", cores: 0.2, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 3},
@@ -121,65 +112,22 @@ func newFleetCluster(t *testing.T) *apiServer {
 	return newClusterOf(t, deployedFleet)
 }
 
+// newClusterOf has Deployments, with two objects in each response. Of web, a pod is running and one has failed.
 func newClusterOf(t *testing.T, all []deployed) *apiServer {
 	t.Helper()
-	s := newAPIServer(t)
-	page := func(r *http.Request) int { // two objects at a time, whatever is asked for
-		n := 0
-		_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &n) // the first page has none
-		return n
-	}
-	deployments := func(namespace string) any {
-		return func(r *http.Request) any {
-			list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
-			selected := []appsv1.Deployment{}
-			for _, d := range all {
-				if namespace != "" && d.namespace != namespace || strings.Contains(r.URL.Query().Get("labelSelector"), "app=") && "app="+d.name != r.URL.Query().Get("labelSelector") {
-					continue
-				}
-				cpu := d.cpu
-				if d.name == "web" {
-					cpu = "100m"
-				}
-				selected = append(selected, appsv1.Deployment{
-					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name, OwnerReferences: d.owners},
-					Spec: appsv1.DeploymentSpec{Replicas: ptr.To(d.replicas), Template: corev1.PodTemplateSpec{
-						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources(cpu)}}},
-					}},
-				})
-			}
-			n := page(r)
-			list.Items = selected[n:min(n+2, len(selected))]
-			if n+2 < len(selected) {
-				list.Continue = fmt.Sprint(n + 2)
-			}
-			return list
+	s := startServer(t)
+	s.pageSize = 2
+	for _, d := range all {
+		cpu := d.cpu
+		if d.name == "web" {
+			cpu = "100m"
+			failed := newPod(d.namespace, d.pod(1), d.name, "9", d.memory, d.limit)
+			failed.Status.Phase = corev1.PodFailed
+			s.put(newPod(d.namespace, d.pod(0), d.name, d.cpu, d.memory, d.limit), failed)
 		}
-	}
-	pods := func(namespace string) any {
-		return func(r *http.Request) any {
-			list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-			for _, d := range all {
-				if d.name != "web" || namespace != "" && d.namespace != namespace {
-					continue
-				}
-				for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
-					list.Items = append(list.Items, corev1.Pod{
-						ObjectMeta: metav1.ObjectMeta{
-							Namespace: d.namespace, Name: d.pod(i), Labels: map[string]string{"pod-template-hash": "5d4f8b9c4"},
-							OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: d.name + "-5d4f8b9c4", Controller: ptr.To(true)}},
-						},
-						Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources([]string{d.cpu, "9"}[i])}}},
-						Status: corev1.PodStatus{Phase: phase},
-					})
-				}
-			}
-			return list
-		}
-	}
-	for path, namespace := range map[string]string{"": "", "/namespaces/shop": "shop", "/namespaces/bank": "bank", "/namespaces/empty": "empty"} {
-		s.set(apps+path+"/deployments", deployments(namespace))
-		s.set("/api/v1"+path+"/pods", pods(namespace))
+		deployment := newDeployment(d.namespace, d.name, d.replicas, cpu, d.memory, d.limit)
+		deployment.OwnerReferences = d.owners
+		s.put(deployment)
 	}
 	return s
 }
@@ -318,6 +266,7 @@ func TestPatches(t *testing.T) {
 				}
 			}
 		}
+		newClusterOf(t, all)
 		write("0 patches")
 		for name, before := range files {
 			if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(text) != before {
@@ -345,8 +294,10 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 		}
 		resources = values.Resources
 	} else {
+		containers := container(d.cpu, d.memory, d.limit)
+		containers[0].Image = "app:1"
 		before, err := json.Marshal(appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Resources: d.resources(d.cpu)}}},
+			Spec: corev1.PodSpec{Containers: containers},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -363,7 +314,7 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 		if err := json.Unmarshal(after, &deployment); err != nil {
 			t.Fatal(err)
 		}
-		containers := deployment.Spec.Template.Spec.Containers
+		containers = deployment.Spec.Template.Spec.Containers
 		if len(containers) != 1 || containers[0].Image != "app:1" || deployment.Name != d.name {
 			t.Fatalf("the patch changes more than resources: %s", after)
 		}
@@ -383,7 +334,7 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 
 func TestPatchesRefuse(t *testing.T) {
 	all := slices.Clone(deployedFleet)
-	all[0].owners = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "api", Controller: ptr.To(true)}}
+	all[0].owners = []metav1.OwnerReference{controller("ScaledDeployment", "api")}
 	newClusterOf(t, all)
 	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
 	folder := t.TempDir()
@@ -466,7 +417,7 @@ func TestReportRefuses(t *testing.T) {
 		"--context=none --prometheus=" + good:                             {`the kubeconfig has no context "none": see "kubectl config get-contexts"`, 1},
 		"-n=empty --prometheus=" + good:                                   {"no Deployment selected: there is none in namespace empty", 1},
 		"-A -l=app=none --prometheus=" + good:                             {"no Deployment selected: there is none in any namespace with the labels app=none", 1},
-		"-n=none --prometheus=" + good:                                    {"listing pods: ", 1},
+		"-n=elsewhere --prometheus=" + good:                               {"listing pods: ", 1},
 		"-A --prometheus=" + noUsage:                                      {"Prometheus at " + noUsage + " has no cAdvisor metrics (container_cpu_usage_seconds_total) at 2026-11-23T12:00:00Z: it must scrape the kubelets' /metrics/cadvisor", 1},
 		"-A --prometheus=" + without("working_set"):                       {"has no cAdvisor metrics (container_memory_working_set_bytes) at", 1},
 		"-A --prometheus=" + without("rate("):                             {"has cAdvisor metrics, but not enough of the 3 containers of the selected Deployments since 2026-11-15T12:00:00Z: Prometheus knows no usage of its pods; its usage is not longer than the warm-up of 72h0m0s (see --since, --until and --prometheus-label)", 1},

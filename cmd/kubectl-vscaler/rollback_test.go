@@ -5,36 +5,21 @@ package main
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
 )
 
-// decided makes web a scaler that has lowered its CPU. change alters it further.
-func (s *apiServer) decided(change func(*v1beta1.VerticalScaler)) {
-	path := ours + "/namespaces/shop/verticalscalers"
-	list := s.objects[path].(v1beta1.VerticalScalerList)
-	list.Items = slices.Clone(list.Items)
-	web := &list.Items[1]
-	web.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
-	if change != nil {
-		change(web)
-	}
-	s.set(path, list)
-}
-
 func TestRollback(t *testing.T) {
 	const (
 		group = ".autoscaling.verticalscaler.io/"
 		ofWeb = "PATCH " + ours + "/namespaces/shop/verticalscalers/web?"
-		owned = "PATCH " + ours + "/namespaces/shop/scaleddeployments/orders?"
+		owned = "PATCH " + ours + "/namespaces/shop/scaleddeployments/late?"
 		floor = `"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"400m"}}]},"updatePolicy":{"updateMode":"InPlace"}}`
 	)
 	before := rollback.Spec{UpdateMode: v1beta1.UpdateModeInPlace}
@@ -93,9 +78,9 @@ func TestRollback(t *testing.T) {
 			change: func(s *v1beta1.VerticalScaler) { rolledBack(s); s.Spec.ResourcePolicy = nil },
 		},
 		"of an owner": {
-			args: "web", out: "  app cpu 230m->400m (minAllowed)\nscaleddeployment" + group + "orders rolled back\n", path: owned + "fieldManager=kubectl-vscaler", body: `"spec":{"scaling":{"resourcePolicy":`,
+			args: "web", out: "  app cpu 230m->400m (minAllowed)\nscaleddeployment" + group + "late rolled back\n", path: owned + "fieldManager=kubectl-vscaler", body: `"spec":{"scaling":{"resourcePolicy":`,
 			change: func(s *v1beta1.VerticalScaler) {
-				s.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "orders", Controller: ptr.To(true)}}
+				s.OwnerReferences = []metav1.OwnerReference{controller("ScaledDeployment", "late")}
 			},
 		},
 		"suspended": {
@@ -115,11 +100,11 @@ func TestRollback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newAPIServer(t)
-			server.decided(tc.change)
-			server.set(ours+"/namespaces/shop/scaleddeployments/orders", v1beta1.ScaledDeployment{
-				TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", ResourceVersion: "5"},
-				Spec:       v1beta1.ScaledDeploymentSpec{Scaling: &v1beta1.Scaling{}},
+			server.edit("web", func(s *v1beta1.VerticalScaler) {
+				s.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
+				if tc.change != nil {
+					tc.change(s)
+				}
 			})
 			if tc.silent {
 				server.lastHeard(time.Hour)

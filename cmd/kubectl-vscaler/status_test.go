@@ -6,23 +6,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	testclock "k8s.io/utils/clock/testing"
@@ -33,155 +22,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
-
-const (
-	ours = "/apis/autoscaling.verticalscaler.io/v1beta1"
-	apps = "/apis/apps/v1"
-)
-
-// apiServer answers for a few objects, and refuses what is forbidden.
-type apiServer struct {
-	mu        sync.Mutex
-	objects   map[string]any // by path, without the query
-	forbidden []string       // beginnings of paths
-	asked     map[string]int
-	conflicts int      // how many patches are refused, as if another writer were faster
-	written   []string // what was asked to be changed: the method, the path with its query, and the body
-}
-
-func (s *apiServer) set(path string, object any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects[path] = object
-}
-
-func (s *apiServer) count(path string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked[path]
-}
-
-func (s *apiServer) answer(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked[r.URL.Path]++
-	w.Header().Set("Content-Type", "application/json")
-	refuse := func(code int, reason metav1.StatusReason, message string) {
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reason, Code: int32(code), Message: message,
-		})
-	}
-	for _, path := range s.forbidden {
-		if strings.HasPrefix(r.URL.Path, path) {
-			refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")
-			return
-		}
-	}
-	object, ok := s.objects[r.URL.Path]
-	if !ok {
-		refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
-		return
-	}
-	if r.Method == http.MethodPatch && s.conflicts > 0 {
-		s.conflicts--
-		refuse(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
-		return
-	}
-	if page, ok := object.(func(*http.Request) any); ok {
-		object = page(r)
-	}
-	if r.Method != http.MethodGet {
-		body, _ := io.ReadAll(r.Body)
-		s.written = append(s.written, r.Method+" "+r.URL.RequestURI()+" "+string(body))
-	}
-	_ = json.NewEncoder(w).Encode(object)
-}
-
-// newAPIServer has two scalers in namespace shop, of which one waits for its Deployment,
-// and a ScaledDeployment.
-func newAPIServer(t *testing.T) *apiServer {
-	t.Helper()
-	q := resource.MustParse
-	scaler := func(name string, ready, applied metav1.Condition) v1beta1.VerticalScaler {
-		ready.Type, applied.Type = "Ready", "Applied"
-		return v1beta1.VerticalScaler{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScaler"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid", ResourceVersion: "1"},
-			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name},
-			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{ready, applied}},
-		}
-	}
-	web := scaler("web", metav1.Condition{Status: "True", Reason: "OperatingNormally"}, metav1.Condition{Status: "True", Reason: "Applied", Message: "All pods have the decided size"})
-	web.Status.Summary = &v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}
-	web.Status.Decision = &v1beta1.Decision{Reason: "ScaleDown", Containers: []v1beta1.ContainerDecision{{
-		ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(q("230m")), Memory: ptr.To(q("480Mi"))},
-	}}}
-	late := scaler("late", metav1.Condition{Status: "True", Reason: "WaitingForDeployment", Message: "Waiting"}, metav1.Condition{Status: "Unknown", Reason: "WaitingForDeployment", Message: "Waiting"})
-	owner := v1beta1.ScaledDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late"},
-		Status:     v1beta1.ScaledDeploymentStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "NotControlled", Message: "It is another's"}}},
-	}
-	container := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": q("500m"), "memory": q("1Gi")}}}
-	deployment := appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}},
-		},
-	}
-	pod := func(name string, phase corev1.PodPhase, cpu string) corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.PodStatus{Phase: phase}}
-		p.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": q(cpu), "memory": q("480Mi")}}}}
-		return p
-	}
-	list := func(kind, version string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
-	scalers := v1beta1.VerticalScalerList{TypeMeta: list("VerticalScalerList", web.APIVersion), Items: []v1beta1.VerticalScaler{late, web}}
-	owners := v1beta1.ScaledDeploymentList{TypeMeta: list("ScaledDeploymentList", web.APIVersion), Items: []v1beta1.ScaledDeployment{owner}}
-	deployments := appsv1.DeploymentList{TypeMeta: list("DeploymentList", "apps/v1"), Items: []appsv1.Deployment{deployment}}
-	s := &apiServer{asked: map[string]int{}, objects: map[string]any{
-		ours + "/verticalscalers": scalers, ours + "/namespaces/shop/verticalscalers": scalers,
-		ours + "/scaleddeployments": owners, ours + "/namespaces/shop/scaleddeployments": owners,
-		ours + "/namespaces/shop/verticalscalers/web": web, ours + "/namespaces/shop/verticalscalers/late": late,
-		apps + "/deployments": deployments, apps + "/namespaces/shop/deployments": deployments, apps + "/namespaces/shop/deployments/web": deployment,
-		"/api/v1/namespaces/shop/pods": corev1.PodList{TypeMeta: list("PodList", "v1"), Items: []corev1.Pod{
-			pod("a", corev1.PodRunning, "230m"), pod("b", corev1.PodRunning, "230m"), pod("c", corev1.PodPending, "9"),
-		}},
-		ours + "/namespaces/empty/verticalscalers":   v1beta1.VerticalScalerList{TypeMeta: scalers.TypeMeta},
-		ours + "/namespaces/empty/scaleddeployments": v1beta1.ScaledDeploymentList{TypeMeta: owners.TypeMeta},
-	}}
-	s.lastHeard(time.Second)
-	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],
-		"clusters":[{"name":"c","cluster":{"server":%q}}]}`, serve(t, s.answer))
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KUBECONFIG", path)
-	return s
-}
-
-const coordination = "/apis/coordination.k8s.io/v1"
-
-// lastHeard sets the lease of the operator, which was renewed so long ago.
-func (s *apiServer) lastHeard(before time.Duration) { s.lastHeardOf("", before) }
-
-// lastHeardOf is lastHeard of an operator that tells its version, unless that is empty.
-func (s *apiServer) lastHeardOf(version string, before time.Duration) {
-	lease := coordinationv1.Lease{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultOperatorNamespace, Name: v1beta1.LeaseName},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-before)}},
-	}
-	if version != "" {
-		lease.Labels = map[string]string{v1beta1.VersionLabel: version}
-	}
-	s.set(coordination+"/leases", coordinationv1.LeaseList{
-		TypeMeta: metav1.TypeMeta{APIVersion: lease.APIVersion, Kind: "LeaseList"}, Items: []coordinationv1.Lease{lease},
-	})
-	s.set(coordination+"/namespaces/"+lease.Namespace+"/leases/"+lease.Name, lease)
-}
 
 // A dead operator looks like one, as far as the user may read its lease.
 func TestADeadOperatorIsSeen(t *testing.T) {
@@ -359,10 +199,7 @@ func TestStatusFollows(t *testing.T) {
 	if n := server.count(apps + "/namespaces/shop/deployments"); n != 1 {
 		t.Errorf("Deployments were read %d times", n)
 	}
-	list := server.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
-	changed := *list.DeepCopy()
-	changed.Items[1].ResourceVersion, changed.Items[1].Status.Summary.CPU = "2", "230m->300m"
-	server.set(ours+"/namespaces/shop/verticalscalers", changed)
+	server.edit("web", func(s *v1beta1.VerticalScaler) { s.ResourceVersion, s.Status.Summary.CPU = "2", "230m->300m" })
 	for len(lines) == 0 {
 		clock.Step(2 * time.Second)
 		runtime.Gosched()
@@ -430,20 +267,14 @@ func TestExplain(t *testing.T) {
 // A scaler is found by what it belongs to.
 func TestExplainFindsTheScaler(t *testing.T) {
 	server := newAPIServer(t)
-	path := ours + "/namespaces/shop/verticalscalers"
-	known := server.objects[path].(v1beta1.VerticalScalerList)
-	list := *known.DeepCopy()
-	list.Items[1].Spec.DeploymentName = "backend"
-	list.Items[1].OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "orders", Controller: ptr.To(true)}}
-	server.set(path, list)
-	owners := server.objects[ours+"/namespaces/shop/scaleddeployments"].(v1beta1.ScaledDeploymentList)
-	owners.Items = slices.Clone(owners.Items)
+	server.edit("web", func(s *v1beta1.VerticalScaler) {
+		s.Spec.DeploymentName, s.OwnerReferences = "backend", []metav1.OwnerReference{controller("ScaledDeployment", "orders")}
+	})
 	for name, reason := range map[string]string{"orders": "Available", "bare": "Forbidden"} {
-		owner := v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1beta1.ScaledDeploymentSpec{Replicas: ptr.To[int32](2)}}
+		owner := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1beta1.ScaledDeploymentSpec{Replicas: ptr.To[int32](2)}}
 		owner.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "deployments.apps is forbidden"}}
-		owners.Items = append(owners.Items, owner)
+		server.put(owner)
 	}
-	server.set(ours+"/namespaces/shop/scaleddeployments", owners)
 	for name, want := range map[string]string{
 		"web": "VerticalScaler shop/web\n", "vscaler/web": "VerticalScaler shop/web\n", "backend": "VerticalScaler shop/web\n",
 		"deploy/backend": "VerticalScaler shop/web\n", "deployment.apps/backend": "VerticalScaler shop/web\n",
@@ -490,8 +321,9 @@ func TestUnknownCommands(t *testing.T) {
 
 func TestSeveralScalersOfADeployment(t *testing.T) {
 	server := newAPIServer(t)
-	list := server.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
-	list.Items[0].Spec.DeploymentName, list.Items[1].Spec.DeploymentName = "backend", "backend"
+	for _, name := range []string{"late", "web"} {
+		server.edit(name, func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "backend" })
+	}
 	_, errOut, code := run(t, nil, "explain", "backend")
 	if want := "several VerticalScalers name Deployment shop/backend: late, web"; code != 1 || errOut != want {
 		t.Errorf("exit code %d: %s, want %s", code, errOut, want)

@@ -5,12 +5,10 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -38,7 +36,7 @@ func TestSuspendAndResume(t *testing.T) {
 		"the scaler's own name":     {args: "suspend late", out: "scaleddeployment" + group + "late suspended\n", written: []string{ofLate + `{"spec":{"scaling":{"suspend":true}}}`}},
 		"a Deployment":              {args: "suspend deploy/web", out: "verticalscaler" + group + "web suspended\n", written: []string{ofWeb + yes}},
 		"all":                       {args: "suspend --all", out: "scaleddeployment" + group + "late suspended\nverticalscaler" + group + "web suspended\n", written: []string{ofLate + `{"spec":{"scaling":{"suspend":true}}}`, ofWeb + yes}},
-		"labels":                    {args: "suspend -l app=x --dry-run=client", out: "scaleddeployment" + group + "late suspended (dry run)\nverticalscaler" + group + "web suspended (dry run)\n"},
+		"labels":                    {args: "suspend -l team=shop --dry-run=client", out: "scaleddeployment" + group + "late suspended (dry run)\nverticalscaler" + group + "web suspended (dry run)\n"},
 		"nothing is sent":           {args: "suspend web --dry-run=client", out: "verticalscaler" + group + "web suspended (dry run)\n"},
 		"the server checks":         {args: "suspend web --dry-run", out: "verticalscaler" + group + "web suspended (server dry run)\n", written: []string{dryRun + yes}},
 		"suspended already":         {args: "suspend web", suspended: true, out: "verticalscaler" + group + "web suspended (unchanged)\n"},
@@ -56,16 +54,14 @@ func TestSuspendAndResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newAPIServer(t)
-			path := ours + "/namespaces/shop/verticalscalers"
-			list := server.objects[path].(v1beta1.VerticalScalerList)
-			list.Items = slices.Clone(list.Items)
-			list.Items[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "late", Controller: ptr.To(true)}}
-			list.Items[1].Spec.Suspend = tc.suspended
-			if tc.paused != "" {
-				list.Items[1].Annotations = map[string]string{v1beta1.PausedAnnotation: tc.paused}
-			}
-			server.set(path, list)
-			server.set(ours+"/namespaces/shop/scaleddeployments/late", v1beta1.ScaledDeployment{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment"}})
+			server.edit("late", func(s *v1beta1.VerticalScaler) {
+				s.OwnerReferences = []metav1.OwnerReference{controller("ScaledDeployment", "late")}
+			})
+			server.edit("web", func(s *v1beta1.VerticalScaler) {
+				if s.Spec.Suspend = tc.suspended; tc.paused != "" {
+					s.Annotations = map[string]string{v1beta1.PausedAnnotation: tc.paused}
+				}
+			})
 			if tc.forbidden != "" {
 				server.forbidden = []string{tc.forbidden}
 			}

@@ -7,55 +7,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/jsonpath"
 	testclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 )
-
-const metricsPath = "/apis/metrics.k8s.io/v1beta1"
-
-// newUsedServer is newAPIServer with usage, also of a pod that is not of the Deployment. Pod b is
-// silent.
-func newUsedServer(t *testing.T) *apiServer {
-	t.Helper()
-	s := newAPIServer(t)
-	pods := s.objects["/api/v1/namespaces/shop/pods"].(corev1.PodList)
-	for i := range pods.Items {
-		pods.Items[i].Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "5d4f8b9c4"}
-		pods.Items[i].OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8b9c4", Controller: ptr.To(true)}}
-	}
-	stray := *pods.Items[0].DeepCopy()
-	stray.Name, stray.OwnerReferences[0].Name = "stray", "web-other-5d4f8b9c4"
-	elsewhere := *pods.Items[0].DeepCopy()
-	elsewhere.Namespace = "other"
-	pods.Items = append(pods.Items, stray, elsewhere)
-	s.objects["/api/v1/pods"] = pods
-	item := func(pod string) string {
-		return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"timestamp":%q,"window":"20s","containers":[{"name":"app","usage":{"cpu":"41m","memory":"60Mi"}}]}`,
-			pod, time.Now().UTC().Format(time.RFC3339))
-	}
-	s.set(metricsPath+"/namespaces/shop/pods", rawJSON(`{"kind":"PodMetricsList","items":[`+item("a")+`,`+item("stray")+`]}`))
-	return s
-}
-
-// rawJSON is an object as text.
-type rawJSON string
-
-func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 func TestTopPrintsOnce(t *testing.T) {
 	cases := map[string]struct {
@@ -97,7 +61,7 @@ func TestTopPrintsOnce(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			newUsedServer(t).forbidden = tc.forbidden
+			newAPIServer(t).forbidden = tc.forbidden
 			out, errOut, code := run(t, nil, append([]string{"top"}, tc.args...)...)
 			if code != tc.code || !strings.HasPrefix(errOut, tc.err) || tc.err == "" && errOut != "" {
 				t.Errorf("exit code %d, want %d: %q, want %q", code, tc.code, errOut, tc.err)
@@ -150,7 +114,7 @@ func TestTopAsData(t *testing.T) {
 		}},
 		"no scalers": {[]string{"-n", "empty"}, nil, map[string]string{"{.scalers}": "[]", "{.resources.cpu}": "{}"}},
 	} {
-		newUsedServer(t).forbidden = tc.forbidden
+		newAPIServer(t).forbidden = tc.forbidden
 		asJSON, errOut, code := run(t, nil, append([]string{"top", "-o", "json"}, tc.args...)...)
 		var fromJSON map[string]any
 		if err := json.Unmarshal([]byte(asJSON), &fromJSON); err != nil || code != 0 || errOut != "" {
@@ -169,7 +133,7 @@ func TestTopAsData(t *testing.T) {
 }
 
 func TestTopHonorsTheWidth(t *testing.T) {
-	newUsedServer(t)
+	newAPIServer(t)
 	for _, width := range []int{30, 64, 200} {
 		t.Setenv("COLUMNS", fmt.Sprint(width))
 		widest := 0
@@ -186,7 +150,7 @@ func TestTopHonorsTheWidth(t *testing.T) {
 }
 
 func TestTopShowsThePast(t *testing.T) {
-	newUsedServer(t)
+	newAPIServer(t)
 	prometheus := serve(t, answer)
 	out, errOut, code := run(t, nil, "top", "web", "--once", "--prometheus="+prometheus, "--since=3h")
 	if code != 0 || !strings.Contains(out, "cpu usage      ██████") || !strings.Contains(out, "-179m") || !strings.Contains(out, "full height 300m") {
@@ -196,7 +160,7 @@ func TestTopShowsThePast(t *testing.T) {
 
 // A large fleet is read with few requests, however many scalers it has.
 func TestAFleetIsReadWithFewRequests(t *testing.T) {
-	server := newUsedServer(t)
+	server := newAPIServer(t)
 	if _, errOut, code := run(t, nil, "top", "-A"); code != 0 {
 		t.Fatal(errOut)
 	}
@@ -210,23 +174,11 @@ func TestAFleetIsReadWithFewRequests(t *testing.T) {
 
 // Each page of pods counts, and pods of a Deployment with two scalers count once.
 func TestPodsCountOnce(t *testing.T) {
-	server := newUsedServer(t)
-	all := server.objects[ours+"/verticalscalers"].(v1beta1.VerticalScalerList)
-	second := *all.Items[1].DeepCopy()
-	second.Name = "second"
-	second.CreationTimestamp.Time = second.CreationTimestamp.Add(time.Minute)
-	all.Items = append(all.Items, second)
-	server.set(ours+"/verticalscalers", all)
-	pods := server.objects["/api/v1/pods"].(corev1.PodList)
-	server.set("/api/v1/pods", func(r *http.Request) any {
-		page := pods
-		page.Items = pods.Items[:1]
-		page.Continue = "more"
-		if r.URL.Query().Get("continue") == "more" {
-			page.Items, page.Continue = pods.Items[1:], ""
-		}
-		return page
-	})
+	server := newAPIServer(t)
+	second := server.objects[ofShop+"/verticalscalers/web"].DeepCopyObject().(*v1beta1.VerticalScaler)
+	second.Name, second.CreationTimestamp.Time = "second", second.CreationTimestamp.Add(time.Minute)
+	server.put(second)
+	server.pageSize = 1
 	out, errOut, code := run(t, nil, "top", "-A")
 	text := strings.Join(words(out), "\n")
 	if code != 0 || !strings.Contains(text, "cpu 460m requested, 41m used\n") || !strings.Contains(text, "web Applied 2/2 41m 460m") || !strings.Contains(text, "second Applied 2/2 - -") {
@@ -236,7 +188,7 @@ func TestPodsCountOnce(t *testing.T) {
 
 // metrics-server has no new usage within seconds, so it is not asked again.
 func TestUsageIsNotReadAgainAtOnce(t *testing.T) {
-	server := newUsedServer(t)
+	server := newAPIServer(t)
 	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
 	cluster.Clock = clock
 	r, err := cluster.OpenLive()
@@ -256,7 +208,7 @@ func TestUsageIsNotReadAgainAtOnce(t *testing.T) {
 
 // What a dead operator has reported is not shown as if it were true.
 func TestTopShowsADeadOperator(t *testing.T) {
-	server := newUsedServer(t)
+	server := newAPIServer(t)
 	server.lastHeard(5 * time.Minute)
 	for _, args := range [][]string{{"top", "web"}, {"top", "-A"}} {
 		out, errOut, code := run(t, nil, args...)
