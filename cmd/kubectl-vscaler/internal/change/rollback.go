@@ -5,7 +5,6 @@ package change
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -106,20 +105,11 @@ func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error
 	case o.undo && o.detach:
 		return cli.Usagef("--undo cannot be combined with --detach")
 	}
-	namespace, c, err := o.cluster.OpenNamespace(false)
-	if err != nil {
-		return err
+	c, namespace, n, err := each(ctx, o.cluster, labels.Everything(), names, o.persist)
+	if n > 0 {
+		o.warnOfSilence(ctx, c, namespace)
 	}
-	scalers, err := kube.Chosen(ctx, c, namespace, labels.Everything(), names)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range scalers {
-		errs = append(errs, o.persist(ctx, c, &scalers[i]))
-	}
-	o.warnOfSilence(ctx, c, namespace)
-	return errors.Join(errs...)
+	return err
 }
 
 // holder is the object that a scaler's spec comes from.
@@ -135,7 +125,7 @@ type holder struct {
 func holderOf(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler) (holder, error) {
 	owner := metav1.GetControllerOf(s)
 	if owner == nil || owner.Kind != string(kube.OwnerKind) {
-		return holder{s, "verticalscaler." + v1beta1.GroupVersion.Group + "/" + s.Name, s.Spec.Scaling, false}, nil
+		return holder{s, resourceName("verticalscaler", s.Name), s.Spec.Scaling, false}, nil
 	}
 	var d v1beta1.ScaledDeployment
 	if err := c.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: owner.Name}, &d); err != nil {
@@ -144,7 +134,7 @@ func holderOf(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler) (
 	if d.Spec.Scaling == nil {
 		return holder{}, fmt.Errorf("ScaledDeployment %s/%s has no spec.scaling any more", s.Namespace, owner.Name)
 	}
-	return holder{&d, "scaleddeployment." + v1beta1.GroupVersion.Group + "/" + d.Name, *d.Spec.Scaling, true}, nil
+	return holder{&d, resourceName("scaleddeployment", d.Name), *d.Spec.Scaling, true}, nil
 }
 
 // persist rolls back one scaler, again if another writer was faster: the operator writes the status of
@@ -231,7 +221,7 @@ func (o *rollingBack) leavePolicy(ctx context.Context, c client.Client, s *v1bet
 	if o.dryRun == cli.NoDryRun {
 		*s = *changed
 	}
-	fmt.Fprintf(o.Out, "verticalscaler.%s/%s detached from %s%s\n", v1beta1.GroupVersion.Group, s.Name, origin.ID(), o.dryRun.Suffix())
+	fmt.Fprintf(o.Out, "%s detached from %s%s\n", resourceName("verticalscaler", s.Name), origin.ID(), o.dryRun.Suffix())
 	return nil
 }
 
@@ -285,10 +275,10 @@ func deploymentFor(ctx context.Context, c client.Reader, s *v1beta1.VerticalScal
 // warnOfRest tells why pods may stay as they are.
 func (o *rollingBack) warnOfRest(s *v1beta1.VerticalScaler) {
 	var why string
-	switch value, isSet := s.Annotations[v1beta1.PausedAnnotation]; {
+	switch {
 	case s.Spec.Suspend:
 		why = "it is suspended: resume it"
-	case isSet && value != "false":
+	case isPaused(s):
 		why = "it is paused: remove its annotation " + v1beta1.PausedAnnotation
 	case scaler.Mode(&s.Spec) == v1beta1.UpdateModeInitial:
 		why = "updateMode is Initial: only new pods get the requests"

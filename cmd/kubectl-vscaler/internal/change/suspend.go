@@ -8,7 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,110 +107,96 @@ func (o *suspension) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return cli.Usagef("--selector: %w", err)
 	}
-	ways := 0
-	for _, isUsed := range []bool{len(names) > 0, o.selector != "", o.all} {
-		if isUsed {
-			ways++
-		}
-	}
-	if ways != 1 {
+	ways := []bool{len(names) > 0, o.selector != "", o.all}
+	if i := slices.Index(ways, true); i < 0 || slices.Contains(ways[i+1:], true) {
 		return cli.Usagef("give names, --selector or --all: one of them")
 	}
-	namespace, c, err := o.cluster.OpenNamespace(false)
-	if err != nil {
-		return err
+	_, namespace, n, err := each(ctx, o.cluster, selector, names, o.set)
+	if err == nil && n == 0 {
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+	}
+	return err
+}
+
+// each changes the chosen scalers, and tells how many there are.
+func each(ctx context.Context, cluster *kube.Cluster, selector labels.Selector, names []kube.Reference,
+	change func(context.Context, client.Client, *v1beta1.VerticalScaler) error,
+) (c client.Client, namespace string, n int, err error) {
+	if namespace, c, err = cluster.OpenNamespace(false); err != nil {
+		return nil, "", 0, err
 	}
 	scalers, err := kube.Chosen(ctx, c, namespace, selector, names)
 	if err != nil {
-		return err
-	}
-	if len(scalers) == 0 {
-		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+		return nil, "", 0, err
 	}
 	var errs []error
 	for i := range scalers {
-		errs = append(errs, o.set(ctx, c, &scalers[i]))
+		errs = append(errs, change(ctx, c, &scalers[i]))
 	}
-	return errors.Join(errs...)
-}
-
-// set suspends or resumes one scaler, where its spec comes from.
-func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
-	if fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations) {
-		return o.pause(ctx, c, s)
-	}
-	var object client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	resource, patch := "verticalscaler", fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
-	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == string(kube.OwnerKind) {
-		object = &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: owner.Name}}
-		resource, patch = "scaleddeployment", fmt.Sprintf(`{"spec":{"scaling":{"suspend":%t}}}`, o.suspend)
-	}
-	what := fmt.Sprintf("%s.%s/%s", resource, v1beta1.GroupVersion.Group, object.GetName())
-	if s.Spec.Suspend == o.suspend {
-		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
-	} else {
-		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
-			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
-		}
-		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), o.dryRun.Suffix())
-	}
-	o.warnOfPause(o.ErrOut, s)
-	return nil
+	return c, namespace, len(scalers), errors.Join(errs...)
 }
 
 // SuspendedByPlugin is the value of the annotation by which suspend pauses a scaler, so that resume knows its own.
 const SuspendedByPlugin = "suspended by kubectl vscaler"
 
-// pause suspends or resumes a scaler of a policy, which would revert a change of the spec.
-func (o *suspension) pause(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
-	what := fmt.Sprintf("verticalscaler.%s/%s", v1beta1.GroupVersion.Group, s.Name)
-	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
-	isPaused := isSet && value != "false"
-	patch := ""
+// set suspends or resumes one scaler, where its spec comes from. A policy would revert a change of the spec, so its scalers are
+// paused by an annotation.
+func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	var (
+		object   client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+		what                   = resourceName("verticalscaler", s.Name)
+		patch                  = fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
+		isDone                 = s.Spec.Suspend == o.suspend
+		isPaused               = isPaused(s)
+		owner                  = metav1.GetControllerOf(s)
+		ofPolicy               = fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations)
+	)
 	switch {
-	case o.suspend && !isPaused && !s.Spec.Suspend:
-		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.PausedAnnotation, SuspendedByPlugin)
-	case !o.suspend && value == SuspendedByPlugin:
-		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1beta1.PausedAnnotation)
+	case ofPolicy && o.suspend:
+		patch, isDone = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.PausedAnnotation, SuspendedByPlugin), isPaused || s.Spec.Suspend
+	case ofPolicy:
+		patch, isDone = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1beta1.PausedAnnotation), s.Annotations[v1beta1.PausedAnnotation] != SuspendedByPlugin
+		isPaused = isPaused && isDone
+	case owner != nil && owner.Kind == string(kube.OwnerKind):
+		object = &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: owner.Name}}
+		what, patch = resourceName("scaleddeployment", owner.Name), `{"spec":{"scaling":`+strings.TrimPrefix(patch, `{"spec":`)+"}"
 	}
-	if patch == "" {
-		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
-		o.warnOfPause(o.ErrOut, s)
+	past := map[bool]string{true: "suspended", false: "resumed"}[o.suspend]
+	if isDone {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, past)
 	} else {
-		object := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
 			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
 		}
-		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), o.dryRun.Suffix())
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, past, o.dryRun.Suffix())
 	}
-	if s.Spec.Suspend && !o.suspend {
+	if !o.suspend && isPaused {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still paused: remove its annotation %s\n", s.Namespace, s.Name, v1beta1.PausedAnnotation)
+	}
+	if !o.suspend && ofPolicy && s.Spec.Suspend {
 		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still suspended: set spec.template.suspend of %s to false\n", s.Namespace, s.Name, explain.OriginOf(s).ID())
 	}
 	return nil
 }
 
+// isPaused reports whether the annotation pauses a scaler.
+func isPaused(s *v1beta1.VerticalScaler) bool {
+	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
+	return isSet && value != "false"
+}
+
+// resourceName is such as "verticalscaler.autoscaling.verticalscaler.io/web".
+func resourceName(resource, name string) string {
+	return resource + "." + v1beta1.GroupVersion.Group + "/" + name
+}
+
 // patchAs sends a JSON merge patch, unless it is a dry run of the client.
 func patchAs(ctx context.Context, c client.Client, object client.Object, patch string, dryRun cli.DryRun) error {
-	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
-	switch dryRun {
+	switch c = client.WithFieldOwner(c, cli.FieldManager); dryRun {
 	case cli.ClientDryRun:
 		return nil
 	case cli.ServerDryRun:
-		options = append(options, client.DryRunAll)
+		c = client.NewDryRunClient(c)
 	}
-	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), options...)
-}
-
-func (o *suspension) past() string {
-	if o.suspend {
-		return "suspended"
-	}
-	return "resumed"
-}
-
-// warnOfPause tells that a resumed scaler still changes nothing.
-func (o *suspension) warnOfPause(w io.Writer, s *v1beta1.VerticalScaler) {
-	if value, isSet := s.Annotations[v1beta1.PausedAnnotation]; !o.suspend && isSet && value != "false" {
-		fmt.Fprintf(w, "warning: VerticalScaler %s/%s is still paused: remove its annotation %s\n", s.Namespace, s.Name, v1beta1.PausedAnnotation)
-	}
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
