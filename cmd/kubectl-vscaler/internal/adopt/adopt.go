@@ -29,17 +29,10 @@ operator creates a VerticalScaler for each Deployment that the policy selects.
 
 With --namespaces, the policy is a ClusterScalingPolicy. Without it, it is a ScalingPolicy of the namespace at hand. New
 scalers only recommend (--start), and are promoted to the update mode of the template (--mode), a few at a time. For all
-fields of a policy, write it into a file, and use -f.
+fields of a policy, write it into a file, and use -f. If a policy with the name exists, its spec is changed to the new one.
 
 Before anything is written, the API server checks the policy with its schema and its admission policies (a server dry run).
-The command selects Deployments with the code of the operator, from what you may read.
-
-If a policy with the name exists, the command changes its spec to the new one.
-
 The output manifest prints the policy only, for Git, and writes nothing to the cluster.
-
-The command requires the permissions to list Deployments and VerticalScalers, to list namespaces for a
-ClusterScalingPolicy, and to create the policy, or to update it if it exists.
 
 Exit codes: 0: shown or written, 1: failure, refused by the API server or not confirmed, 2: invalid usage.`
 
@@ -52,14 +45,8 @@ const adoptExample = `  # All Deployments of the namespaces with sizing=auto: lo
   # Deployments with tier=backend of all namespaces of a team but one, in a script
   %[1]s adopt --namespaces team=shop -l tier=backend --exclude-namespace shop-test --name shop --yes
 
-  # All namespaces, but for those of the system
-  %[1]s adopt --namespaces kubernetes.io/metadata.name --max-concurrent 2%%
-
-  # A policy of your own, from a file
-  %[1]s adopt -f policy.yaml
-
-  # Write a policy for Git
-  %[1]s adopt --namespaces sizing=auto -o manifest > policy.yaml`
+  # Write a policy for Git, for all namespaces but those of the system
+  %[1]s adopt --namespaces kubernetes.io/metadata.name --max-concurrent 2%% -o manifest > policy.yaml`
 
 // adopting are the flags of adopt.
 type adopting struct {

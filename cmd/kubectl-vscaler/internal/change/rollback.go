@@ -35,28 +35,16 @@ changes the pods. Usage and OOM kills still raise what was lowered. If the opera
 --to=original sets updateMode Recommend, and the operator restores the template, which replaces the pods.
 
 The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment that it belongs to. If Git is the source of
-the objects, change them there, or a GitOps tool reverts the rollback.
-
-A policy reverts the edits of its scalers, so a scaler that a policy has created is not rolled back. With --detach, it
-becomes one of yours first, and stays that: the policy does not change or delete it anymore. If you delete it, the policy
-creates a new one.
-
-The command requires the permission to list VerticalScalers, to patch what it rolls back, and for --to=original to get the
-Deployment.
+the objects, change them there, or a GitOps tool reverts the rollback. A policy reverts the edits of its scalers: with
+--detach, such a scaler becomes one of yours first, and stays that.
 
 Exit codes: 0: success, 1: failure, not found or nothing to roll back, 2: invalid usage.`
 
-const rollbackExample = `  # See what would change, checked by the API server
+const rollbackExample = `  # To the requests before the last decision: see what would change, checked by the API server
   %[1]s rollback deployment/web -n shop --dry-run
-
-  # To the requests before the last decision
-  %[1]s rollback web -n shop
 
   # To those of the pod template
   %[1]s rollback web -n shop --to=original
-
-  # A scaler of a policy
-  %[1]s rollback web -n shop --detach
 
   # Let the scaler decide again
   %[1]s rollback web -n shop --undo`

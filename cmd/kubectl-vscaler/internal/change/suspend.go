@@ -28,12 +28,8 @@ import (
 const suspendLong = `Suspend scalers: the operator still recommends, but changes nothing until "resume". Pods keep their sizes.
 
 The command sets spec.suspend, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. If Git is the
-source of the objects, suspend them there, or a GitOps tool resumes them.
-
-A policy reverts the edits of its scalers. So of a scaler that a policy has created, the command sets the annotation
-autoscaling.verticalscaler.io/paused, which has the same effect. The policy goes on to size other Deployments.
-
-The command requires the permission to list VerticalScalers and to patch what it suspends.
+source of the objects, suspend them there, or a GitOps tool resumes them. A policy reverts the edits of its scalers, so
+they get the annotation autoscaling.verticalscaler.io/paused, which has the same effect.
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 
@@ -43,13 +39,8 @@ const suspendExample = `  # One scaler, named by its Deployment
   # See what would be suspended, checked by the API server
   %[1]s suspend -l team=shop --dry-run`
 
-const resumeLong = `Resume suspended scalers: waiting changes are then made.
-
-The command sets spec.suspend to false, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. Of a
-scaler that a policy has created, it removes the annotation that "suspend" has set. It does not remove the annotation that
-pauses a scaler for another reason, and tells if a scaler has it.
-
-The command requires the permission to list VerticalScalers and to patch what it resumes.
+const resumeLong = `Resume suspended scalers: waiting changes are then made. The command reverts what "suspend" has set. It does not remove
+the annotation that pauses a scaler for another reason, and tells if a scaler has it.
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 

@@ -38,18 +38,13 @@ import (
 
 const dashboardLong = `Show scalers in a browser: the whole fleet, and each scaler with its usage against request and limit, and why.
 
-The command serves web pages on this machine until it is stopped with Ctrl-C, and prints their address. They need nothing
-from the network, and only show: nothing can be changed there. The cluster is read with your own rights, and only while a
-page is open.
+The command serves web pages on this machine until it is stopped with Ctrl-C, and prints their address. Nothing can be
+changed there. The cluster is read with your own rights, and only while a page is open.
 
-The address contains a secret: other users who have it see what you may see. It is valid until the command ends, and no longer
-than --expires-after. Only programs on this machine can connect. To use a browser on another machine, use a tunnel, such as
-"ssh -L 8080:127.0.0.1:8080", with --port=8080.
+The address contains a secret: other users who have it see what you may see. Only programs on this machine can connect. To
+use a browser on another machine, use a tunnel, such as "ssh -L 8080:127.0.0.1:8080", with --port=8080.
 
 Plots begin when a page is opened. With --prometheus, they also show the last 8 days, and there is a backtest.
-
-The command requires the permission to list VerticalScalers. It reads Deployments, pods and their usage if it may, and the
-pages list what it could not read.
 
 Exit codes: 0: stopped, 1: failure, 2: invalid usage.`
 

@@ -28,12 +28,9 @@ const importLong = `Print scalers for objects of other programs. Nothing is crea
 const importVPALong = `Print a scaler for each VerticalPodAutoscaler that sizes a Deployment, as YAML. Nothing is created or changed.
 
 Comments above each scaler say what becomes of each field. If a field is not known or cannot be imported safely, the scaler
-has updateMode Recommend, and changes nothing.
-
-As long as a VerticalPodAutoscaler sizes a Deployment, a scaler only recommends. To move without a gap, apply the scalers,
-wait for their recommendations, and set the VerticalPodAutoscalers to updateMode "Off".
-
-The command requires the permission to list VerticalPodAutoscalers, or to get the named ones.
+has updateMode Recommend, and changes nothing. As long as a VerticalPodAutoscaler sizes a Deployment, a scaler only
+recommends. To move without a gap, apply the scalers, wait for their recommendations, and set the VerticalPodAutoscalers to
+updateMode "Off".
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 

@@ -33,63 +33,27 @@ const reportLong = `Report what containers request today, and what they need by 
 cluster, and nothing is changed. Usage is from one of three sources:
 
   --prometheus      the last days in Prometheus, of the Deployments of the cluster
-  FILE, FOLDER, -   tables, plain or compressed with gzip; "-" is standard input
+  FILE, FOLDER, -   tables, plain or compressed with gzip, such as --save writes; "-" is standard input
   neither           what VerticalScalers in updateMode Recommend recommend now, each by its own profile, from at least a day of
                     usage. It does not say what would have happened, so the harm and the rules of others are unknown
 
 The report has today's requests, VerticalScaler's recommendation for each --profile, and those of the rules of the
 Vertical Pod Autoscaler (VPA) and of the Kubernetes Resource Recommender (KRR). For each, it has cores, GiB, their
 price with --prices, and the harm that a replay of the usage predicts. The containers whose requests differ most from
-the first recommendation come first.
+the first recommendation come first. docs/report.md describes the columns and the files.
 
-  CORES, GIB        requests of all pods; each container counts with what is recommended at the end of the usage
-  STARVED           the share of time in which the pod that uses most wants more CPU than requested, the mean over containers
-  OOM DAYS          the days on which a container needs more memory than its limit, of all days of all containers. For
-                    today, the limit is that of the pods; for a rule, it equals the request
-  RESIZES/DAY       changes of a container's requests per day
-
-In the replay, VerticalScaler and VPA resize pods in place whenever their rules say so, and KRR's rule is applied once a
-day. Nothing is measured during the --warm-up.
-
-With --prometheus, Deployments, replicas, requests and limits are read from the cluster of your kubeconfig, or with
---from-metrics from kube-state-metrics in Prometheus. The usage of a namespace is read as a whole, a day at a time. A
-request is the largest of any pod; without pods, it is that of the template. In each interval, the usage of the pod that
-uses most counts. --save writes that usage as tables.
-
-The header tells two kinds of tables apart. The order of columns and rows does not matter. A folder has files that end in
-.csv or .csv.gz. A series stands for a Deployment with one pod, whose memory limit equals its request:
-
-  series,timestamp,cpu_cores,memory_bytes    usage: the average of CPU and the peak of memory since the timestamp, which
-                                             is in seconds since 1970 or like 2026-01-05T00:05:00Z
-  series,step_s,init_cpu,init_mem            containers: the length of their intervals, and their current requests in
-                                             cores and bytes
-
-The file of --prices is YAML with the keys currency, cpuCoreHour and memoryGiBHour. A month has 730 hours. Without prices,
-a core counts as much as 8 GiB in the order of the containers.
-
-With --patches, the command also writes a file for each Deployment whose requests differ from the rule git. They are for a
-Git repository: patches and a component for Kustomize, manifests for "kubectl apply --server-side", or values for Helm. Limits
-that are set follow in proportion. Files of other Deployments stay as they are: a Deployment that has its patch differs no
-more. Deployments that another object controls get no patch.
+With --patches, the command also writes a file for each Deployment whose requests differ from the rule git. Files of other
+Deployments stay as they are. Deployments that another object controls get no patch.
 
 The same usage and --until give the same report, byte for byte.
 
-The command requires the permission to list Deployments and pods, unless --from-metrics or tables are used. Without
---prometheus, it also requires that to list VerticalScalers.
-
 Exit codes: 0: report written, 1: failure, 2: invalid usage.`
 
-const reportExample = `  # A namespace
-  %[1]s report -n shop --prometheus http://localhost:9090
-
-  # One Deployment, as a page with pictures
+const reportExample = `  # One Deployment, as a page with pictures
   %[1]s report -n shop --deployment web --prometheus http://localhost:9090 -o html --output-file report.html
 
-  # The whole cluster, with prices, for a spreadsheet
-  %[1]s report -A --prometheus http://localhost:9090 --prices prices.yaml -o csv --output-file report.csv
-
-  # One team's Deployments, with all profiles
-  %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm
+  # One team's Deployments, with all profiles and prices, for a spreadsheet
+  %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm --prices prices.yaml -o csv
 
   # Without access to the cluster
   %[1]s report -A --prometheus https://prometheus.example.com --prometheus-token-file token --from-metrics
@@ -98,14 +62,10 @@ const reportExample = `  # A namespace
   %[1]s report -A
 
   # Tables of usage
-  %[1]s report internal/backtest/testdata/traces
   gunzip -c usage.csv.gz | %[1]s report - -o json
 
-  # Patches for Git
-  %[1]s report -A --prometheus http://localhost:9090 --patches kustomize --patches-folder requests
-
-  # The same report again
-  %[1]s report -A --prometheus http://localhost:9090 --until 2026-11-23T12:00:00Z -o json`
+  # Patches for Git, and the same report again
+  %[1]s report -A --prometheus http://localhost:9090 --until 2026-11-23T12:00:00Z --patches kustomize --patches-folder requests`
 
 // longestWarmUp is longer than any known recording.
 const longestWarmUp = 366 * past.Day

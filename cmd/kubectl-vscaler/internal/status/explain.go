@@ -26,24 +26,14 @@ const explainLong = `Explain a scaler: how its numbers came about, whether they 
 it. Name the scaler, its Deployment or its ScaledDeployment. Or explain a policy: what it selects, what it skips and why,
 and how far the promotion of its scalers is.
 
-The scaler's status holds the steps from usage to each number. The command calculates them again and reports a difference.
-It changes nothing and reads only from the API server.
-
-If a request waits until more usage has been observed, the command says in about how long it is lowered.
-
-The command requires the permission to get the VerticalScaler or the policy. It reads the Deployment, its pods and the
-operator's lease if it may, and lists at the end what it could not read.
+The command changes nothing and reads only from the API server. It lists at the end what it could not read.
 
 Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
 
 const explainExample = `  # Why is the recommendation not applied?
-  %[1]s explain web -n shop
+  %[1]s explain deployment/web -n shop
 
-  # The scaler of a Deployment
-  %[1]s explain deployment/web
-
-  # Policies
-  %[1]s explain scalingpolicy/backends -n shop
+  # A policy
   %[1]s explain cspolicy/fleet
 
   # The same as data

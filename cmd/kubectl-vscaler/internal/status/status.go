@@ -30,28 +30,12 @@ import (
 
 const statusLong = `Show the status of scalers, ScaledDeployments and policies, one line each.
 
-  CPU, MEMORY   the request of a pod -> the decided one, while a pod has another one; in parentheses a request that is
-                only recommended
-  PODS          pods with the decided size / all running pods
-  REASON        the reason for the current state; "explain NAME" explains it
+CPU and MEMORY are the request of a pod -> the decided one, while a pod has another one. A request in parentheses is only
+recommended. PODS are the pods with the decided size / all running pods. "explain NAME" explains a REASON.
 
-The outputs wide, csv, json and yaml also have:
-
-  CHANGED       the time since the last decision
-  SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
-  SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
-
-A table of policies follows if there are any: ScalingPolicies of the namespace, and the ClusterScalingPolicies that have
-created a scaler shown, or all of them with --all-namespaces.
-
-  DEPLOYMENTS   Deployments with a scaler of the policy / all that it selects
-  PROMOTED      scalers with the update mode of the policy's template / all scalers of the policy
-
-If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
+Policies are those of the namespace, and the ClusterScalingPolicies that have created a scaler shown, or all of them with
+--all-namespaces. If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
 OperatorSilent.
-
-The command requires the permission to list VerticalScalers. It reads ScaledDeployments, policies, Deployments and the
-operator's lease if it may.
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
 the operator is silent. Scalers that are learning, waiting or suspended are Ready.`
@@ -62,17 +46,8 @@ const statusExample = `  # All scalers of a namespace
   # All namespaces, with advice for each scaler; what saves most comes first
   %[1]s status -A -o wide --sort-by saved-cores
 
-  # The scaler of a Deployment
-  %[1]s status deployment/web
-
-  # A table for a spreadsheet
-  %[1]s status -A -l team=shop -o csv
-
-  # Watch two scalers: a line for each change
-  %[1]s status web api --watch
-
-  # A policy, and the scalers of the namespace that it has created
-  %[1]s status cspolicy/fleet -n shop
+  # Watch the scaler of a Deployment, and those of a policy in the namespace
+  %[1]s status deployment/web cspolicy/fleet -n shop --watch
 
   # In a script
   %[1]s status web --check -o json`

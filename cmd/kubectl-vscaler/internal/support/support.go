@@ -37,18 +37,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const supportBundleLong = `Write one archive with what is needed to find out why scalers of a namespace behave as they do. Nothing is changed, and
-nothing is sent anywhere.
-
-The archive has the scalers and policies with their explanations, and the Deployments and pods that scalers size. It also
-has events, quotas, the result of "check", and the log of the operator. ClusterScalingPolicies name Deployments of other
-namespaces as examples.
+const supportBundleLong = `Write one archive with what is needed to find out why scalers of a namespace behave as they do: scalers and policies with
+their explanations, the Deployments and pods that are sized, events, quotas, the result of "check", and the log of the
+operator. Nothing is changed, and nothing is sent anywhere.
 
 Objects keep only the fields that sizing depends on, without environment variables, commands, images, labels and addresses.
-The command masks text in messages and logs that looks like a credential. Names stay: look through the archive before you
-pass it on.
-
-The command reads as far as you may, and lists in README.txt what is missing.
+The command masks text in messages and logs that looks like a credential. Names stay, and ClusterScalingPolicies name
+Deployments of other namespaces as examples: look through the archive before you pass it on. README.txt lists what you may
+not read.
 
 Exit codes: 0: success, 1: failure, 2: invalid usage.`
 

@@ -30,39 +30,27 @@ import (
 )
 
 const topLong = `Show what the pods of a scaler use, request and need, and what the scaler waits for. Without a name, show all scalers of
-the namespace, those first whose pods request most above or below their targets.
+the namespace, those first whose pods request most above or below their targets (CPU-GAP, MEM-GAP).
 
-  USAGE         of the pods, the least and the most
-  REQUEST       what the kubelet has applied, the least and the most; LIMIT likewise
-  TARGET        the recommended request; LOWER..UPPER are its bounds, ALLOWED is the policy's
-  USED          the usage of the pod that uses most of its own request
-  CPU-GAP       how much all pods request above (+) or below (-) the target; MEM-GAP likewise
+Ranges are over the pods: the least and the most. USED is the usage of the pod that uses most of its own request, and
+ALLOWED are the bounds of the policy.
 
 On a terminal, the view is live. Keys: q quits, the arrows scroll or choose a scaler, Enter opens it, Esc goes back, s changes
-the order. With --once, or if the output is not a terminal, the view is printed once. With -o json or -o yaml, it is
-printed once as data, with exact quantities and without the history.
+the order. With --once, or if the output is not a terminal, the view is printed once. History begins when the view starts.
+With --prometheus, it begins earlier.
 
-History begins when the view starts. With --prometheus, it begins earlier.
-
-The command requires the permission to get a VerticalScaler, or to list them. It reads Deployments, pods, their usage
-(metrics.k8s.io) and the operator's lease if it may, and says what it could not read. It changes nothing.
+The command changes nothing, and says what it could not read.
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 
-const topExample = `  # One scaler, live
-  %[1]s top web -n shop
+const topExample = `  # One scaler, live, with the usage of the last day
+  %[1]s top web -n shop --prometheus http://localhost:9090 --since 24h
 
   # All namespaces, those first whose pods request too little
   %[1]s top -A --sort-by lack
 
-  # In a script, or for a report
-  %[1]s top web --once
-
   # The scalers whose pods request less CPU than they need
-  %[1]s top -A -o json | jq -r '.scalers[] | select(.resources.cpu.below != "0") | .name'
-
-  # With the usage of the last day
-  %[1]s top web --prometheus http://localhost:9090 --since 24h`
+  %[1]s top -A -o json | jq -r '.scalers[] | select(.resources.cpu.below != "0") | .name'`
 
 const (
 	scalerInterval = 2 * time.Second
