@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -39,6 +40,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
 )
 
 const (
@@ -72,7 +74,7 @@ type apiServer struct {
 	refused   string                             // beginning of the paths at which writes are refused
 	asked     map[string]int
 	conflicts int      // how many patches are refused, as if another writer were faster
-	written   []string // what was asked to be changed: the method, the path with its query, and the body
+	written   []string // what was asked to be changed, but for reviews: the method, the path with its query, and the body
 }
 
 // startServer starts a server with an operator only, and makes it that of the kubeconfig, with the namespace shop.
@@ -118,6 +120,16 @@ func (s *apiServer) put(objects ...client.Object) {
 		o.GetObjectKind().SetGroupVersionKind(kind)
 		s.objects[pathOf(kind, o.GetNamespace())+"/"+o.GetName()] = o
 	}
+}
+
+// putJSON is put of an object as JSON.
+func (s *apiServer) putJSON(t *testing.T, text string) {
+	t.Helper()
+	object, _, err := serializer.NewCodecFactory(kinds).UniversalDeserializer().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(object.(client.Object))
 }
 
 // forget deletes the objects whose paths begin so.
@@ -181,14 +193,14 @@ func (s *apiServer) resultOf(r *http.Request) any {
 		s.conflicts--
 		return failure(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
 	}
-	var body []byte
+	if answer != nil {
+		return answer(r)
+	}
+	body, _ := io.ReadAll(r.Body)
 	if r.Method != http.MethodGet {
-		body, _ = io.ReadAll(r.Body)
-		s.written = append(s.written, r.Method+" "+r.URL.RequestURI()+" "+string(body))
+		s.written = append(s.written, r.Method+" "+r.URL.RequestURI()+" "+strings.TrimSpace(string(body)))
 	}
 	switch {
-	case answer != nil:
-		return answer(r)
 	case r.Method == http.MethodGet && object == nil:
 		return list
 	case r.Method == http.MethodGet, r.Method == http.MethodPatch:
@@ -336,4 +348,70 @@ func usageOf(p *corev1.Pod, cpu, memory string) client.Object {
 		"timestamp": time.Now().UTC().Format(time.RFC3339), "window": "15s",
 		"containers": []any{map[string]any{"name": "app", "usage": map[string]any{"cpu": cpu, "memory": memory}}},
 	}}
+}
+
+// rolledBack makes web a scaler that was rolled back to the requests before its last decision.
+func (s *apiServer) rolledBack(t *testing.T) {
+	t.Helper()
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
+		plan, err := rollback.Of(web, nil, rollback.Previous)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(rollback.Record{To: rollback.Previous, Before: rollback.SpecOf(web.Spec.Scaling), After: plan.Spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		web.Annotations, web.Spec.ResourcePolicy = map[string]string{rollback.Annotation: string(text)}, plan.Spec.ResourcePolicy
+	})
+}
+
+// vpas has three of them: web sizes a Deployment, db something else, odd has a field that is not known.
+func vpas(s *apiServer) {
+	for name, kind := range map[string]string{"web": "Deployment", "db": "StatefulSet", "odd": "Deployment"} {
+		spec := map[string]any{"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name}, "updatePolicy": map[string]any{"updateMode": "InPlace"}}
+		if name == "odd" {
+			spec["later"] = true
+		}
+		s.put(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": map[string]any{"namespace": "shop", "name": name}, "spec": spec,
+		}})
+	}
+}
+
+// adoptable is a cluster with Deployments in three namespaces, one scaler of a user, and no policy.
+func adoptable(t *testing.T) *apiServer {
+	t.Helper()
+	s := startServer(t)
+	s.put(newScaler("shop", "web", metav1.Condition{}), newScaler("shop", "late", metav1.Condition{}))
+	for _, name := range [][2]string{{"shop", "api"}, {"shop", "web"}, {"kube-system", "dns"}, {"bank", "core"}} {
+		d := newDeployment(name[0], name[1], 2, "500m", "1Gi", "")
+		d.Labels, d.Status.Replicas = map[string]string{"tier": "web"}, 2
+		s.put(d, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name[0], Labels: map[string]string{"kubernetes.io/metadata.name": name[0], "sizing": "auto"}}})
+	}
+	return s
+}
+
+// ofPolicy makes web a scaler of the ClusterScalingPolicy fleet, which is Ready as it is told. There is a ScalingPolicy of
+// another name in the namespace, and a ClusterScalingPolicy that has created nothing there.
+func (s *apiServer) ofPolicy(ready string) {
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.OwnerReferences = []metav1.OwnerReference{controller(v1beta1.ClusterScalingPolicyKind, "fleet")}
+		web.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
+	})
+	var rules v1beta1.PolicyRules
+	rules.Rollout.Start, rules.Template.UpdatePolicy.UpdateMode = "Recommend", "InPlace"
+	status := v1beta1.ScalingPolicyStatus{
+		Summary:    &v1beta1.PolicySummary{Deployments: "1/2", Promoted: "1/1"},
+		Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally"}, {Type: "Promoting", Status: "True", Reason: "AllPromoted"}},
+	}
+	own := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: v1beta1.ScalingPolicySpec{PolicyRules: rules}, Status: status}
+	fleet := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}, Spec: v1beta1.ClusterScalingPolicySpec{PolicyRules: rules}, Status: *status.DeepCopy()}
+	other := fleet.DeepCopy()
+	other.Name = "other"
+	if ready == "False" {
+		fleet.Status.Conditions[0].Status, fleet.Status.Conditions[0].Reason = metav1.ConditionFalse, "ScalersRejected"
+	}
+	s.put(own, fleet, other)
 }

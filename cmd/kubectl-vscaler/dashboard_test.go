@@ -210,31 +210,6 @@ func TestTheDashboardShowsOneNamespace(t *testing.T) {
 	}
 }
 
-func TestTheDashboardRefusesToStart(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args      []string
-		forbidden []string
-		code      int
-		err       string
-	}{
-		"an argument":                {[]string{"web"}, nil, 2, `unexpected argument "web"`},
-		"a port that is none":        {[]string{"--port", "70000"}, nil, 2, "--port must be from 0 to 65535"},
-		"valid for ever":             {[]string{"--expires-after", "9999h"}, nil, 2, "--expires-after must be from 1m to 168h"},
-		"a token without an address": {[]string{"--prometheus-ca-file", "ca"}, nil, 2, "--prometheus-ca-file requires --prometheus"},
-		"an address with a query":    {[]string{"--prometheus", "http://localhost/?a"}, nil, 2, "without ? and #"},
-		"an address that is none":    {[]string{"--prometheus", "localhost"}, nil, 2, "must be an http or https URL"},
-		"no rights":                  {nil, []string{ours}, 1, "listing VerticalScalers: you may not"},
-		"not installed":              {[]string{"-n", "elsewhere"}, nil, 1, "is the operator installed?"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			newAPIServer(t).forbidden = tc.forbidden
-			if out, errOut, code := run(t, nil, append([]string{"dashboard"}, tc.args...)...); code != tc.code || !strings.Contains(errOut, tc.err) || out != "" {
-				t.Errorf("exit code %d, want %d: %s%s", code, tc.code, errOut, out)
-			}
-		})
-	}
-}
-
 // Many open pages read the fleet once.
 func TestTheFleetIsReadOnceForAllPages(t *testing.T) {
 	s := newFleetServer(t)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,40 +148,5 @@ func TestReportOfScalersInFiles(t *testing.T) {
 		if strings.Contains(page, unwanted) {
 			t.Errorf("%q is in:\n%s", unwanted, page)
 		}
-	}
-}
-
-func TestReportOfScalersRefuses(t *testing.T) {
-	s := newScaledCluster(t, scaledFleet)
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"--since=24h":                     {"--since requires --prometheus", 2},
-		"--profile=Safe":                  {"--profile requires --prometheus or tables", 2},
-		"--from-metrics":                  {"--from-metrics requires --prometheus", 2},
-		"--prometheus= --workers=1":       {"--workers requires --prometheus or tables", 2},
-		"--prometheus-label=cluster=east": {"--prometheus-label requires --prometheus", 2},
-		"-n=empty":                        {"no Deployment selected: there is none in namespace empty", 1},
-		"-A -l=app=lone":                  {"none of the selected Deployments can be reported: no scaler sizes its Deployment (--prometheus reports by past usage, without scalers)", 1},
-		"--context=none":                  {`the kubeconfig has no context "none"`, 1},
-	} {
-		if out, errOut, code := run(t, nil, append([]string{"report"}, strings.Fields(args)...)...); code != want.code || !strings.Contains(errOut, want.message) || out != "" {
-			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
-		}
-	}
-	s.forget(ours)
-	want := "no VerticalScaler in any namespace: create some with updateMode Recommend (kubectl vscaler adopt), or set --prometheus to report by past usage, without scalers"
-	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, want) {
-		t.Errorf("without scalers: exit code %d: %s", code, errOut)
-	}
-	s.answers[ours+"/verticalscalers"] = func(*http.Request) any { return failure(404, metav1.StatusReasonNotFound, "not found") }
-	want = "the cluster does not know VerticalScalers: set --prometheus to report by past usage, without the operator"
-	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, want) {
-		t.Errorf("without the operator: exit code %d: %s", code, errOut)
-	}
-	s.forbidden = []string{ours}
-	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, "listing VerticalScalers: ") {
-		t.Errorf("without the right: exit code %d: %s", code, errOut)
 	}
 }

@@ -113,34 +113,6 @@ func TestReportOfSavedUsage(t *testing.T) {
 	}
 }
 
-func TestReportOfTablesRefuses(t *testing.T) {
-	leak, scratch := filepath.Join(folder, "leak.csv"), t.TempDir()
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"none.csv":                      {"stat none.csv: no such file or directory", 1},
-		scratch:                         {"read " + scratch + ": the folder has no .csv or .csv.gz files", 1},
-		leak + " --best":                {`unknown flag: --best: see "kubectl vscaler report --help"`, 2},
-		folder + " --warm-up=240h":      {"none of the series can be reported: its usage is not longer than the warm-up of 240h0m0s (see --warm-up)", 1},
-		folder + " --warm-up=190h":      {"", 0},
-		"- -":                           {"standard input can be read only once", 2},
-		leak + " --prometheus=http://p": {"--prometheus cannot be combined with tables", 2},
-		leak + " -A":                    {"--all-namespaces cannot be combined with tables", 2},
-		leak + " --deployment=web":      {"--deployment cannot be combined with tables", 2},
-		leak + " --since=24h":           {"--since requires --prometheus", 2},
-		leak + " --output-file=" + scratch + "/a/b": {"no such file or directory", 1},
-	} {
-		out, errOut, code := run(t, strings.NewReader(""), append([]string{"report"}, strings.Fields(args)...)...)
-		if code != want.code || !strings.Contains(errOut, want.message) || (code != 0) != (out == "") {
-			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
-		}
-	}
-	if _, errOut, code := run(t, nil, "backtest", folder); code != 2 || errOut != `unknown command "backtest": did you mean report?` {
-		t.Errorf("the former name: exit code %d: %s", code, errOut)
-	}
-}
-
 // TestExamplesRun runs what help shows, from the folder that it is meant for.
 func TestExamplesRun(t *testing.T) {
 	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())

@@ -332,113 +332,21 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 	}
 }
 
+// A file that this command has not written stays, and a Deployment that another object controls has no patch.
 func TestPatchesRefuse(t *testing.T) {
 	all := slices.Clone(deployedFleet)
 	all[0].owners = []metav1.OwnerReference{controller("ScaledDeployment", "api")}
 	newClusterOf(t, all)
-	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "shop_web.yaml")
 	if err := os.WriteFile(file, []byte("mine: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"--patches=kustomize":                                       {"--patches requires --patches-folder", 2},
-		"--patches-folder=x":                                        {"--patches-folder requires --patches", 2},
-		"--patches=ssa --patches-folder=x --helm-path=a":            {"--helm-path requires --patches=helm-values", 2},
-		"--patches=helm-values --patches-folder=x --helm-path=a..b": {`--helm-path "a..b" has an empty key`, 2},
-		"--patches=ssa --patches-folder=" + folder:                  {"writing patches: " + file + " exists and was not written by this command", 1},
-		"--patches=ssa --patches-folder=" + file:                    {"writing patches: mkdir ", 1},
-	} {
-		out, errOut, code := run(t, nil, append([]string{"report", "-A", reportUntil, prometheus}, strings.Fields(args)...)...)
-		if out != "" || code != want.code || !strings.Contains(errOut, want.message) {
-			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
-		}
+	out, errOut, code := run(t, nil, "report", "-A", reportUntil, "--prometheus="+serve(t, fleetPrometheus), "--patches=ssa", "--patches-folder="+folder)
+	if want := "writing patches: " + file + " exists and was not written by this command"; out != "" || code != 1 || errOut != want {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "bank_api.yaml")); err == nil {
 		t.Error("a Deployment that a ScaledDeployment controls has a patch")
-	}
-}
-
-func TestReportRefuses(t *testing.T) {
-	newFleetCluster(t)
-	good := serve(t, fleetPrometheus)
-	without := func(words ...string) string { // a Prometheus that has no metrics with these words
-		return serve(t, func(w http.ResponseWriter, r *http.Request) {
-			for _, word := range words {
-				if strings.Contains(r.FormValue("query"), word) {
-					kind := map[bool]string{true: "matrix", false: "vector"}[strings.HasSuffix(r.URL.Path, "query_range")]
-					fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[]}}`, kind)
-					return
-				}
-			}
-			fleetPrometheus(w, r)
-		})
-	}
-	refusing := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	folder := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	noUsage := without("container_")
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"": {"--until requires --prometheus", 2},
-		"--prometheus=" + good + " --deployment=none":                     {"no Deployment selected: there is none in namespace shop with the name none", 1},
-		"--from-metrics --deployment=none --prometheus=" + good:           {"no Deployment selected: there is none in namespace shop with the name none", 1},
-		"--prometheus=localhost:9090":                                     {"the address of Prometheus must be an http or https URL", 2},
-		"--prometheus=https://me:hush@p":                                  {"without credentials", 2},
-		"--prometheus=http://p --prometheus-token-file=token":             {"credentials for Prometheus require https", 2},
-		"--prometheus=" + good + " --prometheus-label=a\"=b":              {"is not a valid label name", 2},
-		"-A --prometheus=" + good + " --save=" + file("file", ""):         {"saving usage: mkdir ", 1},
-		"--prometheus=ftp://x":                                            {"must be an http or https URL", 2},
-		"--prometheus=" + good + "/?x=1":                                  {"must be a URL without ? and #", 2},
-		"--profile=Bold --prometheus=" + good:                             {`--profile "Bold" is not one of Balanced, Frugal, Safe, Calm`, 2},
-		"--profile=Safe,Safe --prometheus=" + good:                        {"--profile names Safe twice", 2},
-		"--until=yesterday --prometheus=" + good:                          {`--until "yesterday" is not like 2026-11-23T12:00:00Z`, 2},
-		"--since=1h --prometheus=" + good:                                 {"--since 1h0m0s is not longer than --warm-up 72h0m0s: nothing would be measured", 2},
-		"--since=9999h --prometheus=" + good:                              {"--since must be from two steps to 2160h0m0s", 2},
-		"--step=1s --prometheus=" + good:                                  {"--step must be from 1m to 1h, in whole seconds", 2},
-		"--warm-up=-1h --prometheus=" + good:                              {"--warm-up must be from 0 to", 2},
-		"--top=-1 --prometheus=" + good:                                   {"--top and --workers must not be negative", 2},
-		"-l=a=b=c --prometheus=" + good:                                   {"--selector: ", 2},
-		"-l=a=b --from-metrics --prometheus=" + good:                      {"--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster", 2},
-		"--prices=" + folder + "/none --prometheus=" + good:               {"reading --prices: open ", 1},
-		"--prices=" + file("keys", "cpu: 1") + " --prometheus=" + good:    {`unknown field "cpu": the keys are currency, cpuCoreHour and memoryGiBHour`, 1},
-		"--context=none --prometheus=" + good:                             {`the kubeconfig has no context "none": see "kubectl config get-contexts"`, 1},
-		"-n=empty --prometheus=" + good:                                   {"no Deployment selected: there is none in namespace empty", 1},
-		"-A -l=app=none --prometheus=" + good:                             {"no Deployment selected: there is none in any namespace with the labels app=none", 1},
-		"-n=elsewhere --prometheus=" + good:                               {"listing pods: ", 1},
-		"-A --prometheus=" + noUsage:                                      {"Prometheus at " + noUsage + " has no cAdvisor metrics (container_cpu_usage_seconds_total) at 2026-11-23T12:00:00Z: it must scrape the kubelets' /metrics/cadvisor", 1},
-		"-A --prometheus=" + without("working_set"):                       {"has no cAdvisor metrics (container_memory_working_set_bytes) at", 1},
-		"-A --prometheus=" + without("rate("):                             {"has cAdvisor metrics, but not enough of the 3 containers of the selected Deployments since 2026-11-15T12:00:00Z: Prometheus knows no usage of its pods; its usage is not longer than the warm-up of 72h0m0s (see --since, --until and --prometheus-label)", 1},
-		"-A --from-metrics --prometheus=" + without("kube_"):              {"has no metrics of kube-state-metrics (kube_deployment_spec_replicas) at 2026-11-23T12:00:00Z: omit --from-metrics to read Deployments from the cluster", 1},
-		"-A --from-metrics --prometheus=" + without("_info"):              {"has no metrics of kube-state-metrics (kube_pod_container_info) at", 1},
-		"-n=empty --from-metrics --prometheus=" + good:                    {"no Deployment selected: there is none in namespace empty", 1},
-		"-A --prometheus=" + refusing:                                     {"the credentials were rejected (--prometheus-token-file)", 1},
-		"-A --from-metrics --prometheus=" + refusing:                      {"the credentials were rejected (--prometheus-token-file)", 1},
-		"-A -o=csv --output-file=" + folder + "/a/b --prometheus=" + good: {"no such file or directory", 1},
-	} {
-		all := append([]string{"report"}, strings.Fields(args)...)
-		if !strings.Contains(args, "--until") {
-			all = append(all, reportUntil)
-		}
-		out, errOut, code := run(t, nil, all...)
-		if out != "" || code != want.code || !strings.Contains(errOut, want.message) || strings.Contains(errOut, "hush") {
-			t.Errorf("report %s: exit code %d: %s\n%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
-		}
-	}
-	withoutCluster(t)
-	if _, errOut, code := run(t, nil, "report", "--prometheus="+good); code != 1 || !strings.Contains(errOut, "reading Deployments from the cluster (or set --from-metrics): no cluster is configured") {
-		t.Errorf("without a cluster: exit code %d: %s", code, errOut)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -114,10 +115,8 @@ func TestSupportBundle(t *testing.T) {
 			t.Errorf("%s gives away a secret:\n%s", name, content)
 		}
 	}
-	for _, written := range server.written {
-		if !strings.HasPrefix(written, "POST "+reviews) {
-			t.Errorf("written %s", written)
-		}
+	if len(server.written) > 0 {
+		t.Errorf("written %q", server.written)
 	}
 	if _, errOut, code := run(t, nil, "support-bundle", "-o", file); code != 1 || !strings.Contains(errOut, "file exists") {
 		t.Errorf("overwritten: exit code %d: %s", code, errOut)
@@ -142,18 +141,31 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 			t.Errorf("README.txt does not say %q:\n%s", want, files["README.txt"])
 		}
 	}
-	for name, tc := range map[string]struct {
-		args []string
-		code int
-		err  string
-	}{
-		"not installed":  {[]string{"-n", "elsewhere"}, 1, kube.ErrNotInstalled.Error()},
-		"an argument":    {[]string{"web"}, 2, `unexpected argument "web"`},
-		"less than none": {[]string{"--log-lines", "-1"}, 2, "--log-lines must not be negative"},
-		"nowhere":        {[]string{"-o", filepath.Join(t.TempDir(), "no", "folder")}, 1, "creating the archive: "},
-	} {
-		if _, errOut, code := run(t, nil, append([]string{"support-bundle"}, tc.args...)...); code != tc.code || !strings.HasPrefix(errOut, tc.err) {
-			t.Errorf("%s: exit code %d: %s", name, code, errOut)
+}
+
+// A bundle has the policies that the user may read, and their explanations.
+func TestSupportBundleHasPolicies(t *testing.T) {
+	server := newAPIServer(t)
+	server.supported()
+	server.put(&v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", Annotations: map[string]string{"a": "canary", v1beta1.PausedAnnotation: "incident"}}},
+		&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Labels: map[string]string{"a": "canary"}}})
+	for _, mayReadAll := range []bool{true, false} {
+		if !mayReadAll {
+			server.forbidden = []string{clusterPolicies}
+		}
+		out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
+		if code != 0 || errOut != "" {
+			t.Fatalf("exit code %d: %s", code, errOut)
+		}
+		files := unpacked(t, strings.NewReader(out))
+		policies := files["policies.yaml"]
+		if !strings.Contains(policies, "kind: ScalingPolicy\n") || !strings.Contains(policies, "paused: incident") || strings.Contains(policies, "canary") ||
+			!strings.Contains(files["policies/ScalingPolicy-own.txt"], "ScalingPolicy shop/own\n") {
+			t.Errorf("policies.yaml:\n%s\n%v", policies, files["policies/ScalingPolicy-own.txt"])
+		}
+		if strings.Contains(policies, "kind: ClusterScalingPolicy\n") != mayReadAll || (files["policies/ClusterScalingPolicy-fleet.txt"] != "") != mayReadAll ||
+			strings.Contains(files["README.txt"], "ClusterScalingPolicies: you may not") == mayReadAll {
+			t.Errorf("may read all: %t: %s", mayReadAll, fmt.Sprint(files["README.txt"], policies))
 		}
 	}
 }

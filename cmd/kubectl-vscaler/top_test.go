@@ -21,70 +21,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 )
 
-func TestTopPrintsOnce(t *testing.T) {
-	cases := map[string]struct {
-		args      []string
-		forbidden []string
-		code      int
-		want      []string // lines of the output
-		err       string
-	}{
-		"a scaler": {[]string{"web"}, nil, 0, []string{
-			"Deployment web, InPlace, profile Balanced", "Applied; 2 of 2 pods at the decided size", "cpu 41m 230m - - - 18% ████················",
-			"memory 60Mi 480Mi - - - 12% ███·················", "a no 41m/230m 60Mi/480Mi - 0", "b no -/230m -/480Mi - 0", "No usage is known of 1 of 2 pods.",
-		}, ""},
-		"a scaler without a Deployment": {[]string{"late"}, nil, 0, []string{"WaitingForDeployment", "No containers are known."}, ""},
-		"a Deployment":                  {[]string{"deploy/web"}, nil, 0, []string{"Applied; 2 of 2 pods at the decided size"}, ""},
-		"a namespace": {nil, nil, 0, []string{
-			"web Applied 2/2 41m 460m - 60Mi 960Mi -", "cpu 460m requested, 41m used",
-		}, ""},
-		"all namespaces": {[]string{"-A", "--sort-by=name"}, nil, 0, []string{"shop web Applied 2/2 41m 460m - 60Mi 960Mi -", "shop late WaitingForDeployment - - - - - - -"}, ""},
-		"no usage":       {[]string{"web"}, []string{metricsPath}, 0, []string{`No usage: reading the usage of namespace "shop": you may not`, "cpu - 230m - - - -"}, ""},
-		"no metrics API": {[]string{"web", "-n", "shop"}, []string{"none"}, 0, []string{"cpu 41m 230m - - - 18% ████················"}, ""},
-		"no pods":        {[]string{"web"}, []string{"/api/v1"}, 0, []string{"The pods of Deployment shop/web: you may not", "cpu - - - - - -"}, ""},
-		"no pods of all": {nil, []string{"/api/v1", apps, metricsPath}, 0, []string{
-			"The Deployments: you may not", "The pods: you may not", `The usage of 1 of 1 namespaces: reading the usage of namespace "shop": you may not`, "web Applied 2/2 - - - - - -",
-		}, ""},
-		"nothing":              {[]string{"-n", "empty"}, nil, 0, nil, "No VerticalScalers found in namespace empty.\n"},
-		"no scalers":           {nil, []string{ours}, 1, nil, "listing VerticalScalers: you may not"},
-		"not installed":        {[]string{"-n", "elsewhere"}, nil, 1, nil, "the API server does not serve VerticalScalers: is the operator installed?"},
-		"not found":            {[]string{"who"}, nil, 1, nil, "VerticalScaler shop/who not found"},
-		"a name everywhere":    {[]string{"web", "-A"}, nil, 2, nil, "a name cannot be combined with --all-namespaces"},
-		"two names":            {[]string{"web", "late"}, nil, 2, nil, "name one VerticalScaler, or none for all of them"},
-		"an order of one":      {[]string{"web", "--sort-by=name"}, nil, 2, nil, "--sort-by requires several scalers: leave the name out"},
-		"too often":            {[]string{"--interval=1ms"}, nil, 2, nil, "--interval must be 1s or more"},
-		"history of all":       {[]string{"--prometheus=http://p"}, nil, 2, nil, "--prometheus requires the name of a scaler"},
-		"history from nowhere": {[]string{"web", "--since=1h"}, nil, 2, nil, "--since requires --prometheus"},
-		"too much history":     {[]string{"web", "--prometheus=http://p", "--since=9000h"}, nil, 2, nil, "--since must be from 5m0s to 2160h0m0s"},
-		"history as data":      {[]string{"web", "-o", "json", "--prometheus=http://p"}, nil, 2, nil, "--prometheus cannot be combined with --output"},
-		"a bad Prometheus":     {[]string{"web", "--prometheus=p"}, nil, 2, nil, "--prometheus: the address of Prometheus must be an http or https URL"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			newAPIServer(t).forbidden = tc.forbidden
-			out, errOut, code := run(t, nil, append([]string{"top"}, tc.args...)...)
-			if code != tc.code || !strings.HasPrefix(errOut, tc.err) || tc.err == "" && errOut != "" {
-				t.Errorf("exit code %d, want %d: %q, want %q", code, tc.code, errOut, tc.err)
-			}
-			if len(tc.args) == 0 && len(tc.forbidden) == 0 && !strings.HasPrefix(out, "2 scalers, 1 requires action ") {
-				t.Errorf("no sum: %s", out)
-			}
-			if strings.Contains(out, "\x1b") || tc.want == nil && out != "" {
-				t.Errorf("no terminal gets no escape sequences, and an error no output: %q", out)
-			}
-			got := map[string]bool{}
-			for _, line := range words(out) {
-				got[line] = true
-			}
-			for _, want := range tc.want {
-				if !got[want] {
-					t.Errorf("no line %q in\n%s", want, out)
-				}
-			}
-		})
-	}
-}
-
 // What cannot be read is absent, and named.
 func TestTopAsData(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -203,17 +139,5 @@ func TestUsageIsNotReadAgainAtOnce(t *testing.T) {
 			t.Errorf("after read %d: %d requests for usage, want %d", i+1, got, want)
 		}
 		clock.SetTime(clock.Now().Add(3 * time.Second))
-	}
-}
-
-// What a dead operator has reported is not shown as if it were true.
-func TestTopShowsADeadOperator(t *testing.T) {
-	server := newAPIServer(t)
-	server.lastHeard(5 * time.Minute)
-	for _, args := range [][]string{{"top", "web"}, {"top", "-A"}} {
-		out, errOut, code := run(t, nil, args...)
-		if code != 0 || !strings.Contains(out, "OperatorSilent") || strings.Contains(out, " Applied") {
-			t.Errorf("%v: exit code %d: %s%s", args, code, errOut, out)
-		}
 	}
 }
