@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -226,21 +225,21 @@ func (s *Source) Fleet(ctx context.Context) (live.Fleet, error) {
 	return fleet, nil
 }
 
-// missingScaler is the error for a scaler that does not exist.
-type missingScaler struct{ error }
-
-func (missingScaler) Is(target error) bool { return target == pages.ErrNotFound }
+// shows is an error for a scaler of a namespace that is not shown.
+func (s *Source) shows(name types.NamespacedName) error {
+	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
+		return fmt.Errorf("VerticalScaler %s %w: only namespace %s is shown", name, live.ErrNotFound, s.namespace)
+	}
+	return nil
+}
 
 // Scaler reads one scaler, and adds what it sees to its record.
 func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pages.Span) (out pages.Details, err error) {
-	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
-		return out, missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	if err := s.shows(name); err != nil {
+		return out, err
 	}
 	scaler, err := s.LiveReader.Scaler(ctx, name)
 	if err != nil {
-		if apierrors.IsNotFound(s.Client.Get(ctx, name, &v1beta1.VerticalScaler{})) {
-			return out, missingScaler{err}
-		}
 		return out, err
 	}
 	out = pages.Details{Scaler: scaler, Span: pages.Live, HasPast: s.past.Address != ""}
@@ -332,8 +331,8 @@ func (s *Source) Backtest(ctx context.Context, name types.NamespacedName, to io.
 	if s.past.Address == "" {
 		return errNoPast
 	}
-	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
-		return missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	if err := s.shows(name); err != nil {
+		return err
 	}
 	s.backtests.Lock()
 	defer s.backtests.Unlock()

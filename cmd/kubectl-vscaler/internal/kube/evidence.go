@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -55,7 +56,7 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	}
 	if name.Kind == "" || name.Kind == ScalerKind {
 		evidence, err := EvidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.Name})
-		if !errors.Is(err, ErrNoScaler) {
+		if !errors.Is(err, live.ErrNotFound) {
 			return evidence, nil, err
 		}
 	}
@@ -111,15 +112,12 @@ func Chosen(ctx context.Context, c client.Reader, namespace string, selector lab
 	}), errors.Join(errs...)
 }
 
-// ErrNoScaler is the error for a name that no scaler has.
-var ErrNoScaler = errors.New("not found")
-
 // EvidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
 func EvidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (explain.Evidence, error) {
 	var scaler v1beta1.VerticalScaler
 	switch err := c.Get(ctx, name, &scaler); {
 	case apierrors.IsNotFound(err):
-		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, ErrNoScaler)
+		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
 	case err != nil:
 		return explain.Evidence{}, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
 	}

@@ -7,9 +7,11 @@ import (
 	"math"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The types of this file are what "top -o json" and "-o yaml" write. Amounts are exact quantities, and
@@ -49,10 +51,10 @@ type sumsData struct {
 // sumData is what pods use and request together. Above and Below are how much they request above and
 // below the targets.
 type sumData struct {
-	Usage   string `json:"usage,omitempty"`
-	Request string `json:"request,omitempty"`
-	Above   string `json:"above,omitempty"`
-	Below   string `json:"below,omitempty"`
+	Usage   *resource.Quantity `json:"usage,omitempty"`
+	Request *resource.Quantity `json:"request,omitempty"`
+	Above   *resource.Quantity `json:"above,omitempty"`
+	Below   *resource.Quantity `json:"below,omitempty"`
 }
 
 type containerData struct {
@@ -64,35 +66,35 @@ type containerData struct {
 // resourceData is a Resource. Usage, Request and Limit are over the pods; Target to MaxAllowed are for
 // one pod.
 type resourceData struct {
-	Resource   string      `json:"resource"`
-	Unmanaged  string      `json:"unmanaged,omitempty"`
-	Usage      *spreadData `json:"usage,omitempty"`
-	Request    *spreadData `json:"request,omitempty"`
-	Limit      *spreadData `json:"limit,omitempty"`
-	Busiest    *shareData  `json:"busiest,omitempty"`
-	Target     string      `json:"target,omitempty"`
-	LowerBound string      `json:"lowerBound,omitempty"`
-	UpperBound string      `json:"upperBound,omitempty"`
-	Decided    string      `json:"decided,omitempty"`
-	MinAllowed string      `json:"minAllowed,omitempty"`
-	MaxAllowed string      `json:"maxAllowed,omitempty"`
-	Above      string      `json:"above,omitempty"`
-	Below      string      `json:"below,omitempty"`
+	Resource   string             `json:"resource"`
+	Unmanaged  string             `json:"unmanaged,omitempty"`
+	Usage      *spreadData        `json:"usage,omitempty"`
+	Request    *spreadData        `json:"request,omitempty"`
+	Limit      *spreadData        `json:"limit,omitempty"`
+	Busiest    *shareData         `json:"busiest,omitempty"`
+	Target     *resource.Quantity `json:"target,omitempty"`
+	LowerBound *resource.Quantity `json:"lowerBound,omitempty"`
+	UpperBound *resource.Quantity `json:"upperBound,omitempty"`
+	Decided    *resource.Quantity `json:"decided,omitempty"`
+	MinAllowed *resource.Quantity `json:"minAllowed,omitempty"`
+	MaxAllowed *resource.Quantity `json:"maxAllowed,omitempty"`
+	Above      *resource.Quantity `json:"above,omitempty"`
+	Below      *resource.Quantity `json:"below,omitempty"`
 }
 
 // spreadData is an amount that Pods of the pods have.
 type spreadData struct {
-	Pods  int    `json:"pods"`
-	Least string `json:"least"`
-	Most  string `json:"most"`
-	Total string `json:"total"`
+	Pods  int                `json:"pods"`
+	Least *resource.Quantity `json:"least"`
+	Most  *resource.Quantity `json:"most"`
+	Total *resource.Quantity `json:"total"`
 }
 
 // shareData is the pod that uses most of its own request.
 type shareData struct {
-	Pod     string `json:"pod"`
-	Usage   string `json:"usage"`
-	Request string `json:"request"`
+	Pod     string             `json:"pod"`
+	Usage   *resource.Quantity `json:"usage"`
+	Request *resource.Quantity `json:"request"`
 	// Percent is the usage in percent of the request, with one digit after the point.
 	Percent float64 `json:"percent"`
 }
@@ -108,25 +110,15 @@ type podData struct {
 // podContainerData is a container of a pod. Requests and Limits are applied; Declared are the requests in
 // the pod's spec, if they differ.
 type podContainerData struct {
-	Name     string       `json:"name"`
-	Usage    *amountsData `json:"usage,omitempty"`
-	Requests *amountsData `json:"requests,omitempty"`
-	Limits   *amountsData `json:"limits,omitempty"`
-	Declared *amountsData `json:"declaredRequests,omitempty"`
-}
-
-type amountsData struct {
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
+	Name     string           `json:"name"`
+	Usage    *v1beta1.Amounts `json:"usage,omitempty"`
+	Requests *v1beta1.Amounts `json:"requests,omitempty"`
+	Limits   *v1beta1.Amounts `json:"limits,omitempty"`
+	Declared *v1beta1.Amounts `json:"declaredRequests,omitempty"`
 }
 
 // Data is the scaler for programs.
-func (s Scaler) Data() any { return dataOf(s) }
-
-// Data is the fleet for programs.
-func (f Fleet) Data() any { return dataOfFleet(f) }
-
-func dataOf(s Scaler) scalerData {
+func (s Scaler) Data() any {
 	out := scalerData{
 		Time: s.At, Scaler: s.State, Findings: s.Explanation.Findings, Changes: explain.ChangesOf(s.Explanation.History), Missing: s.Missing,
 		Containers: []containerData{}, Pods: []podData{},
@@ -148,12 +140,7 @@ func dataOf(s Scaler) scalerData {
 }
 
 func dataOfResource(r Resource) resourceData {
-	known := func(amount int64) string {
-		if amount == 0 {
-			return ""
-		}
-		return exact(r.Resource, amount)
-	}
+	known := func(amount int64) *resource.Quantity { return known(r.Resource, amount) }
 	out := resourceData{
 		Resource: r.Resource, Unmanaged: r.Unmanaged,
 		Usage: dataOfSpread(r.Resource, r.Used), Request: dataOfSpread(r.Resource, r.Request), Limit: dataOfSpread(r.Resource, r.Limit),
@@ -171,11 +158,11 @@ func dataOfResource(r Resource) resourceData {
 	return out
 }
 
-func dataOfSpread(resource string, s Spread) *spreadData {
+func dataOfSpread(of string, s Spread) *spreadData {
 	if s.Pods == 0 {
 		return nil
 	}
-	return &spreadData{Pods: s.Pods, Least: exact(resource, s.Least), Most: exact(resource, s.Most), Total: exact(resource, s.Total)}
+	return &spreadData{Pods: s.Pods, Least: exact(of, s.Least), Most: exact(of, s.Most), Total: exact(of, s.Total)}
 }
 
 func dataOfPod(p Pod) podData {
@@ -183,7 +170,7 @@ func dataOfPod(p Pod) podData {
 	for _, c := range p.Containers {
 		container := podContainerData{Name: c.Name, Requests: dataOfAmounts(c.Applied.Requests), Limits: dataOfAmounts(c.Applied.Limits)}
 		if c.Used != nil {
-			container.Usage = &amountsData{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
+			container.Usage = &v1beta1.Amounts{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
 		}
 		if c.Declared.Requests != c.Applied.Requests {
 			container.Declared = dataOfAmounts(c.Declared.Requests)
@@ -194,21 +181,15 @@ func dataOfPod(p Pod) podData {
 }
 
 // dataOfAmounts leaves out what is not set.
-func dataOfAmounts(a quantity.Amounts) *amountsData {
+func dataOfAmounts(a quantity.Amounts) *v1beta1.Amounts {
 	if a == (quantity.Amounts{}) {
 		return nil
 	}
-	out := &amountsData{}
-	if a.CPUMillis > 0 {
-		out.CPU = exact(recommend.CPU, a.CPUMillis)
-	}
-	if a.MemoryBytes > 0 {
-		out.Memory = exact(recommend.Memory, a.MemoryBytes)
-	}
-	return out
+	return &v1beta1.Amounts{CPU: known(recommend.CPU, a.CPUMillis), Memory: known(recommend.Memory, a.MemoryBytes)}
 }
 
-func dataOfFleet(f Fleet) fleetData {
+// Data is the fleet for programs.
+func (f Fleet) Data() any {
 	cpu, memory := f.Total()
 	out := fleetData{Time: f.At, Resources: sumsData{dataOfSum(cpu), dataOfSum(memory)}, Scalers: []fleetItem{}, Missing: f.Missing}
 	for _, r := range f.Rows {
@@ -231,10 +212,18 @@ func dataOfSum(r Resource) (out sumData) {
 }
 
 // exact is an amount as a quantity, such as "310m" or "640Mi".
-func exact(resource string, amount int64) string {
+func exact(of string, amount int64) *resource.Quantity {
 	q := quantity.Memory(amount)
-	if resource == recommend.CPU {
+	if of == recommend.CPU {
 		q = quantity.CPU(amount)
 	}
-	return q.String()
+	return &q
+}
+
+// known is nil for 0, which stands for none.
+func known(of string, amount int64) *resource.Quantity {
+	if amount == 0 {
+		return nil
+	}
+	return exact(of, amount)
 }

@@ -11,6 +11,7 @@ package live
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -45,6 +46,9 @@ type Scaler struct {
 	// Missing says what else could not be read, and why.
 	Missing []string
 }
+
+// ErrNotFound is wrapped by errors about scalers that do not exist.
+var ErrNotFound = errors.New("not found")
 
 // Container is one container of all pods.
 type Container struct {

@@ -33,14 +33,11 @@ import (
 type Source interface {
 	// Fleet reads all scalers.
 	Fleet(ctx context.Context) (live.Fleet, error)
-	// Scaler reads one. The error is ErrNotFound if it does not exist.
+	// Scaler reads one. The error is live.ErrNotFound if it does not exist.
 	Scaler(ctx context.Context, name types.NamespacedName, span Span) (Details, error)
 	// Backtest writes the page of a backtest.
 	Backtest(ctx context.Context, name types.NamespacedName, to io.Writer) error
 }
-
-// ErrNotFound is wrapped by errors about scalers that do not exist.
-var ErrNotFound = errors.New("not found")
 
 // readTimeout applies to reading one page from the cluster, and backtestTimeout to a backtest.
 const (
@@ -100,7 +97,7 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
@@ -116,7 +113,7 @@ func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 func (s *Server) backtest(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), backtestTimeout)
@@ -151,7 +148,7 @@ func nameOf(r *http.Request) (types.NamespacedName, bool) {
 
 // fail shows an error. The address of the page remains right, so that it can be loaded again.
 func (s *Server) fail(w http.ResponseWriter, err error) {
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, live.ErrNotFound) {
 		s.refuse(w, http.StatusNotFound, "The scaler does not exist", sentence(err.Error()), true)
 		return
 	}

@@ -41,7 +41,7 @@ func (f *fakeSource) Fleet(context.Context) (live.Fleet, error) {
 func (f *fakeSource) Scaler(_ context.Context, name types.NamespacedName, span Span) (Details, error) {
 	f.reads++
 	if name != (types.NamespacedName{Namespace: "shop", Name: "web"}) {
-		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, ErrNotFound)
+		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
 	}
 	f.details.Span = span
 	return f.details, f.err
