@@ -24,30 +24,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const adoptLong = `On-board many Deployments by one policy. The command shows what the policy would do, asks, and then writes it. The
-operator creates a VerticalScaler for each Deployment that the policy selects.
-
-With --namespaces, the policy is a ClusterScalingPolicy. Without it, it is a ScalingPolicy of the namespace at hand. New
-scalers only recommend (--start), and are promoted to the update mode of the template (--mode), a few at a time. For all
-fields of a policy, write it into a file, and use -f. If a policy with the name exists, its spec is changed to the new one.
-
-Before anything is written, the API server checks the policy with its schema and its admission policies (a server dry run).
-The output manifest prints the policy only, for Git, and writes nothing to the cluster.
-
-Exit codes: 0: shown or written, 1: failure, refused by the API server or not confirmed, 2: invalid usage.`
-
-const adoptExample = `  # All Deployments of the namespaces with sizing=auto: look first
-  %[1]s adopt --namespaces sizing=auto --dry-run
-
-  # All Deployments of one namespace, which only recommend for two weeks
-  %[1]s adopt -n shop --after 14d
-
-  # Deployments with tier=backend of all namespaces of a team but one, in a script
-  %[1]s adopt --namespaces team=shop -l tier=backend --exclude-namespace shop-test --name shop --yes
-
-  # Write a policy for Git, for all namespaces but those of the system
-  %[1]s adopt --namespaces kubernetes.io/metadata.name --max-concurrent 2%% -o manifest > policy.yaml`
-
 // adopting are the flags of adopt.
 type adopting struct {
 	genericiooptions.IOStreams
@@ -63,20 +39,7 @@ type adopting struct {
 // New is the command adopt.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &adopting{IOStreams: streams, cluster: cluster, output: "table"}
-	c := &cobra.Command{
-		Use:     "adopt",
-		Short:   "On-board Deployments by a policy",
-		Long:    adoptLong,
-		Example: fmt.Sprintf(adoptExample, cli.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.Usagef("adopt takes no arguments: select Deployments with --namespaces and --selector")
-			}
-			return nil
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c) },
-	}
+	c := cli.Command("adopt", nil, o.run)
 	o.policy.add(c)
 	flags := c.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "A file with a ScalingPolicy or ClusterScalingPolicy; - is the standard input.")
@@ -86,7 +49,7 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	return c
 }
 
-func (o *adopting) run(c *cobra.Command) error {
+func (o *adopting) run(ctx context.Context, c *cobra.Command, _ []string) error {
 	if o.file == "-" && !o.yes && o.writes() {
 		return cli.Usagef("the standard input has the policy, so there is no terminal to ask: add --yes or --dry-run")
 	}
@@ -98,7 +61,7 @@ func (o *adopting) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.adopt(c.Context(), reader, policy)
+	return o.adopt(ctx, reader, policy)
 }
 
 // writes reports whether the policy is written in the end.

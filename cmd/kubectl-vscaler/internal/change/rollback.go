@@ -27,28 +27,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-const rollbackLong = `Roll back scalers to the requests before their last decision, or with --to=original, to those of the pod template. The
-scaler does not make the same change again until "rollback --undo".
-
-The command sets minAllowed for each request that was lowered, and maxAllowed for each that was raised. The operator then
-changes the pods. Usage and OOM kills still raise what was lowered. If the operator has written values into the pod template,
---to=original sets updateMode Recommend, and the operator restores the template, which replaces the pods.
-
-The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment that it belongs to. If Git is the source of
-the objects, change them there, or a GitOps tool reverts the rollback. A policy reverts the edits of its scalers: with
---detach, such a scaler becomes one of yours first, and stays that.
-
-Exit codes: 0: success, 1: failure, not found or nothing to roll back, 2: invalid usage.`
-
-const rollbackExample = `  # To the requests before the last decision: see what would change, checked by the API server
-  %[1]s rollback deployment/web -n shop --dry-run
-
-  # To those of the pod template
-  %[1]s rollback web -n shop --to=original
-
-  # Let the scaler decide again
-  %[1]s rollback web -n shop --undo`
-
 // rollingBack are the flags of rollback.
 type rollingBack struct {
 	genericiooptions.IOStreams
@@ -63,16 +41,7 @@ type rollingBack struct {
 // NewRollback is the command rollback.
 func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &rollingBack{IOStreams: streams, cluster: cluster, to: string(rollback.Previous)}
-	c := &cobra.Command{
-		Use:     "rollback (NAME | TYPE/NAME)...",
-		Short:   "Return to earlier requests",
-		Long:    rollbackLong,
-		Example: fmt.Sprintf(rollbackExample, cli.Name),
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.run(c.Context(), args, c.Flags().Changed("to"))
-		},
-		ValidArgsFunction: cluster.CompleteNames,
-	}
+	c := cli.Command("rollback", cluster.CompleteNames, o.run)
 	flags := c.Flags()
 	cli.AddChoice(c, &o.to, "to", "", []string{string(rollback.Previous), string(rollback.Original)}, "The requests to return to")
 	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")
@@ -81,14 +50,14 @@ func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cob
 	return c
 }
 
-func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error {
+func (o *rollingBack) run(ctx context.Context, command *cobra.Command, args []string) error {
 	names, err := kube.References(args)
 	switch {
 	case err != nil:
 		return err
 	case len(names) == 0:
 		return cli.Usagef("name the scalers to roll back: NAME or TYPE/NAME")
-	case o.undo && saysTo:
+	case o.undo && command.Flags().Changed("to"):
 		return cli.Usagef("--undo cannot be combined with --to")
 	case o.undo && o.detach:
 		return cli.Usagef("--undo cannot be combined with --detach")

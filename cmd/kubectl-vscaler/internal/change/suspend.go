@@ -25,31 +25,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 )
 
-const suspendLong = `Suspend scalers: the operator still recommends, but changes nothing until "resume". Pods keep their sizes.
-
-The command sets spec.suspend, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. If Git is the
-source of the objects, suspend them there, or a GitOps tool resumes them. A policy reverts the edits of its scalers, so
-they get the annotation autoscaling.verticalscaler.io/paused, which has the same effect.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-const suspendExample = `  # One scaler, named by its Deployment
-  %[1]s suspend deployment/web -n shop
-
-  # See what would be suspended, checked by the API server
-  %[1]s suspend -l team=shop --dry-run`
-
-const resumeLong = `Resume suspended scalers: waiting changes are then made. The command reverts what "suspend" has set. It does not remove
-the annotation that pauses a scaler for another reason, and tells if a scaler has it.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-const resumeExample = `  # One scaler, named by its Deployment
-  %[1]s resume deployment/web -n shop
-
-  # All scalers of a namespace
-  %[1]s resume --all -n shop`
-
 // suspension are the flags of suspend and resume.
 type suspension struct {
 	genericiooptions.IOStreams
@@ -64,24 +39,17 @@ type suspension struct {
 // NewSuspend is the command suspend.
 func NewSuspend(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &suspension{IOStreams: streams, cluster: cluster, suspend: true}
-	return o.command("suspend", "Stop the changes of scalers", suspendLong, suspendExample)
+	return o.command("suspend")
 }
 
 // NewResume is the command resume.
 func NewResume(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &suspension{IOStreams: streams, cluster: cluster}
-	return o.command("resume", "Continue the changes of suspended scalers", resumeLong, resumeExample)
+	return o.command("resume")
 }
 
-func (o *suspension) command(verb, short, long, example string) *cobra.Command {
-	c := &cobra.Command{
-		Use:               verb + " (NAME | TYPE/NAME | -l SELECTOR | --all)",
-		Short:             short,
-		Long:              long,
-		Example:           fmt.Sprintf(example, cli.Name),
-		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
-		ValidArgsFunction: o.cluster.CompleteNames,
-	}
+func (o *suspension) command(verb string) *cobra.Command {
+	c := cli.Command(verb, o.cluster.CompleteNames, o.run)
 	flags := c.Flags()
 	flags.BoolVar(&o.all, "all", false, "All scalers of the namespace.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "The scalers with these labels, such as team=shop,tier!=test.")
@@ -89,7 +57,7 @@ func (o *suspension) command(verb, short, long, example string) *cobra.Command {
 	return c
 }
 
-func (o *suspension) run(ctx context.Context, args []string) error {
+func (o *suspension) run(ctx context.Context, _ *cobra.Command, args []string) error {
 	names, err := kube.References(args)
 	if err != nil {
 		return err

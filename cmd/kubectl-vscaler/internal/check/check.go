@@ -31,39 +31,21 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
-const checkLong = `Check whether the cluster and your rights are what VerticalScaler needs, before and after its installation.
-
-Each line is OK, WARN (it works, but not all of it), FAIL (it does not work) or UNKNOWN (you may not read it). The command
-changes nothing.
-
-Exit codes: 0: no check failed, 1: the API server cannot be reached, 2: invalid usage, 3: a check failed.`
-
-const checkExample = `  # The cluster, and your rights in a namespace
-  %[1]s check -n shop`
-
 // New is the command check.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	return &cobra.Command{
-		Use:               "check",
-		Short:             "Check the cluster and your rights",
-		Long:              checkLong,
-		Example:           fmt.Sprintf(checkExample, cli.Name),
-		Args:              cli.NoArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			findings, err := Run(c.Context(), cluster)
-			if err != nil {
-				return err
-			}
-			if err := Write(streams.Out, findings); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(findings, func(f Finding) bool { return f.result == checkFailed }) {
-				return cli.FailedCheck("a check failed")
-			}
-			return nil
-		},
-	}
+	return cli.Command("check", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		findings, err := Run(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		if err := Write(streams.Out, findings); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(findings, func(f Finding) bool { return f.result == checkFailed }) {
+			return cli.FailedCheck("a check failed")
+		}
+		return nil
+	})
 }
 
 // checkResult is how a check ended.

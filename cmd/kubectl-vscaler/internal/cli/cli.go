@@ -5,6 +5,8 @@
 package cli
 
 import (
+	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,6 +53,31 @@ func ExitCode(err error) int {
 		return 3
 	}
 	return 1
+}
+
+//go:embed help
+var help embed.FS
+
+// Command is the command of help/NAME.txt. The file has its usage, its summary, its text and examples. complete completes
+// arguments; nil for none. The command takes arguments only if its usage has some.
+func Command(name string, complete cobra.CompletionFunc, run func(ctx context.Context, c *cobra.Command, args []string) error) *cobra.Command {
+	text, err := help.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // a mistake of this program
+	}
+	about, examples, _ := strings.Cut(string(text), "\n\nExamples:\n\n")
+	lines := strings.SplitN(about, "\n", 4)
+	c := &cobra.Command{
+		Use: lines[0], Short: lines[1], Long: lines[3], Example: strings.TrimRight(examples, "\n"), ValidArgsFunction: complete,
+		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), c, args) },
+	}
+	if complete == nil {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if c.Use == name {
+		c.Args = NoArguments
+	}
+	return c
 }
 
 // NoArguments rejects arguments.

@@ -35,24 +35,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-const dashboardLong = `Show scalers in a browser: the whole fleet, and each scaler with its usage against request and limit, and why.
-
-The command serves web pages on this machine until it is stopped with Ctrl-C, and prints their address. Nothing can be
-changed there. The cluster is read with your own rights, and only while a page is open.
-
-The address contains a secret: other users who have it see what you may see. Only programs on this machine can connect. To
-use a browser on another machine, use a tunnel, such as "ssh -L 8080:127.0.0.1:8080", with --port=8080.
-
-Plots begin when a page is opened. With --prometheus, they also show the last 8 days, and there is a backtest.
-
-Exit codes: 0: stopped, 1: failure, 2: invalid usage.`
-
-const dashboardExample = `  # The scalers of a namespace
-  %[1]s dashboard -n shop
-
-  # Those of all namespaces, with the last 8 days
-  %[1]s dashboard -A --prometheus http://localhost:9090`
-
 const (
 	// refreshEvery is the interval in which open pages are read again.
 	refreshEvery = 5 * time.Second
@@ -82,15 +64,7 @@ type dashboardOptions struct {
 // New is the command dashboard.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &dashboardOptions{IOStreams: streams, cluster: cluster, lifetime: 12 * time.Hour}
-	c := &cobra.Command{
-		Use:               "dashboard",
-		Short:             "Show scalers in a browser",
-		Long:              dashboardLong,
-		Example:           fmt.Sprintf(dashboardExample, cli.Name),
-		Args:              cli.NoArguments,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.Flags().Changed) },
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	c := cli.Command("dashboard", nil, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.IntVar(&o.port, "port", 0, "The port to listen on. 0 means any free port.")
@@ -112,8 +86,8 @@ func (o *dashboardOptions) validate(isSet func(flag string) bool) error {
 	return o.past.Validate()
 }
 
-func (o *dashboardOptions) run(ctx context.Context, isSet func(flag string) bool) error {
-	if err := o.validate(isSet); err != nil {
+func (o *dashboardOptions) run(ctx context.Context, c *cobra.Command, _ []string) error {
+	if err := o.validate(c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}
 	namespace, err := o.cluster.NamespaceOrAll(o.everywhere)

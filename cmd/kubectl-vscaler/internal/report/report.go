@@ -29,44 +29,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-const reportLong = `Report what containers request today, and what they need by their recorded usage. Nothing has to be installed in the
-cluster, and nothing is changed. Usage is from one of three sources:
-
-  --prometheus      the last days in Prometheus, of the Deployments of the cluster
-  FILE, FOLDER, -   tables, plain or compressed with gzip, such as --save writes; "-" is standard input
-  neither           what VerticalScalers in updateMode Recommend recommend now, each by its own profile, from at least a day of
-                    usage. It does not say what would have happened, so the harm and the rules of others are unknown
-
-The report has today's requests, VerticalScaler's recommendation for each --profile, and those of the rules of the
-Vertical Pod Autoscaler (VPA) and of the Kubernetes Resource Recommender (KRR). For each, it has cores, GiB, their
-price with --prices, and the harm that a replay of the usage predicts. The containers whose requests differ most from
-the first recommendation come first. docs/report.md describes the columns and the files.
-
-With --patches, the command also writes a file for each Deployment whose requests differ from the rule git. Files of other
-Deployments stay as they are. Deployments that another object controls get no patch.
-
-The same usage and --until give the same report, byte for byte.
-
-Exit codes: 0: report written, 1: failure, 2: invalid usage.`
-
-const reportExample = `  # One Deployment, as a page with pictures
-  %[1]s report -n shop --deployment web --prometheus http://localhost:9090 -o html --output-file report.html
-
-  # One team's Deployments, with all profiles and prices, for a spreadsheet
-  %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm --prices prices.yaml -o csv
-
-  # Without access to the cluster
-  %[1]s report -A --prometheus https://prometheus.example.com --prometheus-token-file token --from-metrics
-
-  # What scalers in updateMode Recommend recommend, without Prometheus
-  %[1]s report -A
-
-  # Tables of usage
-  gunzip -c usage.csv.gz | %[1]s report - -o json
-
-  # Patches for Git, and the same report again
-  %[1]s report -A --prometheus http://localhost:9090 --until 2026-11-23T12:00:00Z --patches kustomize --patches-folder requests`
-
 // longestWarmUp is longer than any known recording.
 const longestWarmUp = 366 * past.Day
 
@@ -98,17 +60,8 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 		IOStreams: streams, cluster: cluster, past: past.Options{Since: 8 * past.Day, Step: 5 * time.Minute},
 		profiles: []string{string(profile.Balanced)}, output: "table", warmUp: 3 * past.Day, top: 20,
 	}
-	c := &cobra.Command{
-		Use:        "report [--prometheus=URL|FILE|FOLDER|- ...]",
-		Short:      "Report what containers request, and what they need",
-		Long:       reportLong,
-		Example:    fmt.Sprintf(reportExample, cli.Name),
-		SuggestFor: []string{"backtest"},
-		RunE:       func(c *cobra.Command, paths []string) error { return o.run(c.Context(), paths, c.Flags().Changed) },
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt
-		},
-	}
+	c := cli.Command("report", cobra.FixedCompletions([]string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt), o.run)
+	c.SuggestFor = []string{"backtest"}
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the Deployments of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
@@ -140,8 +93,8 @@ var (
 	notWithTables = []string{"prometheus", "all-namespaces", "selector", "deployment", "patches"}
 )
 
-func (o *reportOptions) run(ctx context.Context, paths []string, isSet func(flag string) bool) error {
-	if err := o.validateSource(paths, isSet); err != nil {
+func (o *reportOptions) run(ctx context.Context, c *cobra.Command, paths []string) error {
+	if err := o.validateSource(paths, c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}
 	selected, until, err := o.validate()

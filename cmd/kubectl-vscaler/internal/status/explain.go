@@ -22,54 +22,27 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const explainLong = `Explain a scaler: how its numbers came about, whether they are applied, and if not, what blocks them and how to unblock
-it. Name the scaler, its Deployment or its ScaledDeployment. Or explain a policy: what it selects, what it skips and why,
-and how far the promotion of its scalers is.
-
-The command changes nothing and reads only from the API server. It lists at the end what it could not read.
-
-Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
-
-const explainExample = `  # Why is the recommendation not applied?
-  %[1]s explain deployment/web -n shop
-
-  # A policy
-  %[1]s explain cspolicy/fleet
-
-  # The same as data
-  %[1]s explain web -o json | jq -r '.findings[0].advice'`
-
 // NewExplain is the command explain.
 func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	output := "text"
-	c := &cobra.Command{
-		Use:     "explain NAME | TYPE/NAME",
-		Short:   "Explain a scaler's numbers, its last changes, and what blocks them",
-		Long:    explainLong,
-		Example: fmt.Sprintf(explainExample, cli.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usagef("name one VerticalScaler: NAME or TYPE/NAME")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			found, err := explanationOf(c.Context(), cluster, args[0])
-			if err != nil {
-				return err
-			}
-			if output != "text" {
-				return cli.WriteData(streams.Out, output, found)
-			}
-			var text strings.Builder
-			if err := found.WriteText(&text, cluster.Now()); err != nil {
-				return err
-			}
-			_, err = io.WriteString(streams.Out, explain.Wrap(text.String(), cli.Width(streams.Out)))
+	c := cli.Command("explain", cluster.CompleteName, func(ctx context.Context, _ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usagef("name one VerticalScaler: NAME or TYPE/NAME")
+		}
+		found, err := explanationOf(ctx, cluster, args[0])
+		if err != nil {
 			return err
-		},
-		ValidArgsFunction: cluster.CompleteName,
-	}
+		}
+		if output != "text" {
+			return cli.WriteData(streams.Out, output, found)
+		}
+		var text strings.Builder
+		if err := found.WriteText(&text, cluster.Now()); err != nil {
+			return err
+		}
+		_, err = io.WriteString(streams.Out, explain.Wrap(text.String(), cli.Width(streams.Out)))
+		return err
+	})
 	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml"}, "The format")
 	return c
 }

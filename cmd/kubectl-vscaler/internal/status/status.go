@@ -28,30 +28,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const statusLong = `Show the status of scalers, ScaledDeployments and policies, one line each.
-
-CPU and MEMORY are the request of a pod -> the decided one, while a pod has another one. A request in parentheses is only
-recommended. PODS are the pods with the decided size / all running pods. "explain NAME" explains a REASON.
-
-Policies are those of the namespace, and the ClusterScalingPolicies that have created a scaler shown, or all of them with
---all-namespaces. If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
-OperatorSilent.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
-the operator is silent. Scalers that are learning, waiting or suspended are Ready.`
-
-const statusExample = `  # All scalers of a namespace
-  %[1]s status -n shop
-
-  # All namespaces, with advice for each scaler; what saves most comes first
-  %[1]s status -A -o wide --sort-by saved-cores
-
-  # Watch the scaler of a Deployment, and those of a policy in the namespace
-  %[1]s status deployment/web cspolicy/fleet -n shop --watch
-
-  # In a script
-  %[1]s status web --check -o json`
-
 // watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
@@ -86,14 +62,7 @@ type statusOptions struct {
 // New is the command status.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table", widths: explain.Widths{}}
-	c := &cobra.Command{
-		Use:               "status [NAME | TYPE/NAME]...",
-		Short:             "Show the status of scalers",
-		Long:              statusLong,
-		Example:           fmt.Sprintf(statusExample, cli.Name),
-		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
-		ValidArgsFunction: cluster.CompleteNames,
-	}
+	c := cli.Command("status", cluster.CompleteNames, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Show only objects with these labels, such as team=shop,tier!=test.")
@@ -105,7 +74,7 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	return c
 }
 
-func (o *statusOptions) run(ctx context.Context, args []string) error {
+func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string) error {
 	var err error
 	if o.names, err = kube.References(args); err != nil {
 		return err

@@ -6,6 +6,7 @@ package support
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -37,23 +38,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const supportBundleLong = `Write one archive with what is needed to find out why scalers of a namespace behave as they do: scalers and policies with
-their explanations, the Deployments and pods that are sized, events, quotas, the result of "check", and the log of the
-operator. Nothing is changed, and nothing is sent anywhere.
-
-Objects keep only the fields that sizing depends on, without environment variables, commands, images, labels and addresses.
-The command masks text in messages and logs that looks like a credential. Names stay, and ClusterScalingPolicies name
-Deployments of other namespaces as examples: look through the archive before you pass it on. README.txt lists what you may
-not read.
-
-Exit codes: 0: success, 1: failure, 2: invalid usage.`
-
-const supportBundleExample = `  # To vscaler-support-shop.tar.gz
-  %[1]s support-bundle -n shop
-
-  # To another file, with a longer log
-  %[1]s support-bundle -n shop -o /tmp/bundle.tar.gz --log-lines 20000`
-
 // supportBundle is what an archive is made from.
 type supportBundle struct {
 	cluster   *kube.Cluster
@@ -76,30 +60,19 @@ type bundledFile struct {
 // New is the command support-bundle.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	output, lines := "", int64(5000)
-	c := &cobra.Command{
-		Use:               "support-bundle",
-		Short:             "Write an archive for a bug report",
-		Long:              supportBundleLong,
-		Example:           fmt.Sprintf(supportBundleExample, cli.Name),
-		Args:              cli.NoArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if lines < 0 {
-				return cli.Usagef("--log-lines must not be negative")
-			}
-			b, err := newBundle(cluster, lines)
-			if err != nil {
-				return err
-			}
-			if output == "" {
-				output = "vscaler-support-" + b.namespace + ".tar.gz"
-			}
-			if err := b.collect(c.Context()); err != nil {
-				return err
-			}
-			return b.save(streams, output)
-		},
-	}
+	c := cli.Command("support-bundle", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		if lines < 0 {
+			return cli.Usagef("--log-lines must not be negative")
+		}
+		b, err := newBundle(cluster, lines)
+		if err != nil {
+			return err
+		}
+		if err := b.collect(ctx); err != nil {
+			return err
+		}
+		return b.save(streams, cmp.Or(output, "vscaler-support-"+b.namespace+".tar.gz"))
+	})
 	c.Flags().StringVarP(&output, "output", "o", "", "The file to write; - is the standard output. An existing file is not overwritten. (default vscaler-support-NAMESPACE.tar.gz)")
 	c.Flags().Int64Var(&lines, "log-lines", lines, "How many lines of each pod of the operator are included; 0 for none.")
 	return c

@@ -29,29 +29,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
 )
 
-const topLong = `Show what the pods of a scaler use, request and need, and what the scaler waits for. Without a name, show all scalers of
-the namespace, those first whose pods request most above or below their targets (CPU-GAP, MEM-GAP).
-
-Ranges are over the pods: the least and the most. USED is the usage of the pod that uses most of its own request, and
-ALLOWED are the bounds of the policy.
-
-On a terminal, the view is live. Keys: q quits, the arrows scroll or choose a scaler, Enter opens it, Esc goes back, s changes
-the order. With --once, or if the output is not a terminal, the view is printed once. History begins when the view starts.
-With --prometheus, it begins earlier.
-
-The command changes nothing, and says what it could not read.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-const topExample = `  # One scaler, live, with the usage of the last day
-  %[1]s top web -n shop --prometheus http://localhost:9090 --since 24h
-
-  # All namespaces, those first whose pods request too little
-  %[1]s top -A --sort-by lack
-
-  # The scalers whose pods request less CPU than they need
-  %[1]s top -A -o json | jq -r '.scalers[] | select(.resources.cpu.below != "0") | .name'`
-
 const (
 	scalerInterval = 2 * time.Second
 	fleetInterval  = 10 * time.Second
@@ -81,25 +58,7 @@ type topOptions struct {
 // New is the command top.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: string(live.ByGap)}
-	c := &cobra.Command{
-		Use:     "top [[TYPE/]NAME]",
-		Short:   "Show usage against requests, live",
-		Long:    topLong,
-		Example: fmt.Sprintf(topExample, cli.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usagef("name one VerticalScaler, or none for all of them")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
-				return cli.Usage(err)
-			}
-			return o.run(c.Context(), args)
-		},
-		ValidArgsFunction: cluster.CompleteName,
-	}
+	c := cli.Command("top", cluster.CompleteName, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")
@@ -141,7 +100,13 @@ func (o *topOptions) validate(isSet func(flag string) bool, isOne bool) error {
 // leastSince is the shortest history that is read from Prometheus.
 const leastSince = 5 * time.Minute
 
-func (o *topOptions) run(ctx context.Context, args []string) error {
+func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usagef("name one VerticalScaler, or none for all of them")
+	}
+	if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
+		return cli.Usage(err)
+	}
 	namespace, err := o.cluster.Namespace()
 	if err != nil {
 		return err
