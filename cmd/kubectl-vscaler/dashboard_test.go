@@ -247,8 +247,8 @@ func TestAPlotRemembersWhatWasSeen(t *testing.T) {
 		clock.SetTime(clock.Now().Add(5 * time.Second))
 	}
 	d, err := source.Scaler(t.Context(), webName, pages.Live)
-	if n := len(d.Points("app", "cpu")); err != nil || n != 5 || d.Points("app", "cpu")[n-1].Used != 320 || d.Points("app", "cpu")[n-1].Request != 500 {
-		t.Errorf("%v: %+v", err, d.Points("app", "cpu"))
+	if n := len(d.Record.Series("app", "cpu")); err != nil || n != 5 || d.Record.Series("app", "cpu")[n-1].Used != 320 || d.Record.Series("app", "cpu")[n-1].Request != 500 {
+		t.Errorf("%v: %+v", err, d.Record.Series("app", "cpu"))
 	}
 }
 
@@ -283,7 +283,7 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 	broken = false
 	clock.SetTime(clock.Now().Add(30 * time.Second))
 	d := look()
-	if n := len(d.Points("app", "cpu")); len(d.Missing) != 0 || n < 280 {
+	if n := len(d.Record.Series("app", "cpu")); len(d.Missing) != 0 || n < 280 {
 		t.Errorf("%d points of a day; missing is %q", n, d.Missing)
 	}
 	before = asked
@@ -422,7 +422,7 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 			if missing := strings.Join(d.Missing, "\n"); !strings.HasPrefix(missing, tc.missing) || tc.missing == "" && missing != "" {
 				t.Errorf("missing is %q", missing)
 			}
-			columns := live.Columns(d.Points("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
+			columns := live.Columns(d.Record.Series("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
 			var got []string
 			for _, c := range columns {
 				got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))

@@ -47,8 +47,8 @@ var errPoliciesNotServed = errors.New("the API server does not serve ScalingPoli
 // findExisting reads the policies that the user may read.
 func (s *surveyor) findExisting(ctx context.Context) error {
 	isCluster := s.policy.GetNamespace() == ""
-	var namespaced v1beta1.ScalingPolicyList
-	switch err := s.client.List(ctx, &namespaced, client.InNamespace(s.policy.GetNamespace())); {
+	namespaced, err := kube.Objects(ctx, s.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(s.policy.GetNamespace()))
+	switch {
 	case apierrors.IsNotFound(err):
 		return errPoliciesNotServed
 	case err != nil && !isCluster:
@@ -56,21 +56,14 @@ func (s *surveyor) findExisting(ctx context.Context) error {
 	case err != nil:
 		s.missing = append(s.missing, fmt.Sprintf("ScalingPolicies, which come before a ClusterScalingPolicy: %v", err))
 	}
-	var cluster v1beta1.ClusterScalingPolicyList
-	switch err := s.client.List(ctx, &cluster); {
+	cluster, err := kube.Objects(ctx, s.client, &v1beta1.ClusterScalingPolicyList{})
+	switch {
 	case apierrors.IsNotFound(err) && isCluster:
 		return errPoliciesNotServed
 	case err != nil && isCluster:
 		return fmt.Errorf("listing ClusterScalingPolicies: %w", err)
 	} // A ScalingPolicy comes before all of them.
-	var all []client.Object
-	for i := range namespaced.Items {
-		all = append(all, &namespaced.Items[i])
-	}
-	for i := range cluster.Items {
-		all = append(all, &cluster.Items[i])
-	}
-	for _, p := range all {
+	for _, p := range append(namespaced, cluster...) {
 		if p.GetNamespace() == s.policy.GetNamespace() && p.GetName() == s.policy.GetName() {
 			s.existing = p
 			continue

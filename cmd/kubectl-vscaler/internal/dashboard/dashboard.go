@@ -230,7 +230,7 @@ func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pag
 	if r.missing != "" {
 		out.Missing = append(out.Missing, r.missing)
 	}
-	out.Past, out.Points = r.past, copyOf(&r.points, out.Scaler)
+	out.Past, out.Record = r.past, r.points.Clone()
 	return out, nil
 }
 
@@ -260,17 +260,6 @@ func (s *Source) fill(ctx context.Context, r *record, of pages.Details) {
 	if read.Missing != "" {
 		r.missing = "Requests and limits of the past: " + read.Missing
 	}
-}
-
-// copyOf copies the points of a record, so that they may be read later.
-func copyOf(r *live.Record, of live.Scaler) func(container, resource string) []live.Point {
-	points := map[[2]string][]live.Point{}
-	for _, c := range of.Containers {
-		for _, resource := range live.Resources {
-			points[[2]string{c.Name, resource}] = r.Series(c.Name, resource)
-		}
-	}
-	return func(container, resource string) []live.Point { return points[[2]string{container, resource}] }
 }
 
 // recordOf is the record of a scaler. When there are too many, the one goes that was not looked

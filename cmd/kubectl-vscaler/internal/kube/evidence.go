@@ -13,8 +13,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +40,20 @@ func Scalers(ctx context.Context, c client.Reader, options ...client.ListOption)
 		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
 	}
 	return all, nil
+}
+
+// Objects lists objects.
+func Objects(ctx context.Context, c client.Reader, list client.ObjectList, options ...client.ListOption) (all []client.Object, err error) {
+	if err := c.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		if o, ok := object.(client.Object); ok {
+			all = append(all, o)
+		}
+		return nil
+	})
+	return all, err
 }
 
 // NothingIn says that a namespace, or any, has no scalers.

@@ -14,8 +14,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -203,21 +201,18 @@ func namesOf(ctx context.Context, c client.Reader, namespace string, of Kind) (a
 		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{},
 		PolicyKind: &v1beta1.ScalingPolicyList{}, ClusterPolicyKind: &v1beta1.ClusterScalingPolicyList{},
 	}
-	if c.List(ctx, lists[of], client.InNamespace(namespace)) != nil {
+	objects, err := Objects(ctx, c, lists[of], client.InNamespace(namespace))
+	if err != nil {
 		return nil
 	}
-	_ = meta.EachListItem(lists[of], func(object runtime.Object) error { // never fails
-		switch o := object.(type) {
-		case *v1beta1.VerticalScaler:
-			if of == ScalerKind {
-				all = append(all, completion{o.Name, "Deployment " + o.Spec.DeploymentName})
-			} else {
-				all = append(all, completion{o.Spec.DeploymentName, "VerticalScaler " + o.Name})
-			}
-		case client.Object:
-			all = append(all, completion{o.GetName(), string(of)})
+	for _, o := range objects {
+		found := completion{o.GetName(), string(of)}
+		if s, ok := o.(*v1beta1.VerticalScaler); ok && of == DeploymentKind {
+			found = completion{s.Spec.DeploymentName, "VerticalScaler " + s.Name}
+		} else if ok {
+			found.about = "Deployment " + s.Spec.DeploymentName
 		}
-		return nil
-	})
+		all = append(all, found)
+	}
 	return all
 }

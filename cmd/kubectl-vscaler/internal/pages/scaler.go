@@ -73,8 +73,8 @@ type Details struct {
 	HasPast bool
 	// Past says what Prometheus knows of the past.
 	Past Past
-	// Points are the points of a resource of a container.
-	Points func(container, resource string) []live.Point
+	// Record has the points.
+	Record live.Record
 }
 
 // Past is what Prometheus knows of the past, beside usage.
@@ -117,13 +117,10 @@ func (d Details) Show(container, resource int) resourceView {
 	}
 	in := plotInput{
 		id: fmt.Sprintf("c%d-%s", container, r.Resource), resource: r.Resource, span: d.Span, at: d.At,
-		target: r.Target.Value(), lower: r.LowerBound.Value(), upper: r.UpperBound.Value(),
+		points: d.Record.Series(c.Name, r.Resource), target: r.Target.Value(), lower: r.LowerBound.Value(), upper: r.UpperBound.Value(),
 	}
 	for _, h := range d.Explanation.History {
 		in.marks = append(in.marks, h.Time.Time)
-	}
-	if d.Points != nil {
-		in.points = d.Points(c.Name, r.Resource)
 	}
 	return resourceView{r, in.id, plotOf(in), factsOf(r, now, len(d.Pods))}
 }

@@ -235,20 +235,10 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 // policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
 // operators have none.
 func (o *statusOptions) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
-	var all []explain.PolicyRow
-	var cluster v1beta1.ClusterScalingPolicyList
-	if err := o.client.List(ctx, &cluster, o.labels); err == nil {
-		for i := range cluster.Items {
-			all = append(all, explain.PolicyRowOf(explain.ClusterPolicyOf(&cluster.Items[i])))
-		}
-	}
-	var namespaced v1beta1.ScalingPolicyList
-	if err := o.client.List(ctx, &namespaced, client.InNamespace(o.namespace), o.labels); err == nil {
-		for i := range namespaced.Items {
-			all = append(all, explain.PolicyRowOf(explain.PolicyOf(&namespaced.Items[i])))
-		}
-	}
-	for _, row := range all {
+	cluster, _ := kube.Objects(ctx, o.client, &v1beta1.ClusterScalingPolicyList{}, o.labels)
+	namespaced, _ := kube.Objects(ctx, o.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(o.namespace), o.labels)
+	for _, policy := range append(cluster, namespaced...) {
+		row := explain.PolicyRowOf(kube.Described(policy))
 		isOfScaler := func(s explain.Row) bool { return s.Policy == row.ID() }
 		isShown := o.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
 		if len(o.names) > 0 {

@@ -201,23 +201,17 @@ func (b *supportBundle) scaler(ctx context.Context, s *v1beta1.VerticalScaler, o
 // policies adds the policies of the namespace and those of the cluster, and their explanations. Without rights on the latter,
 // and from an operator that is older than policies, there are none.
 func (b *supportBundle) policies(ctx context.Context, operators explain.Operators) {
-	var namespaced v1beta1.ScalingPolicyList
-	b.note("ScalingPolicies", b.client.List(ctx, &namespaced, client.InNamespace(b.namespace)))
-	var cluster v1beta1.ClusterScalingPolicyList
-	b.note("ClusterScalingPolicies", b.client.List(ctx, &cluster))
-	explained := func(p explain.Policy) {
-		var text strings.Builder
-		b.note("the explanation of "+p.Object.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
-		b.add("policies/"+p.Kind+"-"+p.Object.GetName()+".txt", masked(text.String()))
-	}
+	namespaced, err := kube.Objects(ctx, b.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(b.namespace))
+	b.note("ScalingPolicies", err)
+	cluster, err := kube.Objects(ctx, b.client, &v1beta1.ClusterScalingPolicyList{})
+	b.note("ClusterScalingPolicies", err)
 	var objects []map[string]any
-	for i := range namespaced.Items {
-		objects = append(objects, b.typed(&namespaced.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind)))
-		explained(explain.PolicyOf(&namespaced.Items[i]))
-	}
-	for i := range cluster.Items {
-		objects = append(objects, b.typed(&cluster.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind)))
-		explained(explain.ClusterPolicyOf(&cluster.Items[i]))
+	for _, policy := range append(namespaced, cluster...) {
+		p := kube.Described(policy)
+		objects = append(objects, b.typed(policy, v1beta1.GroupVersion.WithKind(p.Kind)))
+		var text strings.Builder
+		b.note("the explanation of "+policy.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
+		b.add("policies/"+p.Kind+"-"+policy.GetName()+".txt", masked(text.String()))
 	}
 	b.addObjects("policies.yaml", objects...)
 }
