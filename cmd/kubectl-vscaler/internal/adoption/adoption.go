@@ -142,7 +142,7 @@ func Of(w World) Preview {
 		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Action: w.action(), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
 		FirstDay: FirstDay{Mode: start, ModeMeans: startMeans}, Missing: w.Missing,
 	}
-	t := newTally()
+	t := &tally{shares: map[string]*Share{}, skipped: map[string]*explain.Skipped{}}
 	for _, m := range w.members() {
 		t.add(m)
 	}
@@ -210,32 +210,21 @@ func (w World) scalers() map[types.NamespacedName]fleet.Scalers {
 type tally struct {
 	// matched counts excluded Deployments and those of system namespaces, too.
 	matched, selected, sized int
-	shares                   map[string]*share
+	shares                   map[string]*Share
 	skipped                  map[string]*explain.Skipped
 	wanted                   []fleet.Member
 	compared                 int
-	current, target          sum
+	current, target          explain.Saved
 }
 
-type share struct {
-	sized, skipped int
-	requested      sum
+// add adds an amount of all pods.
+func add(to *explain.Saved, a quantity.Amounts, pods int32) {
+	to.Cores += float64(a.CPUMillis) * float64(pods) / 1000
+	to.GiB += float64(a.MemoryBytes) * float64(pods) / (1 << 30)
 }
 
-// sum is an amount of all pods. It is no integer: a product of two of them may be too large for one.
-type sum struct{ millis, bytes float64 }
-
-func (s *sum) add(a quantity.Amounts, pods int32) {
-	s.millis += float64(a.CPUMillis) * float64(pods)
-	s.bytes += float64(a.MemoryBytes) * float64(pods)
-}
-
-func (s sum) amount() explain.Saved {
-	return explain.Saved{Cores: explain.Rounded(s.millis / 1000), GiB: explain.Rounded(s.bytes / (1 << 30))}
-}
-
-func newTally() *tally {
-	return &tally{shares: map[string]*share{}, skipped: map[string]*explain.Skipped{}}
+func rounded(s explain.Saved) explain.Saved {
+	return explain.Saved{Cores: explain.Rounded(s.Cores), GiB: explain.Rounded(s.GiB)}
 }
 
 func (t *tally) add(m fleet.Member) {
@@ -250,18 +239,18 @@ func (t *tally) add(m fleet.Member) {
 	t.selected++
 	of := t.shares[d.Namespace]
 	if of == nil {
-		of = &share{}
+		of = &Share{Namespace: d.Namespace}
 		t.shares[d.Namespace] = of
 	}
 	if m.Skipped != "" {
-		of.skipped++
+		of.Skipped++
 		return
 	}
 	t.sized++
-	of.sized++
+	of.Sized++
 	t.wanted = append(t.wanted, m)
 	for _, requests := range d.Requests {
-		of.requested.add(requests, d.Replicas)
+		add(&of.Requested, requests, d.Replicas)
 	}
 	t.compare(m)
 }
@@ -304,8 +293,8 @@ func (t *tally) compare(m fleet.Member) {
 		isCompared = true
 		// What is not recommended stays.
 		target.CPUMillis, target.MemoryBytes = cmp.Or(target.CPUMillis, requests.CPUMillis), cmp.Or(target.MemoryBytes, requests.MemoryBytes)
-		t.current.add(requests, m.Deployment.Replicas)
-		t.target.add(target, m.Deployment.Replicas)
+		add(&t.current, requests, m.Deployment.Replicas)
+		add(&t.target, target, m.Deployment.Replicas)
 	}
 	if isCompared {
 		t.compared++
@@ -316,14 +305,15 @@ func (t *tally) comparison() *Comparison {
 	if t.compared == 0 {
 		return nil
 	}
-	return &Comparison{Deployments: t.compared, Current: t.current.amount(), Recommended: t.target.amount()}
+	return &Comparison{Deployments: t.compared, Current: rounded(t.current), Recommended: rounded(t.target)}
 }
 
 // namespaces are the namespaces, the largest first.
 func (t *tally) namespaces() (all []Share) {
 	for _, name := range slices.Sorted(maps.Keys(t.shares)) {
-		of := t.shares[name]
-		all = append(all, Share{Namespace: name, Sized: of.sized, Skipped: of.skipped, Requested: of.requested.amount()})
+		of := *t.shares[name]
+		of.Requested = rounded(of.Requested)
+		all = append(all, of)
 	}
 	slices.SortStableFunc(all, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Sized, a.Sized), cmp.Compare(b.Skipped, a.Skipped))

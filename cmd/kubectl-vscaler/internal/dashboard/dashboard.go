@@ -44,8 +44,6 @@ const (
 	// and retryPast is the time between two attempts.
 	longestGap = 5 * time.Minute
 	retryPast  = 30 * time.Second
-	// mostRecords is the number of scalers whose usage is remembered.
-	mostRecords = 100
 	// stopWithin is how long responses may take after Ctrl-C.
 	stopWithin = 3 * time.Second
 )
@@ -173,8 +171,6 @@ type recordKey struct {
 
 // record is what was seen of a scaler.
 type record struct {
-	seen time.Time // when it was looked at last; guarded by the source
-
 	mu     sync.Mutex
 	points live.Record
 	// covered is until when the points are complete, asked is when Prometheus was asked last,
@@ -220,7 +216,7 @@ func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pag
 	if out.HasPast {
 		out.Span = span
 	}
-	r := s.recordOf(recordKey{name, out.Span}, out.At)
+	r := s.recordOf(recordKey{name, out.Span})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.points.Add(out.Scaler)
@@ -262,27 +258,16 @@ func (s *Source) fill(ctx context.Context, r *record, of pages.Details) {
 	}
 }
 
-// recordOf is the record of a scaler. When there are too many, the one goes that was not looked
-// at for longest.
-func (s *Source) recordOf(key recordKey, now time.Time) *record {
+// recordOf is the record of a scaler.
+func (s *Source) recordOf(key recordKey) *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.records[key]
 	if r == nil {
-		if len(s.records) >= mostRecords {
-			oldest := key
-			for k, other := range s.records {
-				if first := s.records[oldest]; first == nil || other.seen.Before(first.seen) {
-					oldest = k
-				}
-			}
-			delete(s.records, oldest)
-		}
 		length, _ := key.span.Length()
 		r = &record{points: live.Record{Keep: length}}
 		s.records[key] = r
 	}
-	r.seen = now
 	return r
 }
 

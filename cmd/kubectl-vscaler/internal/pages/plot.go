@@ -215,7 +215,6 @@ func rounded(v float64) float64 { return math.Round(v*10) / 10 }
 // area is usage: the line on top, and the area below it. Each has one part for each time
 // without a gap.
 func (s scale) area(columns []live.Point) (line, area string) {
-	var top, below strings.Builder
 	width := plotWidth / float64(len(columns))
 	for begin := 0; begin < len(columns); begin++ {
 		end := begin
@@ -225,18 +224,16 @@ func (s scale) area(columns []live.Point) (line, area string) {
 		if end == begin {
 			continue
 		}
-		first := rounded(float64(begin) * width)
-		fmt.Fprintf(&top, "M%g %g", first, s.y(columns[begin].Used))
-		fmt.Fprintf(&below, "M%g %dV%g", first, plotHeight, s.y(columns[begin].Used))
+		first, y := rounded(float64(begin)*width), s.y(columns[begin].Used)
+		var path strings.Builder
 		for c := begin; c < end; c++ {
-			part := fmt.Sprintf("V%gH%g", s.y(columns[c].Used), rounded(float64(c+1)*width))
-			top.WriteString(part)
-			below.WriteString(part)
+			fmt.Fprintf(&path, "V%gH%g", s.y(columns[c].Used), rounded(float64(c+1)*width))
 		}
-		fmt.Fprintf(&below, "V%dH%gZ", plotHeight, first)
+		line += fmt.Sprintf("M%g %g%s", first, y, path.String())
+		area += fmt.Sprintf("M%g %dV%g%sV%dH%gZ", first, plotHeight, y, path.String(), plotHeight, first)
 		begin = end
 	}
-	return top.String(), below.String()
+	return line, area
 }
 
 // steps is a line that is level between changes, and absent where the amount is unknown.
