@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -14,59 +13,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/jsonpath"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 )
-
-// What cannot be read is absent, and named.
-func TestTopAsData(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args, forbidden []string
-		want            map[string]string // by JSON path; "" for what is absent
-	}{
-		"a scaler": {[]string{"web"}, nil, map[string]string{
-			"{.scaler.name}": "web", "{.scaler.reason}": "Applied", "{.findings[0].reason}": "Applied", "{.missing}": "",
-			"{.containers[0].resources[0].usage}":           `{"least":"41m","most":"41m","pods":1,"total":"41m"}`,
-			"{.containers[0].resources[0].request.total}":   "460m",
-			"{.containers[0].resources[0].busiest.pod}":     "a",
-			"{.containers[0].resources[0].target}":          "",
-			"{.containers[0].resources[1].decided}":         "480Mi",
-			"{.pods[0].containers[0].usage.memory}":         "60Mi",
-			"{.pods[1].containers[0].usage}":                "",
-			"{.pods[1].containers[0].requests}":             `{"cpu":"230m","memory":"480Mi"}`,
-			"{.containers[0].resources[0].busiest.percent}": "17.8",
-		}},
-		"a scaler without rights": {[]string{"deployment/web"}, []string{"/api/v1", apps, metricsPath}, map[string]string{
-			"{.scaler.name}": "web", "{.pods}": "[]", "{.containers[0].resources[0]}": `{"decided":"230m","resource":"cpu"}`,
-			"{.missing[1]}": "The pod template and the pods of Deployment shop/web: you may not",
-			"{.missing[0]}": `Usage: reading the usage of namespace "shop": you may not`,
-		}},
-		"all scalers": {[]string{"-A", "--sort-by=name"}, nil, map[string]string{
-			"{.scalers[*].name}": "late web", "{.resources.cpu.usage}": "41m", "{.resources.memory.request}": "960Mi", "{.resources.cpu.above}": "",
-			"{.scalers[1].resources.cpu}": `{"request":"460m","usage":"41m"}`, "{.scalers[0].resources.cpu}": "{}",
-		}},
-		"no scalers": {[]string{"-n", "empty"}, nil, map[string]string{"{.scalers}": "[]", "{.resources.cpu}": "{}"}},
-	} {
-		newAPIServer(t).forbidden = tc.forbidden
-		asJSON, errOut, code := run(t, nil, append([]string{"top", "-o", "json"}, tc.args...)...)
-		var fromJSON map[string]any
-		if err := json.Unmarshal([]byte(asJSON), &fromJSON); err != nil || code != 0 || errOut != "" {
-			t.Fatalf("%s: exit code %d: %s%v", name, code, errOut, err)
-		}
-		for path, want := range tc.want {
-			parsed, got := jsonpath.New(path).AllowMissingKeys(true), strings.Builder{}
-			if err := parsed.Parse(path); err != nil {
-				t.Fatal(err)
-			}
-			if err := parsed.Execute(&got, fromJSON); err != nil && want != "" || got.String() != want {
-				t.Errorf("%s: %s is %q, want %q (%v):\n%s", name, path, got.String(), want, err, asJSON)
-			}
-		}
-	}
-}
 
 func TestTopHonorsTheWidth(t *testing.T) {
 	newAPIServer(t)

@@ -4,6 +4,7 @@
 package live
 
 import (
+	"encoding/json"
 	"math"
 	"time"
 
@@ -22,8 +23,8 @@ type scalerData struct {
 	Time       time.Time         `json:"time"`
 	Scaler     explain.Row       `json:"scaler"`
 	Findings   []explain.Finding `json:"findings"`
-	Containers []containerData   `json:"containers"`
-	Pods       []podData         `json:"pods"`
+	Containers []Container       `json:"containers"`
+	Pods       []Pod             `json:"pods"`
 	Changes    []explain.Change  `json:"changes"`
 	Missing    []string          `json:"missing,omitempty"`
 }
@@ -55,12 +56,6 @@ type sumData struct {
 	Request *resource.Quantity `json:"request,omitempty"`
 	Above   *resource.Quantity `json:"above,omitempty"`
 	Below   *resource.Quantity `json:"below,omitempty"`
-}
-
-type containerData struct {
-	Name            string         `json:"name"`
-	ObservedSeconds int64          `json:"observedSeconds,omitempty"`
-	Resources       []resourceData `json:"resources"`
 }
 
 // resourceData is a Resource. Usage, Request and Limit are over the pods; Target to MaxAllowed are for
@@ -99,14 +94,6 @@ type shareData struct {
 	Percent float64 `json:"percent"`
 }
 
-type podData struct {
-	Name       string             `json:"name"`
-	Ready      bool               `json:"ready"`
-	Resize     string             `json:"resize,omitempty"`
-	OOMKills   int                `json:"oomKills"`
-	Containers []podContainerData `json:"containers"`
-}
-
 // podContainerData is a container of a pod. Requests and Limits are applied; Declared are the requests in
 // the pod's spec, if they differ.
 type podContainerData struct {
@@ -121,25 +108,16 @@ type podContainerData struct {
 func (s Scaler) Data() any {
 	out := scalerData{
 		Time: s.At, Scaler: s.State, Findings: s.Explanation.Findings, Changes: explain.ChangesOf(s.Explanation.History), Missing: s.Missing,
-		Containers: []containerData{}, Pods: []podData{},
+		Containers: append([]Container{}, s.Containers...), Pods: append([]Pod{}, s.Pods...),
 	}
 	if s.UsageMissing != "" {
 		out.Missing = append([]string{"Usage: " + s.UsageMissing}, s.Missing...)
 	}
-	for _, c := range s.Containers {
-		container := containerData{Name: c.Name, ObservedSeconds: int64(c.Observed / time.Second)}
-		for _, r := range c.Resources {
-			container.Resources = append(container.Resources, dataOfResource(r))
-		}
-		out.Containers = append(out.Containers, container)
-	}
-	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, dataOfPod(p))
-	}
 	return out
 }
 
-func dataOfResource(r Resource) resourceData {
+// MarshalJSON writes exact quantities. What is not known is absent.
+func (r Resource) MarshalJSON() ([]byte, error) {
 	known := func(amount int64) *resource.Quantity { return known(r.Resource, amount) }
 	out := resourceData{
 		Resource: r.Resource, Unmanaged: r.Unmanaged,
@@ -155,7 +133,7 @@ func dataOfResource(r Resource) resourceData {
 	if r.HasTarget {
 		out.Above, out.Below = exact(r.Resource, r.Over), exact(r.Resource, r.Short)
 	}
-	return out
+	return json.Marshal(out)
 }
 
 func dataOfSpread(of string, s Spread) *spreadData {
@@ -165,19 +143,16 @@ func dataOfSpread(of string, s Spread) *spreadData {
 	return &spreadData{Pods: s.Pods, Least: exact(of, s.Least), Most: exact(of, s.Most), Total: exact(of, s.Total)}
 }
 
-func dataOfPod(p Pod) podData {
-	out := podData{Name: p.Name, Ready: p.Ready, Resize: p.Resize, OOMKills: p.OOMKills, Containers: []podContainerData{}}
-	for _, c := range p.Containers {
-		container := podContainerData{Name: c.Name, Requests: dataOfAmounts(c.Applied.Requests), Limits: dataOfAmounts(c.Applied.Limits)}
-		if c.Used != nil {
-			container.Usage = &v1beta1.Amounts{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
-		}
-		if c.Declared.Requests != c.Applied.Requests {
-			container.Declared = dataOfAmounts(c.Declared.Requests)
-		}
-		out.Containers = append(out.Containers, container)
+// MarshalJSON writes exact quantities. What is not known or not set is absent.
+func (c PodContainer) MarshalJSON() ([]byte, error) {
+	out := podContainerData{Name: c.Name, Requests: dataOfAmounts(c.Applied.Requests), Limits: dataOfAmounts(c.Applied.Limits)}
+	if c.Used != nil {
+		out.Usage = &v1beta1.Amounts{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
 	}
-	return out
+	if c.Declared.Requests != c.Applied.Requests {
+		out.Declared = dataOfAmounts(c.Declared.Requests)
+	}
+	return json.Marshal(out)
 }
 
 // dataOfAmounts leaves out what is not set.

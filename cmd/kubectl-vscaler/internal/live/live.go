@@ -51,10 +51,10 @@ var ErrNotFound = errors.New("not found")
 
 // Container is one container of all pods.
 type Container struct {
-	Name string
-	// Observed is the length of the usage that the targets are based on.
-	Observed  time.Duration
-	Resources []Resource
+	Name string `json:"name"`
+	// ObservedSeconds is the length of the usage that the targets are based on.
+	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
+	Resources       []Resource `json:"resources"`
 }
 
 // Resource is one resource of one container: cpu or memory.
@@ -91,15 +91,15 @@ type Share struct {
 
 // Pod is one running pod.
 type Pod struct {
-	Name  string
-	Ready bool
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
 	// Resize is the state of a resize that the kubelet has not applied: Deferred,
 	// Infeasible, Failed or InProgress; empty if there is none.
-	Resize string
+	Resize string `json:"resize,omitempty"`
 	// OOMKills is the number of OOM kills in its status: at most two of each container.
-	OOMKills int
+	OOMKills int `json:"oomKills"`
 	// Containers are those of the template, in its order.
-	Containers []PodContainer
+	Containers []PodContainer `json:"containers"`
 }
 
 // PodContainer is one container of a pod.
@@ -154,7 +154,7 @@ func usageOf(samples []usage.Sample, namespace string) map[place]usage.Sample {
 }
 
 func podOf(p workload.Pod, containers []explain.Container, used map[place]usage.Sample) Pod {
-	out := Pod{Name: p.Name, Ready: p.Ready, Resize: resizeOf(p.Resize), OOMKills: len(p.Kills)}
+	out := Pod{Name: p.Name, Ready: p.Ready, Resize: resizeOf(p.Resize), OOMKills: len(p.Kills), Containers: []PodContainer{}}
 	for _, c := range containers {
 		declared, ok := p.Container(c.Name)
 		if !ok || declared.Unreadable {
@@ -187,7 +187,7 @@ func resizeOf(r workload.Resize) string {
 }
 
 func containerOf(c explain.Container, pods []Pod) Container {
-	out := Container{Name: c.Name, Observed: time.Duration(c.ObservedSeconds) * time.Second}
+	out := Container{Name: c.Name, ObservedSeconds: c.ObservedSeconds}
 	for _, r := range c.Resources {
 		out.Resources = append(out.Resources, resourceOf(c.Name, r, pods))
 	}

@@ -66,8 +66,8 @@ func (p *page) title(s live.Scaler) {
 
 func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 	based := ""
-	if c.Observed > 0 {
-		based = faint.Render("based on " + duration.HumanDuration(c.Observed) + " of usage")
+	if c.ObservedSeconds > 0 {
+		based = faint.Render("based on " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
 	}
 	p.ends(strong.Render("CONTAINER ")+explain.Printable(c.Name), based)
 	for _, line := range p.resources(c) {
