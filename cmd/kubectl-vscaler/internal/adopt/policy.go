@@ -31,8 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/report"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 // parsed is a policy with parsed selectors. ownNamespace is that of the operator.
@@ -208,17 +208,14 @@ type policyFlags struct {
 	selector          string
 	excludeNamespaces []string
 	exclude           []string
-	mode              string
-	start             string
+	rules             v1beta1.PolicyRules
 	after             string
 	maxConcurrent     string
-	profile           string
+	profile           profile.Profile
 }
 
 // updateModes are the update modes, from the least to the most that is changed.
-var updateModes = []string{
-	string(v1beta1.UpdateModeRecommend), string(v1beta1.UpdateModeInitial), string(v1beta1.UpdateModeInPlace), string(v1beta1.UpdateModeRollout),
-}
+var updateModes = []v1beta1.UpdateMode{v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout}
 
 // policyFlagNames are the names of the flags.
 var policyFlagNames = []string{"name", "namespaces", "selector", "exclude-namespace", "exclude", "mode", "start", "after", "max-concurrent", "profile"}
@@ -231,12 +228,13 @@ func (p *policyFlags) add(c *cobra.Command) {
 	flags.StringVarP(&p.selector, "selector", "l", "", "Select only Deployments with these labels, such as tier=backend.")
 	flags.StringSliceVar(&p.excludeNamespaces, "exclude-namespace", nil, "Exclude a namespace, by its name. Can be repeated.")
 	flags.StringSliceVar(&p.exclude, "exclude", nil, "Exclude Deployments with this name. Can be repeated.")
-	p.mode, p.start = string(v1beta1.UpdateModeInPlace), string(v1beta1.UpdateModeRecommend)
-	cli.AddChoice(c, &p.mode, "mode", "", updateModes, "The update mode of promoted scalers")
-	cli.AddChoice(c, &p.start, "start", "", updateModes, "The update mode of new scalers, until they are promoted")
+	mode, start := &p.rules.Template.UpdatePolicy.UpdateMode, &p.rules.Rollout.Start
+	*mode, *start = v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRecommend
+	cli.AddChoice(c, mode, "mode", "", updateModes, "The update mode of promoted scalers")
+	cli.AddChoice(c, start, "start", "", updateModes, "The update mode of new scalers, until they are promoted")
 	flags.StringVar(&p.after, "after", "", "How much usage a scaler needs to be promoted, such as 7d or 36h. (default 7d)")
 	flags.StringVar(&p.maxConcurrent, "max-concurrent", "", "How many of the scalers are verified at the same time after their promotion, in percent. (default 5%)")
-	cli.AddChoice(c, &p.profile, "profile", "", report.ProfileNames(), "The profile of the scalers instead of Balanced")
+	cli.AddChoice(c, &p.profile, "profile", "", profile.All(), "The profile of the scalers instead of Balanced")
 }
 
 // firstSet is the first of the flags that the user has set; empty for none.
@@ -252,7 +250,7 @@ func (p *policyFlags) firstSet(c *cobra.Command) string {
 // build is the policy that the flags describe.
 func (p *policyFlags) build(c *cobra.Command, namespace string) (client.Object, error) {
 	isSet := c.Flags().Changed
-	rules, err := p.rules(isSet)
+	rules, err := p.allRules(isSet)
 	if err != nil {
 		return nil, err
 	}
@@ -283,15 +281,14 @@ func (p *policyFlags) build(c *cobra.Command, namespace string) (client.Object, 
 	return out, nil
 }
 
-// rules are what both kinds of policies have. What the user does not set is left to the API server.
-func (p *policyFlags) rules(isSet func(string) bool) (rules v1beta1.PolicyRules, err error) {
+// allRules are what both kinds of policies have. What the user does not set is left to the API server.
+func (p *policyFlags) allRules(isSet func(string) bool) (rules v1beta1.PolicyRules, err error) {
+	rules = p.rules
 	if isSet("selector") {
 		if rules.DeploymentSelector, err = selectorOf("selector", p.selector, "to select all Deployments, leave it out"); err != nil {
 			return rules, err
 		}
 	}
-	rules.Rollout.Start = v1beta1.UpdateMode(p.start)
-	rules.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateMode(p.mode)
 	if p.profile != "" {
 		rules.Template.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
 	}

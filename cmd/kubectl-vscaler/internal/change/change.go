@@ -170,7 +170,7 @@ type rollingBack struct {
 	genericiooptions.IOStreams
 	cluster *kube.Cluster
 
-	to     string
+	to     rollback.To
 	undo   bool
 	detach bool
 	dryRun cli.DryRun
@@ -178,10 +178,10 @@ type rollingBack struct {
 
 // NewRollback is the command rollback.
 func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &rollingBack{IOStreams: streams, cluster: cluster, to: string(rollback.Previous)}
+	o := &rollingBack{IOStreams: streams, cluster: cluster, to: rollback.Previous}
 	c := cli.Command("rollback", cluster.CompleteNames, o.run)
 	flags := c.Flags()
-	cli.AddChoice(c, &o.to, "to", "", []string{string(rollback.Previous), string(rollback.Original)}, "The requests to return to")
+	cli.AddChoice(c, &o.to, "to", "", []rollback.To{rollback.Previous, rollback.Original}, "The requests to return to")
 	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")
 	flags.BoolVar(&o.detach, "detach", false, "Detach scalers that a policy has created, so that it does not revert the rollback.")
 	cli.AddDryRun(c, &o.dryRun)
@@ -261,16 +261,15 @@ func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.Vert
 	if o.undo {
 		return o.undoOne(ctx, c, from, record, isRolledBack)
 	}
-	to := rollback.To(o.to)
-	if isRolledBack && record.To == to {
+	if isRolledBack && record.To == o.to {
 		fmt.Fprintf(o.Out, "%s rolled back (unchanged)\n", from.name)
 		return nil
 	}
-	deployment, err := deploymentFor(ctx, c, s, to)
+	deployment, err := deploymentFor(ctx, c, s, o.to)
 	if err != nil {
 		return err
 	}
-	plan, err := rollback.Of(s, deployment, to)
+	plan, err := rollback.Of(s, deployment, o.to)
 	if err != nil {
 		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: %w", s.Namespace, s.Name, err)
 	}
@@ -281,7 +280,7 @@ func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.Vert
 	if isRolledBack {
 		before = record.Before
 	}
-	if err := o.patch(ctx, c, from, plan.Spec, &rollback.Record{To: to, Before: before, After: plan.Spec}); err != nil {
+	if err := o.patch(ctx, c, from, plan.Spec, &rollback.Record{To: o.to, Before: before, After: plan.Spec}); err != nil {
 		return err
 	}
 	for _, kept := range plan.Kept {

@@ -100,28 +100,36 @@ func NoCommand(c *cobra.Command, args []string) error {
 }
 
 // choice is a flag with a fixed set of values.
-type choice struct {
-	into   *string
-	values []string
+type choice[T ~string] struct {
+	into   *T
+	values []T
 }
 
-func (c choice) String() string { return *c.into }
+func (c choice[T]) String() string { return string(*c.into) }
 
-func (c choice) Type() string { return "string" }
+func (c choice[T]) Type() string { return "string" }
 
-func (c choice) Set(value string) error {
-	if !slices.Contains(c.values, value) {
-		return fmt.Errorf("use one of %s", strings.Join(c.values, ", "))
+func (c choice[T]) Set(value string) error {
+	if !slices.Contains(c.values, T(value)) {
+		return fmt.Errorf("use one of %s", strings.Join(c.names(), ", "))
 	}
-	*c.into = value
+	*c.into = T(value)
 	return nil
+}
+
+func (c choice[T]) names() (names []string) {
+	for _, value := range c.values {
+		names = append(names, string(value))
+	}
+	return names
 }
 
 // AddChoice adds a flag with a fixed set of values, which are named after the usage and completed. The present value is the
 // default.
-func AddChoice(c *cobra.Command, into *string, name, shorthand string, values []string, usage string) {
-	c.Flags().VarP(choice{into, values}, name, shorthand, usage+": "+strings.Join(values, ", ")+".")
-	Complete(c, name, values)
+func AddChoice[T ~string](c *cobra.Command, into *T, name, shorthand string, values []T, usage string) {
+	of := choice[T]{into, values}
+	c.Flags().VarP(of, name, shorthand, usage+": "+strings.Join(of.names(), ", ")+".")
+	Complete(c, name, of.names())
 }
 
 // Complete completes the values of a flag.
@@ -144,7 +152,7 @@ const (
 // AddDryRun adds kubectl's flag --dry-run.
 func AddDryRun(c *cobra.Command, into *DryRun) {
 	*into = NoDryRun
-	AddChoice(c, (*string)(into), "dry-run", "", []string{string(NoDryRun), string(ServerDryRun), string(ClientDryRun)},
+	AddChoice(c, into, "dry-run", "", []DryRun{NoDryRun, ServerDryRun, ClientDryRun},
 		"Change nothing, and let the API server check the change (server) or send nothing (client)")
 	c.Flags().Lookup("dry-run").NoOptDefVal = string(ServerDryRun)
 }

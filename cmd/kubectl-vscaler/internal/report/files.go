@@ -159,18 +159,14 @@ const component = "kustomization.yaml"
 
 // patchOptions are the flags for patches.
 type patchOptions struct {
-	format   string
+	format   fleet.PatchFormat
 	folder   string
 	helmPath string
 }
 
 func (o *patchOptions) bind(c *cobra.Command) {
 	flags := c.Flags()
-	var formats []string
-	for _, format := range fleet.PatchFormats() {
-		formats = append(formats, string(format))
-	}
-	cli.AddChoice(c, &o.format, "patches", "", formats, "Write patches in this format")
+	cli.AddChoice(c, &o.format, "patches", "", fleet.PatchFormats(), "Write patches in this format")
 	flags.StringVar(&o.folder, "patches-folder", "", "The folder to write patches to.")
 	flags.StringVar(&o.helmPath, "helm-path", "", "Where Helm values have the resources of a container, such as {deployment}.resources. Defaults to resources, or to {container}.resources for several containers.")
 }
@@ -181,7 +177,7 @@ func (o *patchOptions) validate() error {
 		return errors.New("--patches-folder requires --patches")
 	case o.format != "" && o.folder == "":
 		return errors.New("--patches requires --patches-folder")
-	case o.helmPath != "" && o.format != string(fleet.HelmValues):
+	case o.helmPath != "" && o.format != fleet.HelmValues:
 		return errors.New("--helm-path requires --patches=helm-values")
 	case o.helmPath != "" && slices.Contains(strings.Split(o.helmPath, "."), ""):
 		return fmt.Errorf("--helm-path %q has an empty key", o.helmPath)
@@ -194,7 +190,7 @@ func (o *patchOptions) write(report *fleet.Report, errOut io.Writer) error {
 	if o.format == "" {
 		return nil
 	}
-	patches, err := report.Patches(fleet.PatchFormat(o.format), o.helmPath)
+	patches, err := report.Patches(o.format, o.helmPath)
 	if err != nil {
 		return err
 	}
@@ -206,7 +202,7 @@ func (o *patchOptions) write(report *fleet.Report, errOut io.Writer) error {
 			return err
 		}
 	}
-	if o.format == string(fleet.Kustomize) {
+	if o.format == fleet.Kustomize {
 		if err := o.writeComponent(); err != nil {
 			return err
 		}

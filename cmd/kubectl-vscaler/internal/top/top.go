@@ -51,24 +51,20 @@ type topOptions struct {
 	once       bool
 	output     string // json or yaml; empty for the view
 	interval   time.Duration
-	order      string
+	order      live.Order
 	past       past.Options
 }
 
 // New is the command top.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: string(live.ByGap)}
+	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: live.ByGap}
 	c := cli.Command("top", cluster.CompleteName, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")
 	cli.AddChoice(c, &o.output, "output", "o", []string{"json", "yaml"}, "Print data once instead of the view")
 	flags.DurationVar(&o.interval, "interval", 0, "How often to read. Defaults to 2s for one scaler, and to 10s for several.")
-	var orders []string
-	for _, order := range live.Orders {
-		orders = append(orders, string(order))
-	}
-	cli.AddChoice(c, &o.order, "sort-by", "", orders, "The order of scalers")
+	cli.AddChoice(c, &o.order, "sort-by", "", live.Orders, "The order of scalers")
 	flags.DurationVar(&o.past.Since, "since", time.Hour, "How much history to read from Prometheus.")
 	o.past.Bind(c, "The URL of a Prometheus to read the history of usage from. It must scrape the kubelets' cAdvisor metrics.")
 	return c
@@ -115,7 +111,7 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 	if err != nil {
 		return err
 	}
-	v := view{source: reader, order: live.Order(o.order), interval: o.interval, hasNamespaces: o.everywhere, namespace: namespace}
+	v := view{source: reader, order: o.order, interval: o.interval, hasNamespaces: o.everywhere, namespace: namespace}
 	if o.everywhere {
 		v.namespace = ""
 	}
@@ -129,10 +125,7 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 	if o.past.Address != "" {
 		v.past = o.past.Read
 	}
-	if o.output != "" {
-		return o.write(ctx, v)
-	}
-	if o.once || !o.isTerminal() {
+	if o.output != "" || o.once || !o.isTerminal() {
 		return o.print(ctx, v)
 	}
 	return o.show(ctx, v)
@@ -160,26 +153,22 @@ func (o *topOptions) isTerminal() bool {
 	return cli.IsTerminal(o.Out) && colorprofile.Detect(o.Out, o.environ) != colorprofile.NoTTY && valueOf(o.environ, "TERM") != "dumb"
 }
 
-// write prints what the view would show, as data.
-func (o *topOptions) write(ctx context.Context, v view) error {
-	read := v.read(ctx)
-	if read.err != nil {
-		return read.err
-	}
-	v.take(read)
-	if v.isFleet() {
-		return cli.WriteData(o.Out, o.output, v.fleet.Data())
-	}
-	return cli.WriteData(o.Out, o.output, v.scaler.Data())
-}
-
-// print prints the view once.
+// print prints the view once, or what it would show as data.
 func (o *topOptions) print(ctx context.Context, v view) error {
 	read := v.read(ctx)
 	if read.err != nil {
 		return read.err
 	}
 	v.take(read)
+	switch {
+	case o.output != "" && v.isFleet():
+		return cli.WriteData(o.Out, o.output, v.fleet.Data())
+	case o.output != "":
+		return cli.WriteData(o.Out, o.output, v.scaler.Data())
+	case v.isFleet() && len(v.fleet.Rows) == 0:
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
+		return nil
+	}
 	if v.past != nil {
 		past, err := v.past(ctx, v.scaler)
 		if err != nil {
@@ -189,10 +178,6 @@ func (o *topOptions) print(ctx context.Context, v view) error {
 		if past.Missing != "" {
 			fmt.Fprintf(o.ErrOut, "warning: requests of the past are not shown: %s\n", past.Missing)
 		}
-	}
-	if v.isFleet() && len(v.fleet.Rows) == 0 {
-		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
-		return nil
 	}
 	v.width = textWidth(o.Out, o.environ)
 	_, err := io.WriteString(colorprofile.NewWriter(o.Out, o.environ), strings.Join(v.lines(), "\n")+"\n")
