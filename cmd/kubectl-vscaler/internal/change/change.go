@@ -1,15 +1,25 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package change has the commands that change scalers.
 package change
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,56 +28,149 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-const rollbackLong = `Roll back scalers to the requests before their last decision, or with --to=original, to those of the pod template. The
-scaler does not make the same change again until "rollback --undo".
+// suspension are the flags of suspend and resume.
+type suspension struct {
+	genericiooptions.IOStreams
+	cluster *kube.Cluster
 
-The command sets minAllowed for each request that was lowered, and maxAllowed for each that was raised. The operator then
-changes the pods. Usage and OOM kills still raise what was lowered. If the operator has written values into the pod template,
---to=original sets updateMode Recommend, and the operator restores the template, which replaces the pods.
+	suspend  bool
+	all      bool
+	selector string
+	dryRun   cli.DryRun
+}
 
-The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment that it belongs to. If Git is the source of
-the objects, change them there, or a GitOps tool reverts the rollback.
+// NewSuspend is the command suspend.
+func NewSuspend(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster, suspend: true}
+	return o.command("suspend")
+}
 
-A policy reverts the edits of its scalers, so a scaler that a policy has created is not rolled back. With --detach, it
-becomes one of yours first, and stays that: the policy does not change or delete it anymore. If you delete it, the policy
-creates a new one.
+// NewResume is the command resume.
+func NewResume(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster}
+	return o.command("resume")
+}
 
-The command requires the permission to list VerticalScalers, to patch what it rolls back, and for --to=original to get the
-Deployment.
+func (o *suspension) command(verb string) *cobra.Command {
+	c := cli.Command(verb, o.cluster.CompleteNames, o.run)
+	flags := c.Flags()
+	flags.BoolVar(&o.all, "all", false, "All scalers of the namespace.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "The scalers with these labels, such as team=shop,tier!=test.")
+	cli.AddDryRun(c, &o.dryRun)
+	return c
+}
 
-Exit codes: 0: success, 1: failure, not found or nothing to roll back, 2: invalid usage.`
+func (o *suspension) run(ctx context.Context, _ *cobra.Command, args []string) error {
+	names, err := kube.References(args)
+	if err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return cli.Usagef("--selector: %w", err)
+	}
+	ways := []bool{len(names) > 0, o.selector != "", o.all}
+	if i := slices.Index(ways, true); i < 0 || slices.Contains(ways[i+1:], true) {
+		return cli.Usagef("give names, --selector or --all: one of them")
+	}
+	_, namespace, n, err := each(ctx, o.cluster, selector, names, o.set)
+	if err == nil && n == 0 {
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+	}
+	return err
+}
 
-const rollbackExample = `  # See what would change, checked by the API server
-  %[1]s rollback deployment/web -n shop --dry-run
+// each changes the chosen scalers, and tells how many there are.
+func each(ctx context.Context, cluster *kube.Cluster, selector labels.Selector, names []kube.Reference,
+	change func(context.Context, client.Client, *v1beta1.VerticalScaler) error,
+) (c client.Client, namespace string, n int, err error) {
+	if namespace, c, err = cluster.OpenNamespace(false); err != nil {
+		return nil, "", 0, err
+	}
+	scalers, err := kube.Chosen(ctx, c, namespace, selector, names)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	var errs []error
+	for i := range scalers {
+		errs = append(errs, change(ctx, c, &scalers[i]))
+	}
+	return c, namespace, len(scalers), errors.Join(errs...)
+}
 
-  # To the requests before the last decision
-  %[1]s rollback web -n shop
+// SuspendedByPlugin is the value of the annotation by which suspend pauses a scaler, so that resume knows its own.
+const SuspendedByPlugin = "suspended by kubectl vscaler"
 
-  # To those of the pod template
-  %[1]s rollback web -n shop --to=original
+// set suspends or resumes one scaler, where its spec comes from. A policy would revert a change of the spec, so its scalers are
+// paused by an annotation.
+func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	var (
+		object   client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+		what                   = resourceName("verticalscaler", s.Name)
+		patch                  = fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
+		isDone                 = s.Spec.Suspend == o.suspend
+		isPaused               = isPaused(s)
+		owner                  = metav1.GetControllerOf(s)
+		ofPolicy               = fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations)
+	)
+	switch {
+	case ofPolicy && o.suspend:
+		patch, isDone = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.PausedAnnotation, SuspendedByPlugin), isPaused || s.Spec.Suspend
+	case ofPolicy:
+		patch, isDone = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1beta1.PausedAnnotation), s.Annotations[v1beta1.PausedAnnotation] != SuspendedByPlugin
+		isPaused = isPaused && isDone
+	case owner != nil && owner.Kind == string(kube.OwnerKind):
+		object = &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: owner.Name}}
+		what, patch = resourceName("scaleddeployment", owner.Name), `{"spec":{"scaling":`+strings.TrimPrefix(patch, `{"spec":`)+"}"
+	}
+	past := map[bool]string{true: "suspended", false: "resumed"}[o.suspend]
+	if isDone {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, past)
+	} else {
+		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
+			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
+		}
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, past, o.dryRun.Suffix())
+	}
+	if !o.suspend && isPaused {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still paused: remove its annotation %s\n", s.Namespace, s.Name, v1beta1.PausedAnnotation)
+	}
+	if !o.suspend && ofPolicy && s.Spec.Suspend {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still suspended: set spec.template.suspend of %s to false\n", s.Namespace, s.Name, explain.OriginOf(s).ID())
+	}
+	return nil
+}
 
-  # A scaler of a policy
-  %[1]s rollback web -n shop --detach
+// isPaused reports whether the annotation pauses a scaler.
+func isPaused(s *v1beta1.VerticalScaler) bool {
+	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
+	return isSet && value != "false"
+}
 
-  # Let the scaler decide again
-  %[1]s rollback web -n shop --undo`
+// resourceName is such as "verticalscaler.autoscaling.verticalscaler.io/web".
+func resourceName(resource, name string) string {
+	return resource + "." + v1beta1.GroupVersion.Group + "/" + name
+}
+
+// patchAs sends a JSON merge patch, unless it is a dry run of the client.
+func patchAs(ctx context.Context, c client.Client, object client.Object, patch string, dryRun cli.DryRun) error {
+	switch c = client.WithFieldOwner(c, cli.FieldManager); dryRun {
+	case cli.ClientDryRun:
+		return nil
+	case cli.ServerDryRun:
+		c = client.NewDryRunClient(c)
+	}
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
 
 // rollingBack are the flags of rollback.
 type rollingBack struct {
 	genericiooptions.IOStreams
 	cluster *kube.Cluster
 
-	to     string
+	to     rollback.To
 	undo   bool
 	detach bool
 	dryRun cli.DryRun
@@ -75,51 +178,33 @@ type rollingBack struct {
 
 // NewRollback is the command rollback.
 func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &rollingBack{IOStreams: streams, cluster: cluster, to: string(rollback.Previous)}
-	c := &cobra.Command{
-		Use:     "rollback (NAME | TYPE/NAME)...",
-		Short:   "Return to earlier requests",
-		Long:    rollbackLong,
-		Example: fmt.Sprintf(rollbackExample, cli.Name),
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.run(c.Context(), args, c.Flags().Changed("to"))
-		},
-		ValidArgsFunction: cluster.CompleteNames,
-	}
+	o := &rollingBack{IOStreams: streams, cluster: cluster, to: rollback.Previous}
+	c := cli.Command("rollback", cluster.CompleteNames, o.run)
 	flags := c.Flags()
-	cli.AddChoice(c, &o.to, "to", "", []string{string(rollback.Previous), string(rollback.Original)}, "The requests to return to")
+	cli.AddChoice(c, &o.to, "to", "", []rollback.To{rollback.Previous, rollback.Original}, "The requests to return to")
 	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")
 	flags.BoolVar(&o.detach, "detach", false, "Detach scalers that a policy has created, so that it does not revert the rollback.")
 	cli.AddDryRun(c, &o.dryRun)
 	return c
 }
 
-func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error {
+func (o *rollingBack) run(ctx context.Context, command *cobra.Command, args []string) error {
 	names, err := kube.References(args)
 	switch {
 	case err != nil:
 		return err
 	case len(names) == 0:
 		return cli.Usagef("name the scalers to roll back: NAME or TYPE/NAME")
-	case o.undo && saysTo:
+	case o.undo && command.Flags().Changed("to"):
 		return cli.Usagef("--undo cannot be combined with --to")
 	case o.undo && o.detach:
 		return cli.Usagef("--undo cannot be combined with --detach")
 	}
-	namespace, c, err := o.cluster.OpenNamespace()
-	if err != nil {
-		return err
+	c, namespace, n, err := each(ctx, o.cluster, labels.Everything(), names, o.persist)
+	if n > 0 {
+		o.warnOfSilence(ctx, c, namespace)
 	}
-	scalers, err := kube.Chosen(ctx, c, namespace, labels.Everything(), names)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range scalers {
-		errs = append(errs, o.persist(ctx, c, &scalers[i]))
-	}
-	o.warnOfSilence(ctx, c, namespace)
-	return errors.Join(errs...)
+	return err
 }
 
 // holder is the object that a scaler's spec comes from.
@@ -135,7 +220,7 @@ type holder struct {
 func holderOf(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler) (holder, error) {
 	owner := metav1.GetControllerOf(s)
 	if owner == nil || owner.Kind != string(kube.OwnerKind) {
-		return holder{s, "verticalscaler." + v1beta1.GroupVersion.Group + "/" + s.Name, s.Spec.Scaling, false}, nil
+		return holder{s, resourceName("verticalscaler", s.Name), s.Spec.Scaling, false}, nil
 	}
 	var d v1beta1.ScaledDeployment
 	if err := c.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: owner.Name}, &d); err != nil {
@@ -144,7 +229,7 @@ func holderOf(ctx context.Context, c client.Reader, s *v1beta1.VerticalScaler) (
 	if d.Spec.Scaling == nil {
 		return holder{}, fmt.Errorf("ScaledDeployment %s/%s has no spec.scaling any more", s.Namespace, owner.Name)
 	}
-	return holder{&d, "scaleddeployment." + v1beta1.GroupVersion.Group + "/" + d.Name, *d.Spec.Scaling, true}, nil
+	return holder{&d, resourceName("scaleddeployment", d.Name), *d.Spec.Scaling, true}, nil
 }
 
 // persist rolls back one scaler, again if another writer was faster: the operator writes the status of
@@ -176,16 +261,15 @@ func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.Vert
 	if o.undo {
 		return o.undoOne(ctx, c, from, record, isRolledBack)
 	}
-	to := rollback.To(o.to)
-	if isRolledBack && record.To == to {
+	if isRolledBack && record.To == o.to {
 		fmt.Fprintf(o.Out, "%s rolled back (unchanged)\n", from.name)
 		return nil
 	}
-	deployment, err := deploymentFor(ctx, c, s, to)
+	deployment, err := deploymentFor(ctx, c, s, o.to)
 	if err != nil {
 		return err
 	}
-	plan, err := rollback.Of(s, deployment, to)
+	plan, err := rollback.Of(s, deployment, o.to)
 	if err != nil {
 		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: %w", s.Namespace, s.Name, err)
 	}
@@ -196,7 +280,7 @@ func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.Vert
 	if isRolledBack {
 		before = record.Before
 	}
-	if err := o.patch(ctx, c, from, plan.Spec, &rollback.Record{To: to, Before: before, After: plan.Spec}); err != nil {
+	if err := o.patch(ctx, c, from, plan.Spec, &rollback.Record{To: o.to, Before: before, After: plan.Spec}); err != nil {
 		return err
 	}
 	for _, kept := range plan.Kept {
@@ -231,7 +315,7 @@ func (o *rollingBack) leavePolicy(ctx context.Context, c client.Client, s *v1bet
 	if o.dryRun == cli.NoDryRun {
 		*s = *changed
 	}
-	fmt.Fprintf(o.Out, "verticalscaler.%s/%s detached from %s%s\n", v1beta1.GroupVersion.Group, s.Name, origin.ID(), o.dryRun.Suffix())
+	fmt.Fprintf(o.Out, "%s detached from %s%s\n", resourceName("verticalscaler", s.Name), origin.ID(), o.dryRun.Suffix())
 	return nil
 }
 
@@ -285,10 +369,10 @@ func deploymentFor(ctx context.Context, c client.Reader, s *v1beta1.VerticalScal
 // warnOfRest tells why pods may stay as they are.
 func (o *rollingBack) warnOfRest(s *v1beta1.VerticalScaler) {
 	var why string
-	switch value, isSet := s.Annotations[v1beta1.PausedAnnotation]; {
+	switch {
 	case s.Spec.Suspend:
 		why = "it is suspended: resume it"
-	case isSet && value != "false":
+	case isPaused(s):
 		why = "it is paused: remove its annotation " + v1beta1.PausedAnnotation
 	case scaler.Mode(&s.Spec) == v1beta1.UpdateModeInitial:
 		why = "updateMode is Initial: only new pods get the requests"

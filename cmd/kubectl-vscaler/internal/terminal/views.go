@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 const (
@@ -60,15 +59,15 @@ func (p *page) title(s live.Scaler) {
 	}
 	since := ""
 	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
-		since = " for " + age(s.At, all[0].Since.Time)
+		since = " for " + live.Age(s.At, all[0].Since.Time)
 	}
 	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
 }
 
 func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 	based := ""
-	if c.Observed > 0 {
-		based = faint.Render("based on " + duration.HumanDuration(c.Observed) + " of usage")
+	if c.ObservedSeconds > 0 {
+		based = faint.Render("based on " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
 	}
 	p.ends(strong.Render("CONTAINER ")+explain.Printable(c.Name), based)
 	for _, line := range p.resources(c) {
@@ -110,7 +109,7 @@ func (p *page) resources(c live.Container) []string {
 		}
 		isBounded = isBounded || r.MinAllowed > 0 || r.MaxAllowed > 0
 		for i, cell := range []string{
-			r.Resource, spread(r.Resource, r.Used), spread(r.Resource, r.Request), some(r.Resource, r.Target), spread(r.Resource, r.Limit),
+			r.Resource, or(r.Used.Range(r.Resource, "..")), or(r.Request.Range(r.Resource, "..")), some(r.Resource, r.Target), or(r.Limit.Range(r.Resource, "..")),
 			between(r.Resource, r.LowerBound, r.UpperBound), between(r.Resource, r.MinAllowed, r.MaxAllowed), used,
 		} {
 			columns[i].cells = append(columns[i].cells, cell)
@@ -274,7 +273,7 @@ func (p *page) waits(s live.Scaler) {
 	for _, f := range waits {
 		since := ""
 		if f.Since != nil {
-			since = " for " + age(s.At, f.Since.Time)
+			since = " for " + live.Age(s.At, f.Since.Time)
 		}
 		p.add(styleOf(f.Ends).Render(explain.Printable(f.Reason.Reason)) + since)
 		p.wrap("  ", cmp.Or(f.Message, f.Means))
@@ -289,7 +288,7 @@ func (p *page) changes(s live.Scaler) {
 	p.blank()
 	p.add(strong.Render("LAST CHANGES"))
 	for _, change := range s.Explanation.History {
-		p.wrap(fmt.Sprintf("%6s ago  ", age(s.At, change.Time.Time)), change.Message)
+		p.wrap(fmt.Sprintf("%6s ago  ", live.Age(s.At, change.Time.Time)), change.Message)
 	}
 }
 
@@ -302,18 +301,6 @@ func (p *page) missing(what []string) {
 	for _, m := range what {
 		p.wrap("  ", m)
 	}
-}
-
-// spread is "187m", or "121m..500m" if pods differ, or a dash if there is none.
-func spread(resource string, s live.Spread) string {
-	if s.Pods == 0 {
-		return "-"
-	}
-	least, most := live.Format(resource, s.Least), live.Format(resource, s.Most)
-	if least == most {
-		return most
-	}
-	return least + ".." + most
 }
 
 // between is "100m..1000m", with an open end for none.
@@ -348,9 +335,6 @@ func yes(is bool) string {
 	return bad.Render("no")
 }
 
-// age is how long ago something was; at least 0, because clocks differ.
-func age(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
-
 // Faint is text in the background.
 func Faint(text string) string { return faint.Render(text) }
 
@@ -361,3 +345,110 @@ func Bad(text string) string { return bad.Render(text) }
 func Cut(line string, width int) string {
 	return ansi.Truncate(explain.Printable(line), max(1, width), "…")
 }
+
+// Fleet draws several scalers, one line each. The lines from Rows on are those of the
+// scalers, in their order.
+func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows int) {
+	p := &page{width: max(width, leastWidth)}
+	p.sums(f)
+	p.missing(f.Missing)
+	p.blank()
+	table := table(fitting(fleetColumns(f, hasNamespaces), p.width))
+	for i, line := range table {
+		if i == 1 {
+			rows = len(p.lines)
+		}
+		p.add(line)
+	}
+	return p.lines, rows
+}
+
+// sums sums up the fleet.
+func (p *page) sums(f live.Fleet) {
+	acts := 0
+	for _, r := range f.Rows {
+		if r.Ends == explain.ByUser {
+			acts++
+		}
+	}
+	action := good.Render("none requires action")
+	if acts == 1 {
+		action = bad.Render("1 requires action")
+	} else if acts > 1 {
+		action = bad.Render(fmt.Sprintf("%d require action", acts))
+	}
+	number := fmt.Sprintf("%d scalers", len(f.Rows))
+	if len(f.Rows) == 1 {
+		number = "1 scaler"
+	}
+	p.ends(strong.Render(number)+", "+action, faint.Render(f.At.Format("15:04:05")))
+	cpu, memory := f.Total()
+	for _, r := range []live.Resource{cpu, memory} {
+		if r.Request.Pods == 0 {
+			continue
+		}
+		used := ""
+		if r.Used.Pods > 0 {
+			used = ", " + live.Format(r.Resource, r.Used.Total) + " used"
+		}
+		gaps := ""
+		if r.HasTarget {
+			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Format(r.Resource, r.Over), live.Format(r.Resource, r.Short))
+		}
+		p.wrap("", fmt.Sprintf("%s %s requested%s%s", r.Resource, live.Format(r.Resource, r.Request.Total), used, gaps))
+	}
+}
+
+func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
+	columns := []column{
+		{name: "NAMESPACE", isText: true, rank: 3, shrinksTo: 12},
+		{name: "NAME", isText: true, shrinksTo: 16},
+		{name: "STATE", isText: true, shrinksTo: 12},
+		{name: "PODS", rank: 5},
+		{name: "CPU-USED", rank: 7},
+		{name: "CPU-REQ", rank: 4},
+		{name: "CPU-GAP", rank: 1},
+		{name: "MEM-USED", rank: 8},
+		{name: "MEM-REQ", rank: 6},
+		{name: "MEM-GAP", rank: 2},
+	}
+	for _, r := range f.Rows {
+		for i, cell := range []string{
+			explain.Printable(r.Namespace), explain.Printable(r.Name), styleOf(r.Ends).Render(explain.Printable(r.Reason)), or(r.Pods),
+			total(r.CPU.Resource, r.CPU.Used), total(r.CPU.Resource, r.CPU.Request), gap(r.CPU),
+			total(r.Memory.Resource, r.Memory.Used), total(r.Memory.Resource, r.Memory.Request), gap(r.Memory),
+		} {
+			columns[i].cells = append(columns[i].cells, cell)
+		}
+	}
+	if !hasNamespaces {
+		return columns[1:]
+	}
+	return columns
+}
+
+func total(resource string, s live.Spread) string {
+	if s.Pods == 0 {
+		return "-"
+	}
+	return live.Format(resource, s.Total)
+}
+
+// gap is "+600m" for requests above the targets, "-100m" for requests below, and both if
+// pods differ.
+func gap(r live.Resource) string {
+	switch {
+	case !r.HasTarget:
+		return "-"
+	case r.Over > 0 && r.Short > 0:
+		return "+" + live.Format(r.Resource, r.Over) + " " + bad.Render("-"+live.Format(r.Resource, r.Short))
+	case r.Short > 0:
+		return bad.Render("-" + live.Format(r.Resource, r.Short))
+	case r.Over > 0:
+		return "+" + live.Format(r.Resource, r.Over)
+	}
+	return "0"
+}
+
+// Select marks a line of a fleet as chosen.
+func Select(line string) string { return chosen.Render(ansi.Strip(line)) }
