@@ -204,7 +204,7 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	} else if err := r.checkNameAvailable(ctx, desired); err != nil {
 		return "", err
 	}
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...); err != nil {
+	if err := r.write(ctx, document, options...); err != nil {
 		return "", fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}
 	// The client has decoded the response into the document.
@@ -222,6 +222,21 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 		return "", nil // Only our annotation has changed.
 	}
 	return eventUpdated, nil
+}
+
+// write applies the document. A Deployment first gets the label that the admission policies
+// require, and loses it again: with it, they would refuse copies and backups.
+func (r *Reconciler) write(ctx context.Context, document *unstructured.Unstructured, options ...client.ApplyOption) error {
+	if document.GetKind() == deploymentKind.Kind {
+		applying := applyingDocument(document)
+		if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applying), options...); err != nil {
+			return err
+		}
+		document.SetUID(applying.GetUID())
+		document.SetResourceVersion("") // The deployment controller writes the status meanwhile.
+		options = append(options, client.ForceOwnership)
+	}
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...)
 }
 
 // hadNoEffect reports whether the same document was applied to the same object before, and
@@ -243,10 +258,10 @@ func isSameSpec(a, b client.Object) bool {
 	}
 }
 
-// dryRun asks the API server whether it would accept the document. It ignores an exceeded
+// dryRun asks the API server whether it would accept the Deployment. It ignores an exceeded
 // quota, because deleting the previous object frees its share.
 func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (apierror.Rejection, error) {
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applyingDocument(desired)), client.FieldOwner(Name), client.DryRunAll)
 	rejection := apierror.Of(err)
 	switch {
 	case rejection.Reason == v1beta1.ReasonQuotaExceeded:
