@@ -178,7 +178,8 @@ func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.
 	options := []client.ApplyOption{client.FieldOwner(Name)}
 	if live != nil {
 		applied, err := isApplied(desired, live)
-		if applied || err != nil || r.hadNoEffect(desired, live) {
+		before, _ := r.ineffective.Load(keyOf(desired))
+		if applied || err != nil || before == attemptOf(desired, live) {
 			return false, err
 		}
 		document.SetUID(live.GetUID())
@@ -225,13 +226,6 @@ func (r *Reconciler) write(ctx context.Context, document *unstructured.Unstructu
 		options = append(options, client.ForceOwnership)
 	}
 	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...)
-}
-
-// hadNoEffect reports whether the same document was applied to the same object before, and
-// the API server modified it.
-func (r *Reconciler) hadNoEffect(desired *unstructured.Unstructured, live client.Object) bool {
-	before, ok := r.ineffective.Load(keyOf(desired))
-	return ok && before == attemptOf(desired, live)
 }
 
 // isSameSpec reports whether two objects of one kind have the same spec. The generation of
