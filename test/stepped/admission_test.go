@@ -147,7 +147,7 @@ func ownedBy(name string, uid types.UID) []metav1.OwnerReference {
 // claiming is a Deployment that says that a ScaledDeployment controls it.
 func claiming(namespace, owner string, uid types.UID, changes ...func(*corev1.PodSpec)) *appsv1.Deployment {
 	d := testkit.Deployment(namespace, owner)
-	d.Labels, d.OwnerReferences = map[string]string{v1beta1.ScaledDeploymentLabel: owner}, ownedBy(owner, uid)
+	d.Labels, d.OwnerReferences = map[string]string{v1beta1.ScaledDeploymentLabel: owner, v1beta1.ApplyingLabel: "true"}, ownedBy(owner, uid)
 	d.Spec.Template.Labels[v1beta1.ScaledDeploymentLabel] = owner
 	for _, change := range changes {
 		change(&d.Spec.Template.Spec)
@@ -251,6 +251,9 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	mine150m := `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}}`
 	other := `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/other:1"}]}}}}`
 	label := `{"metadata":{"labels":{"a":"b"}}}`
+	applying := func(text string) string {
+		return strings.Replace(text, "{", `{"metadata":{"labels":{"`+v1beta1.ApplyingLabel+`":"true"}},`, 1)
+	}
 	place := ` in the namespace "` + w.Namespace + `"`
 
 	missing := installedPolicies(t)
@@ -278,7 +281,8 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 			"operator-owned", "creating what no ScaledDeployment asks for", create(thief, claiming(unowned, "gone", "invented")), "failed to configure binding: no params found",
 			create(thief, claiming(w.Namespace, "gone", "invented")),
 		}, // The garbage collector deletes that.
-		{"operator-owned", "changing the image", patch(thief, owned, other), "changes a container", patch(thief, owned, `{"spec":{"replicas":2}}`)},
+		{"operator-owned", "changing the image", patch(thief, owned, applying(other)), "changes a container", patch(thief, owned, applying(`{"spec":{"replicas":2}}`))},
+		{"operator-deployments", "replicas without the label", patch(thief, owned, `{"spec":{"replicas":2}}`), "fields outside of the pod template", patch(thief, owned, mine150m)},
 		{
 			"operator-pods", "an init container that ends", resize(`{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"cpu":"150m"}}}]}}`), "other fields",
 			resize(`{"spec":{"initContainers":[{"name":"sidecar","resources":{"requests":{"cpu":"150m"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}`),
@@ -328,6 +332,60 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	}
 	for name := range missing {
 		t.Errorf("no request shows that policy %s is enforced", name)
+	}
+}
+
+// Users restore, copy and update Deployments of ScaledDeployments without a ScaledDeployment in the namespace, also after the
+// CRDs are gone. The operator does not.
+func TestAUserRestoresADeploymentWithoutAScaledDeployment(t *testing.T) {
+	t.Parallel()
+	// A copy of the policy with a kind that the API server does not know: all other tests need the CRD.
+	namespace, thief := env.Namespace(t), thief(t)
+	installed := installedPolicies(t)["operator-owned"]
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "without-crd-" + namespace}, Spec: installed.Spec}
+	policy.Spec.ParamKind.Kind = "Gone"
+	policy.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: installed.Name}, &bound); err != nil {
+		t.Fatal(err)
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}, Spec: bound.Spec}
+	binding.Spec.PolicyName = policy.Name
+	for _, o := range []client.Object{policy, binding} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := env.Client.Delete(context.Background(), o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := env.Client.Create(t.Context(), asking(namespace, "any", "")); err != nil { // for the policy that is installed
+		t.Fatal(err)
+	}
+	for reason, namespace := range map[string]string{"no params found": env.Namespace(t), "failed to find resource referenced by paramKind": namespace} {
+		t.Run(reason, func(t *testing.T) {
+			applying, stored := claiming(namespace, "web", "gone"), claiming(namespace, "web", "gone")
+			delete(stored.Labels, v1beta1.ApplyingLabel)
+			refused := func(o client.Object, reason string) string {
+				if err := thief.Create(t.Context(), copied(o), client.DryRunAll); err == nil || !strings.Contains(err.Error(), reason) {
+					return fmt.Sprintf("the operator's request ends with %v", err)
+				}
+				return ""
+			}
+			learned(t, func() string { return refused(applying, reason) })
+			if wrong := refused(stored, "verticalscaler-operator-deployments"); wrong != "" {
+				t.Error(wrong)
+			}
+			if err := env.Client.Create(t.Context(), stored); err != nil {
+				t.Fatalf("a user is refused to restore it: %v", err)
+			}
+			stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
+			if err := env.Client.Update(t.Context(), stored); err != nil {
+				t.Errorf("a user is refused to update it: %v", err)
+			}
+		})
 	}
 }
 
