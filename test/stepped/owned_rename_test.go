@@ -131,29 +131,6 @@ func TestARenameDuringAnotherChange(t *testing.T) {
 	}
 }
 
-func TestARenameToATakenNameWaits(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.neverTwo()
-	w.deploy("taken")
-	w.own("web", scaled("InPlace"))
-	before := w.Deployment("web")
-	w.edit("web", named("taken"))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "has no controller")
-	w.ownerSays("web", "Ready", "False", "NotControlled")
-	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
-	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
-		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
-	}
-	if o := w.owner("web"); o.Status.AvailableReplicas != 3 {
-		t.Errorf("the status counts %d pods, of the three that run", o.Status.AvailableReplicas)
-	}
-	w.Remove(testkit.Deployment(w.Namespace, "taken"))
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-	w.settled("web")
-	w.ownsOnly("web", "taken")
-}
-
 // The operator may be killed between any two steps of a replacement: it deletes the old Deployment, creates the new one, and
 // retargets the scaler.
 func TestKillsAfterEachWriteOfARenameChangeNothing(t *testing.T) {
