@@ -23,8 +23,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// plugin builds the kubectl plugin, and returns how to run it: with what it prints and its exit code.
-func plugin(t *testing.T) func(args ...string) (out, errOut string, code int) {
+// built builds the kubectl plugin, and returns its path.
+func built(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "kubectl-vscaler")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "./cmd/kubectl-vscaler")
@@ -32,11 +32,17 @@ func plugin(t *testing.T) func(args ...string) (out, errOut string, code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plugin: %v: %s", err, out)
 	}
-	config := kubeconfig(t)
+	return program
+}
+
+// plugin returns how to run the kubectl plugin: with what it prints and its exit code.
+func plugin(t *testing.T) func(args ...string) (out, errOut string, code int) {
+	t.Helper()
+	program := built(t)
 	return func(args ...string) (string, string, int) {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		c := exec.CommandContext(t.Context(), program, append([]string{"--kubeconfig=" + config}, args...)...)
+		c := exec.CommandContext(t.Context(), program, append([]string{"--kubeconfig=" + env.Kubeconfig()}, args...)...)
 		c.Stdout, c.Stderr = &out, &errOut
 		err := c.Run()
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

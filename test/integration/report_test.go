@@ -90,13 +90,7 @@ func reportedUsage(namespace string) http.HandlerFunc {
 // Patches of a report, applied by Kustomize or by server-side apply, leave no difference in the next report: by past usage
 // and by what scalers recommend. Nothing but resources changes.
 func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
-	plugin := filepath.Join(t.TempDir(), "kubectl-vscaler")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", plugin, "./cmd/kubectl-vscaler")
-	build.Dir = testkit.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v: %s", err, out)
-	}
-	kubeconfig := kubeconfig(t)
+	plugin := built(t)
 	for _, by := range []string{"usage", "scalers"} {
 		for _, format := range []fleet.PatchFormat{fleet.Kustomize, fleet.SSA} {
 			t.Run(by+" "+string(format), func(t *testing.T) {
@@ -104,7 +98,7 @@ func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
 				run := func(command string, args ...string) (out []byte, errOut string) {
 					t.Helper()
 					var o, e bytes.Buffer
-					c := exec.CommandContext(t.Context(), command, append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+					c := exec.CommandContext(t.Context(), command, append([]string{"--kubeconfig=" + env.Kubeconfig()}, args...)...)
 					c.Stdout, c.Stderr, c.Dir = &o, &e, repository
 					if err := c.Run(); err != nil {
 						t.Fatalf("%s %q: %v: %s%s", command, args, err, &o, &e)

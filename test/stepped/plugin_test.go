@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -34,7 +32,7 @@ import (
 // plugin runs kubectl-vscaler as an administrator. The operator does nothing meanwhile.
 type plugin struct {
 	*fixture
-	binary, kubeconfig string
+	binary string
 }
 
 // builtPlugin builds kubectl-vscaler, unless it is up to date.
@@ -54,26 +52,14 @@ func newPlugin(w *fixture) plugin {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p := plugin{w, binary, filepath.Join(w.t.TempDir(), "kubeconfig")}
-	c := env.Config
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
-			ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData, Token: c.BearerToken,
-		}},
-		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test", Namespace: w.Namespace}},
-		CurrentContext: "test",
-	}, p.kubeconfig); err != nil {
-		w.Fatal(err)
-	}
-	return p
+	return plugin{w, binary}
 }
 
 // run returns the output and the exit code.
 func (p plugin) run(args ...string) (out, errOut string, code int) {
 	p.Helper()
 	var o, e bytes.Buffer
-	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"--kubeconfig=" + p.kubeconfig}, args...)...)
+	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"--kubeconfig=" + env.Kubeconfig(), "-n=" + p.Namespace}, args...)...)
 	c.Stdout, c.Stderr = &o, &e
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		p.Fatal(err)
