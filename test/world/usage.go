@@ -32,8 +32,6 @@ type Usage struct {
 	Refused []usage.Refused
 	// Silent leaves out a container; nil for none.
 	Silent func(pod *corev1.Pod, container string) bool
-	// Change changes the samples of each round; nil for no change.
-	Change func(samples []usage.Sample) []usage.Sample
 	// Rounds is the number of rounds so far.
 	Rounds int
 
@@ -87,9 +85,6 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		app := pods[i].Labels[AppLabel]
 		samples = append(samples, u.samplesOf(&pods[i], rank[app], replicas[app], now)...)
 		rank[app]++
-	}
-	if u.Change != nil {
-		samples = u.Change(samples)
 	}
 	u.world.monitor.Answered(namespace, samples, now)
 	return samples, u.Refused, nil

@@ -27,6 +27,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -127,7 +128,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	for _, option := range options {
 		option(w)
 	}
-	w.cache = &cache{api: api, namespace: namespace}
+	w.cache = &cache{api: api, namespace: namespace, view: view{objects: map[schema.GroupKind][]client.Object{}}}
 	w.cache.forget()
 	w.Usage = newUsage(w)
 	w.Kubelet = newKubelet(w)
@@ -252,9 +253,6 @@ func (w *World) Minutes(n int) {
 // beginMinute lets a minute pass, and collects usage.
 func (w *World) beginMinute() {
 	w.Clock.Step(time.Minute)
-	if w.Kubelet.NotReady != nil || w.Kubelet.Unschedulable != nil {
-		w.Kubelet.lookAgain() // They may depend on the time.
-	}
 	if w.Operator != nil {
 		w.Operator.collect(w.ctx)
 	}
@@ -333,13 +331,6 @@ func (w *World) Silence(of Silence) {
 
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
 func (w *World) Writes() []Write { return w.writes }
-
-// Quiet fails the test if the operator writes anything although nothing has happened.
-func (w *World) Quiet() {
-	w.Helper()
-	w.Settle()
-	w.staysQuiet()
-}
 
 func (w *World) staysQuiet() {
 	w.Helper()

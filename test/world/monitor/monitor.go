@@ -30,7 +30,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +51,6 @@ import (
 // Monitor collects the operator's writes. Events of different kinds do not arrive in the
 // order of the writes, so the monitor checks them once it has seen all.
 type Monitor struct {
-	mu          sync.Mutex
 	scalers     map[types.NamespacedName][]version
 	sets        map[types.UID]string // the Deployments of ReplicaSets
 	pods        map[types.UID]*corev1.Pod
@@ -108,8 +106,6 @@ func New() *Monitor {
 
 // Saw records an event.
 func (m *Monitor) Saw(event watch.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	object, ok := event.Object.(client.Object)
 	if !ok {
 		return
@@ -148,8 +144,6 @@ func (m *Monitor) Saw(event watch.Event) {
 
 // Violations describes the violations among the writes so far.
 func (m *Monitor) Violations() (out []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, versions := range m.scalers {
 		slices.SortFunc(versions, func(a, b version) int { return cmp.Compare(a.at, b.at) })
 	}

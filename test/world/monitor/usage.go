@@ -32,8 +32,6 @@ type answer struct {
 
 // Answered records which running pods of a namespace a source of usage has no samples of.
 func (m *Monitor) Answered(namespace string, samples []usage.Sample, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	type container struct{ pod, name string }
 	heard := sets.New[container]()
 	for _, s := range samples {
