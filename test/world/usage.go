@@ -64,8 +64,11 @@ func (w *World) PodUses(pod, container string, cpuMillis, memoryMebi int64) {
 
 // List implements collect.Source.
 func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
+	if namespace != u.world.Namespace { // These are asked for at the same time.
+		return nil, nil, nil
+	}
 	u.Rounds++
-	if u.Err != nil || namespace != u.world.Namespace {
+	if u.Err != nil {
 		u.world.monitor.Answered(namespace, nil, now)
 		return nil, nil, u.Err
 	}
