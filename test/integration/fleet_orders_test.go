@@ -31,7 +31,7 @@ func TestFleetInEveryOrder(t *testing.T) {
 		// Both lists have each order once.
 		comes, goes := orders[i], orders[(i+3)%len(orders)]
 		namespace, cluster := fleetNamespace(t, fmt.Sprintf("%s-%d", value, i)), fmt.Sprintf("%s-%d", value, i)
-		removePolicyAfter(t, cluster)
+		t.Cleanup(func() { deleteObjectAfter(t, clusterPolicy(cluster, cluster)) })
 		create(t, testkit.Deployment(namespace, "web"))
 		objects := []client.Object{clusterPolicy(cluster, cluster), policyOf(namespace, "local"), testkit.Scaler(namespace, "mine", "web")}
 		names := []string{"the ClusterScalingPolicy", "the ScalingPolicy", "the user's scaler"}

@@ -90,7 +90,12 @@ func reportedUsage(namespace string) http.HandlerFunc {
 // Patches of a report, applied by Kustomize or by server-side apply, leave no difference in the next report: by past usage
 // and by what scalers recommend. Nothing but resources changes.
 func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
-	plugin := built(t)
+	plugin := filepath.Join(t.TempDir(), "kubectl-vscaler")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", plugin, "./cmd/kubectl-vscaler")
+	build.Dir = testkit.Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v: %s", err, out)
+	}
 	for _, by := range []string{"usage", "scalers"} {
 		for _, format := range []fleet.PatchFormat{fleet.Kustomize, fleet.SSA} {
 			t.Run(by+" "+string(format), func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,44 +59,6 @@ func (w *fixture) ownsOnly(name, deployment string) {
 	}
 	if !slices.Equal(names, []string{deployment}) {
 		w.Errorf("the Deployments of %s are %v, want %s", name, names, deployment)
-	}
-}
-
-func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
-	t.Parallel()
-	for mode, change := range map[string]func(*v1beta1.ScaledDeployment){
-		"plain":   func(*v1beta1.ScaledDeployment) {},
-		"inplace": scaled("InPlace"),
-		"rollout": scaled("Rollout"),
-	} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			w := newFixture(t)
-			w.neverTwo()
-			w.Uses("web", "app", 300, 240)
-			owner := w.own("web", change)
-			if owner.Spec.Scaling != nil {
-				w.Sized("web")
-			}
-			for _, next := range []string{"web-v2", "web"} { // and back to its own name
-				old := podUIDs(w.Pods("web"))
-				w.edit("web", named(next))
-				d := w.settled("web")
-				w.ownsOnly("web", next)
-				pods := w.Pods("web")
-				if len(pods) != int(*d.Spec.Replicas) || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return slices.Contains(old, p.UID) }) {
-					t.Errorf("the pods were %v and are %v", old, podUIDs(pods))
-				}
-				if owner.Spec.Scaling != nil {
-					w.Sized("web")
-					if got := w.Scaler("web").Spec.DeploymentName; got != next {
-						t.Errorf("the scaler sizes %s", got)
-					}
-				}
-			}
-			w.Noted(owner.UID, "Deleted", "Deleted Deployment web")
-			w.Noted(owner.UID, "Created", "Created Deployment web-v2")
-		})
 	}
 }
 

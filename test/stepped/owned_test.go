@@ -235,13 +235,6 @@ func TestWhatOthersAddStays(t *testing.T) {
 	}
 }
 
-func podUIDs(pods []corev1.Pod) (uids []types.UID) {
-	for _, pod := range pods {
-		uids = append(uids, pod.UID)
-	}
-	return uids
-}
-
 func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, w *fixture, _ v1beta1.UpdateMode) {

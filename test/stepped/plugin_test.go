@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -220,27 +219,5 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	w.Sized("web")
 	if o := scaling(); o.Spec.Scaling.Suspend || o.Spec.Scaling.ResourcePolicy != nil || len(o.Annotations) != 0 {
 		t.Errorf("at the end: %+v, annotations %v", o.Spec.Scaling, o.Annotations)
-	}
-}
-
-// If the operator has written into the pod template, a rollback to the original lets it restore the template, and the end
-// of the rollback lets it write again.
-func TestThePluginRollsBackATemplate(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	before := w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode(v1beta1.UpdateModeRollout))
-	w.Sized("web")
-	p := newPlugin(w)
-	p.does("rollback web --to=original", "restores the pod template of Deployment web")
-	w.remain("web", "100m", "128Mi")
-	if now := w.Deployment("web"); !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
-		t.Errorf("the spec of the Deployment (-before +after):\n%s", cmp.Diff(before.Spec, now.Spec))
-	}
-	p.does("rollback web --undo", "no longer rolled back")
-	w.Sized("web")
-	if mode := w.Scaler("web").Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeRollout {
-		t.Errorf("the mode is %s", mode)
 	}
 }

@@ -28,8 +28,6 @@ type Usage struct {
 	Even bool
 	// Err is the answer of the source; nil for usage.
 	Err error
-	// Refused are pods and containers that the source leaves out, with the reason.
-	Refused []usage.Refused
 	// Silent leaves out a container; nil for none.
 	Silent func(pod *corev1.Pod, container string) bool
 	// Rounds is the number of rounds so far.
@@ -39,7 +37,6 @@ type Usage struct {
 	steady bool
 	world  *World
 	uses   []use
-	pods   map[string]use // of single pods, by pod and container
 }
 
 // use is the usage of a container in each pod of an app.
@@ -48,18 +45,13 @@ type use struct {
 	cpuMillis, memoryBytes int64
 }
 
-func newUsage(w *World) *Usage { return &Usage{world: w, pods: map[string]use{}} }
+func newUsage(w *World) *Usage { return &Usage{world: w} }
 
 // Uses sets the usage of a container in each pod with an app label from now on: CPU in thousandths, memory in mebibytes.
 func (w *World) Uses(app, container string, cpuMillis, memoryMebi int64) {
 	u := w.Usage
 	u.uses = slices.DeleteFunc(u.uses, func(o use) bool { return o.app == app && o.container == container })
 	u.uses = append(u.uses, use{app, container, cpuMillis, memoryMebi * mebi})
-}
-
-// PodUses sets the usage of a container of one pod from now on.
-func (w *World) PodUses(pod, container string, cpuMillis, memoryMebi int64) {
-	w.Usage.pods[pod+"/"+container] = use{"", container, cpuMillis, memoryMebi * mebi}
 }
 
 // List implements collect.Source.
@@ -90,7 +82,7 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		rank[app]++
 	}
 	u.world.monitor.Answered(namespace, samples, now)
-	return samples, u.Refused, nil
+	return samples, nil, nil
 }
 
 // samplesOf are the samples of a pod, the rank-th of so many.
@@ -99,27 +91,18 @@ func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples
 		return nil
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		used, own := u.pods[pod.Name+"/"+c.Name]
-		if !own {
-			i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
-			if i < 0 {
-				continue
-			}
-			used = u.uses[i]
-		}
-		if u.Silent != nil && u.Silent(pod, c.Name) || slices.ContainsFunc(u.Refused, func(r usage.Refused) bool {
-			return r.Pod == pod.Name && (r.Container == "" || r.Container == c.Name)
-		}) {
+		i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
+		if i < 0 || u.Silent != nil && u.Silent(pod, c.Name) {
 			continue
 		}
 		cpu, memory := int64(1000), int64(1000)
-		if !u.Even && !own && of > 1 { // the pod with the most memory has what the test sets
+		if !u.Even && of > 1 { // the pod with the most memory has what the test sets
 			step := int64(20 * spread * rank / (of - 1))
 			cpu, memory = 1000-10*spread+step, 1000-step
 		}
 		samples = append(samples, usage.Sample{
 			Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second, Time: u.world.Kubelet.now(pod).Time,
-			CPUMillis: used.cpuMillis * cpu / 1000, MemoryBytes: used.memoryBytes * memory / 1000,
+			CPUMillis: u.uses[i].cpuMillis * cpu / 1000, MemoryBytes: u.uses[i].memoryBytes * memory / 1000,
 		})
 	}
 	return samples
