@@ -42,7 +42,6 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 
 func newFixtureOn(t *testing.T, api client.WithWatch, namespace string, how []world.Option, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
-	how = append(how, world.Monitored)
 	for _, option := range options {
 		how = append(how, world.WithConfig(option))
 	}

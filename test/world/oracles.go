@@ -54,6 +54,7 @@ type Change struct {
 type Record struct {
 	Changes []Change // in order
 	Writes  []Write  // of the operator, in the order of the answers
+	Rounds  []Round  // of usage
 	// Quiet is since when each write is a violation; zero if it never was.
 	Quiet time.Time
 	// Injected is the number of faults. A write whose answer was lost may be sent again, and then changes nothing.
@@ -63,7 +64,7 @@ type Record struct {
 // oracle describes what is wrong with a run.
 type oracle func(Record) []string
 
-// oracles are all oracles by name, except the monitor.
+// oracles are all oracles by name.
 func oracles() map[string]oracle {
 	return map[string]oracle{
 		"only-own-writes":    onlyOwnWrites,
@@ -76,6 +77,7 @@ func oracles() map[string]oracle {
 		"every-write-counts": everyWriteCounts,
 		"after-deletion":     afterDeletion,
 		"kstatus":            kstatus,
+		"monitor":            monitor,
 	}
 }
 

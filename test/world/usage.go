@@ -60,15 +60,15 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		return nil, nil, nil
 	}
 	u.Rounds++
-	if u.Err != nil {
-		u.world.monitor.Answered(namespace, nil, now)
-		return nil, nil, u.Err
-	}
 	pods, err := u.world.allPods(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	if u.Err != nil {
+		u.world.answered(pods, nil)
+		return nil, nil, u.Err
+	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	replicas := map[string]int{}
 	for _, pod := range pods {
@@ -81,7 +81,7 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		samples = append(samples, u.samplesOf(&pods[i], rank[app], replicas[app], now)...)
 		rank[app]++
 	}
-	u.world.monitor.Answered(namespace, samples, now)
+	u.world.answered(pods, samples)
 	return samples, nil, nil
 }
 

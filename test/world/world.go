@@ -35,7 +35,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // restless is how many rounds of work in a row are taken for a loop that never ends.
@@ -69,10 +68,8 @@ type World struct {
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
-	monitor *monitor.Monitor
-	// isMonitored is true if what the monitor finds fails the test.
-	isMonitored bool
-	seen        map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
+	seen    map[types.UID]client.Object // on a real API server
+	rounds  []Round
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -100,14 +97,6 @@ func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c 
 // StartingAt sets the clock.
 func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
 
-// Monitored lets a monitor check all writes of the operator.
-func Monitored(w *World) {
-	w.isMonitored = true
-	if w.api == nil { // One in memory shows the monitor all that it stores.
-		w.seen = map[types.UID]client.Object{}
-	}
-}
-
 // Lagging makes the operator's cache older than the API server by a number of rounds of work. It needs an API server in
 // memory.
 func Lagging(rounds int) Option { return func(w *World) { w.lag = rounds } }
@@ -117,7 +106,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	t.Helper()
 	w := &World{
 		Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api, numbers: map[string]int{},
-		trimmed: map[client.Object]client.Object{}, monitor: monitor.New(),
+		trimmed: map[client.Object]client.Object{}, seen: map[types.UID]client.Object{},
 	}
 	w.User = NewUser(t.Context(), t, api, namespace, w)
 	if w.api, _ = api.(*API); w.api != nil {
@@ -135,10 +124,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	w.Controllers = &Controllers{world: w}
 	w.Start()
 	t.Cleanup(func() {
-		if !w.isMonitored {
-			return
-		}
-		for _, violation := range w.monitor.Violations() {
+		for _, violation := range monitor(Record{Changes: w.changes, Rounds: w.rounds}) {
 			t.Errorf("the monitor: %s", violation)
 		}
 	})
@@ -228,7 +214,7 @@ func (w *World) work() {
 	if w.Operator == nil {
 		return
 	}
-	if w.seen != nil {
+	if w.api == nil {
 		w.versions() // so that the monitor tells the operator's writes from those of others
 	}
 	w.Operator.reconcile(w.ctx)
@@ -341,7 +327,7 @@ func (w *World) staysQuiet() {
 	}
 }
 
-// versions are the versions of the objects of the namespace, by UID. The monitor sees what has changed.
+// versions are the versions of the objects of the namespace, by UID. It records what has changed.
 func (w *World) versions() map[types.UID]string {
 	w.Helper()
 	if w.api != nil {
@@ -363,16 +349,16 @@ func (w *World) versions() map[types.UID]string {
 	for uid, o := range w.seen {
 		if versions[uid] == "" {
 			delete(w.seen, uid)
-			w.monitor.Saw(watch.Event{Type: watch.Deleted, Object: o})
+			w.changes = append(w.changes, Change{watch.Deleted, o, w.Clock.Now()})
 		}
 	}
 	return versions
 }
 
-// see shows the monitor a version of an object, if it is another one than before.
+// see records a version of an object, if it is another one than before. One in memory records all that it stores.
 func (w *World) see(o client.Object) {
 	before, known := w.seen[o.GetUID()]
-	if w.seen == nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
+	if w.api != nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
 		return
 	}
 	w.seen[o.GetUID()] = o
@@ -380,7 +366,7 @@ func (w *World) see(o client.Object) {
 	if known {
 		kind = watch.Modified
 	}
-	w.monitor.Saw(watch.Event{Type: kind, Object: o})
+	w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
 }
 
 // wrote notes a write of a controller or a kubelet to an object, and returns its error.
