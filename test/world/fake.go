@@ -471,12 +471,6 @@ func (a *API) updateWith(o client.Object, subresource, manager string, dryRun []
 	if err != nil {
 		return err
 	}
-	if w.kind.Group != v1beta1.GroupVersion.Group { // The rest is what was sent.
-		o.SetResourceVersion(stored.GetResourceVersion())
-		o.SetGeneration(stored.GetGeneration())
-		o.SetManagedFields(stored.GetManagedFields())
-		return nil
-	}
 	return decode(stored, o, false)
 }
 
