@@ -504,28 +504,6 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	i.nothingForbidden(account)
 }
 
-// If no namespace is readable, the operator reports it and waits.
-func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
-	i := twoNamespaces(t)
-	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
-	health := testkit.FreeAddress(t)
-	account, _ := i.run("0", health)
-	i.minutes(func() string {
-		body, code := get(t, "http://"+health+"/readyz")
-		if code != http.StatusInternalServerError || !strings.Contains(body, "[-]namespaces failed") {
-			return fmt.Sprintf("/readyz answers %d: %s", code, body)
-		}
-		return ""
-	})
-	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d: the kubelet would restart the pod again and again", code)
-	}
-	if n := i.log.count("are not watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
-		t.Errorf("the log names the two namespaces %d times", n)
-	}
-	i.nothingForbidden(account)
-}
-
 // get returns the body and the code of the answer, or the error.
 func get(t *testing.T, url string) (body string, code int) {
 	t.Helper()

@@ -28,7 +28,9 @@ func hpaOnCPU(w *fixture, name string, target autoscalingv2.CrossVersionObjectRe
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: target, MinReplicas: ptr.To(int32(3)), MaxReplicas: 8,
-			Metrics: []autoscalingv2.MetricSpec{utilization("cpu")},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
+			}}},
 		},
 	}
 }

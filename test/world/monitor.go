@@ -1,11 +1,79 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor watches all changes of pods and Deployments while tests run. It checks
-// each write of the operator against the promises below. It also finds violations that no
-// test looks for, and those that are repaired before a test ends.
-//
-// The promises are:
+package world
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// settled is how long a pod must be silent before a lower request is a violation: a reconcile may
+// have read usage before.
+const settled = 5 * time.Second
+
+// Round is a round of usage.
+type Round struct {
+	// at is the newest revision seen by then, and time when that was.
+	at   int64
+	time time.Time
+	// silent are the running pods without usage, by UID, and their ReplicaSets.
+	silent map[types.UID]types.UID
+}
+
+// specVersion is a scaler's spec, or its deletion, and the revision from which it holds.
+type specVersion struct {
+	at   int64
+	gone bool
+	spec v1beta1.VerticalScalerSpec
+	// originals are what the scaler has recorded of its template; nil for nothing.
+	originals *v1beta1.OriginalResources
+	// reverts is true if the scaler has decided to revert a change.
+	reverts bool
+}
+
+// sized is a write of sizes by the operator.
+type sized struct {
+	at     int64
+	what   string    // describes the object
+	set    types.UID // the pod's ReplicaSet; empty for a Deployment
+	target string    // the Deployment, if the write is to one
+	wrong  []string  // violations whatever the scaler says
+	deltas []delta
+}
+
+// delta is the effect of a write on one resource of a container.
+type delta struct {
+	container      string
+	resource       corev1.ResourceName
+	request, limit resource.Quantity
+	// These report which of them the write has raised, and whether it has lowered the request.
+	requestRaised, limitRaised, requestLowered bool
+	requestBefore, limitBefore                 resource.Quantity
+}
+
+// monitor checks each write of the operator against these promises:
 //
 //   - The operator writes only resources of containers, never those of init containers,
 //     and only of pods and Deployments that a scaler in their namespace names.
@@ -20,182 +88,73 @@
 //     resize that is withdrawn lowers nothing: the kubelet has not granted it.
 //
 // A reconcile may have seen a scaler before its latest edit, so what the previous spec
-// allows is allowed, too.
-package monitor
-
-import (
-	"bytes"
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"sync"
-
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-)
-
-// Monitor collects the operator's writes. Events of different kinds do not arrive in the
-// order of the writes, so the monitor checks them once it has seen all.
-type Monitor struct {
-	mu          sync.Mutex
-	scalers     map[types.NamespacedName][]version
-	sets        map[types.UID]string // the Deployments of ReplicaSets
-	pods        map[types.UID]*corev1.Pod
-	deployments map[types.UID]*appsv1.Deployment
-	writes      []write
-	answers     map[string][]answer // of sources of usage, by namespace
-	newest      int64               // the newest revision seen
-}
-
-// version is a scaler's spec, or its deletion, and the revision from which it holds.
-type version struct {
-	at   int64
-	uid  types.UID
-	gone bool
-	spec v1beta1.VerticalScalerSpec
-	// originals are what the scaler has recorded of its template; nil for nothing.
-	originals *v1beta1.OriginalResources
-	// reverts is true if the scaler has decided to revert a change.
-	reverts bool
-}
-
-// write is a write of the operator.
-type write struct {
-	at        int64
-	namespace string
-	what      string    // describes the object
-	set       types.UID // the pod's ReplicaSet; empty for a Deployment
-	target    string    // the Deployment, if the write is to one
-	wrong     []string  // violations whatever the scaler says
-	changes   []change
-}
-
-// change is the effect of a write on one resource of a container.
-type change struct {
-	container      string
-	resource       corev1.ResourceName
-	request, limit resource.Quantity
-	// raised says which of them the write has raised.
-	requestRaised, limitRaised bool
-	// requestLowered is true if the write has lowered the request.
-	requestLowered             bool
-	requestBefore, limitBefore resource.Quantity
-}
-
-// New returns a monitor without events.
-func New() *Monitor {
-	return &Monitor{
-		scalers: map[types.NamespacedName][]version{}, sets: map[types.UID]string{},
-		pods: map[types.UID]*corev1.Pod{}, deployments: map[types.UID]*appsv1.Deployment{},
-		answers: map[string][]answer{},
-	}
-}
-
-// Saw records an event.
-func (m *Monitor) Saw(event watch.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	object, ok := event.Object.(client.Object)
-	if !ok {
-		return
-	}
-	gone := event.Type == watch.Deleted
-	m.newest = max(m.newest, revision(object))
-	switch o := object.(type) {
-	case *v1beta1.VerticalScaler:
-		key := client.ObjectKeyFromObject(o)
-		m.scalers[key] = append(m.scalers[key], version{
-			at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(), originals: o.Status.OriginalResources.DeepCopy(),
-			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == model.DecidedReverted,
-		})
-	case *appsv1.ReplicaSet:
-		if owner := metav1.GetControllerOf(o); owner != nil {
-			m.sets[o.UID] = owner.Name
-		}
-	case *corev1.Pod:
-		if before := m.pods[o.UID]; before != nil && !gone {
-			m.pod(before, o)
-		}
-		m.pods[o.UID] = o
-		if gone {
-			delete(m.pods, o.UID)
-		}
-	case *appsv1.Deployment:
-		if before := m.deployments[o.UID]; before != nil && !gone {
-			m.deployment(before, o)
-		}
-		m.deployments[o.UID] = o
-		if gone {
-			delete(m.deployments, o.UID)
+// allows is allowed, too. On a real API server, changes of different kinds are not seen in their order, so all are read first.
+func monitor(r Record) (out []string) {
+	m := &history{rounds: r.Rounds, scalers: map[string][]specVersion{}, sets: map[types.UID]string{}}
+	var writes []sized
+	for _, e := range r.Changes {
+		switch o := e.Object.(type) {
+		case *v1beta1.VerticalScaler:
+			m.scalers[o.Name] = append(m.scalers[o.Name], specVersion{
+				at: revision(o), gone: e.Type == watch.Deleted, spec: o.Spec, originals: o.Status.OriginalResources,
+				reverts: o.Status.Decision != nil && o.Status.Decision.Reason == plan.DecidedReverted,
+			})
+		case *appsv1.ReplicaSet:
+			if owner := metav1.GetControllerOf(o); owner != nil {
+				m.sets[o.UID] = owner.Name
+			}
 		}
 	}
-}
-
-// Violations describes the violations among the writes so far.
-func (m *Monitor) Violations() (out []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, versions := range m.scalers {
-		slices.SortFunc(versions, func(a, b version) int { return cmp.Compare(a.at, b.at) })
+		slices.SortFunc(versions, func(a, b specVersion) int { return cmp.Compare(a.at, b.at) })
 	}
-	for _, w := range m.writes {
+	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
+		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) && isOurs(before, after, "resize") {
+			writes = append(writes, resizeOf(before, after))
+		}
+	})
+	changed(r.Changes, func(before, after *appsv1.Deployment, gone bool) {
+		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) && isOurs(before, after, "") {
+			writes = append(writes, rewriteOf(before, after))
+		}
+	})
+	for _, w := range writes {
 		for _, wrong := range append(w.wrong, m.judge(w)...) {
 			out = append(out, fmt.Sprintf("%s, at revision %d: %s", w.what, w.at, wrong))
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 
-func (m *Monitor) pod(before, after *corev1.Pod) {
-	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "resize") {
-		return
-	}
-	w := write{at: revision(after), namespace: after.Namespace, what: fmt.Sprintf("pod %s/%s", after.Namespace, after.Name)}
+// history is what the monitor knows of a run.
+type history struct {
+	scalers map[string][]specVersion
+	sets    map[types.UID]string // the Deployments of ReplicaSets
+	rounds  []Round
+}
+
+// resizeOf describes a resize.
+func resizeOf(before, after *corev1.Pod) sized {
+	w := sized{at: revision(after), what: "pod " + after.Name}
 	if owner := metav1.GetControllerOf(after); owner != nil {
 		w.set = owner.UID
 	}
 	spec := before.Spec.DeepCopy()
 	followPodLevel(spec.Resources, after.Spec.Resources)
-	changes, rest := compare(*spec, after.Spec)
-	w.changes = changes
-	for i := range w.changes {
-		c := &w.changes[i]
-		c.requestLowered = c.requestLowered && !c.isApplied(before)
+	deltas, rest := deltasOf(*spec, after.Spec)
+	w.deltas = deltas
+	for i := range w.deltas {
+		d := &w.deltas[i]
+		applied, ok := Actual(before, d.container).Requests[d.resource]
+		d.requestLowered = d.requestLowered && !(ok && applied.Cmp(d.request) == 0) // otherwise, a resize is only withdrawn
 	}
 	if rest {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
-	if is, was := qos(after), qos(before); is != was {
+	if is, was := qosOf(after), qosOf(before); is != was {
 		w.wrong = append(w.wrong, fmt.Sprintf("its QoS class would be %s, and was %s", is, was))
 	}
-	m.writes = append(m.writes, w)
-}
-
-// isApplied reports whether the kubelet has applied the request, so that a resize is only withdrawn.
-func (c change) isApplied(pod *corev1.Pod) bool {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == c.container && status.Resources != nil {
-			applied, ok := status.Resources.Requests[c.resource]
-			return ok && applied.Cmp(c.request) == 0
-		}
-	}
-	return false
+	return w
 }
 
 // followPodLevel sets the CPU and memory of pod-level resources as they are after a resize, where they were
@@ -213,38 +172,25 @@ func followPodLevel(before, after *corev1.ResourceRequirements) {
 	}
 }
 
-func qos(p *corev1.Pod) corev1.PodQOSClass {
-	read := workload.ReadPod(p, true)
-	if read.PodLevelResources {
-		return workload.QoSOf([]workload.Container{{Resources: read.PodLevel}})
-	}
-	return workload.QoSOf(read.Containers, read.Others)
-}
-
-func (m *Monitor) deployment(before, after *appsv1.Deployment) {
-	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "") {
-		return
-	}
-	w := write{
-		at: revision(after), namespace: after.Namespace, target: after.Name,
-		what: fmt.Sprintf("Deployment %s/%s", after.Namespace, after.Name),
-	}
+// rewriteOf describes a write of a template.
+func rewriteOf(before, after *appsv1.Deployment) sized {
+	w := sized{at: revision(after), target: after.Name, what: "Deployment " + after.Name}
 	template := before.Spec.DeepCopy()
 	template.Template.Spec = after.Spec.Template.Spec
-	changes, rest := compare(before.Spec.Template.Spec, after.Spec.Template.Spec)
+	deltas, rest := deltasOf(before.Spec.Template.Spec, after.Spec.Template.Spec)
 	if rest || !apiequality.Semantic.DeepEqual(*template, after.Spec) {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
-	w.changes = changes
-	m.writes = append(m.writes, w)
+	w.deltas = deltas
+	return w
 }
 
 // restoresOriginals reports whether a change of a template writes the values that a scaler has
 // recorded.
-func (m *Monitor) restoresOriginals(w write, c change) bool {
-	for key, versions := range m.scalers {
+func (m *history) restoresOriginals(w sized, c delta) bool {
+	for _, versions := range m.scalers {
 		for _, v := range versions {
-			if key.Namespace != w.namespace || v.originals == nil || v.originals.DeploymentName != w.target {
+			if v.originals == nil || v.originals.DeploymentName != w.target {
 				continue
 			}
 			for _, original := range v.originals.Containers {
@@ -259,7 +205,7 @@ func (m *Monitor) restoresOriginals(w write, c change) bool {
 
 // restores reports whether each value that was changed is the original one, or as close to
 // it as the other value allows.
-func (c change) restores(original v1beta1.OriginalContainerResources) bool {
+func (c delta) restores(original v1beta1.OriginalContainerResources) bool {
 	request, limit := original.Requests.CPU, original.Limits.CPU
 	if c.resource == corev1.ResourceMemory {
 		request, limit = original.Requests.Memory, original.Limits.Memory
@@ -310,48 +256,48 @@ func hasOnlyLost(was, is metav1.ManagedFieldsEntry) bool {
 	return after.Difference(before).Empty() && !before.Difference(after).Empty()
 }
 
-// compare lists the changed resources of containers, and reports whether anything else has
+// deltasOf lists the changed resources of containers, and reports whether anything else has
 // changed.
-func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
+func deltasOf(before, after corev1.PodSpec) (deltas []delta, rest bool) {
 	with := before.DeepCopy()
 	for i := range with.InitContainers {
 		if i < len(after.InitContainers) && workload.IsSidecar(&with.InitContainers[i]) {
-			changes = append(changes, compareContainer(&with.InitContainers[i], &after.InitContainers[i])...)
+			deltas = append(deltas, deltasIn(&with.InitContainers[i], &after.InitContainers[i])...)
 		}
 	}
 	for i := range with.Containers {
 		if i < len(after.Containers) {
-			changes = append(changes, compareContainer(&with.Containers[i], &after.Containers[i])...)
+			deltas = append(deltas, deltasIn(&with.Containers[i], &after.Containers[i])...)
 		}
 	}
-	return changes, !apiequality.Semantic.DeepEqual(*with, after)
+	return deltas, !apiequality.Semantic.DeepEqual(*with, after)
 }
 
-// compareContainer lists the changed resources of a container, and sets them.
-func compareContainer(with, after *corev1.Container) (changes []change) {
+// deltasIn lists the changed resources of a container, and sets them.
+func deltasIn(with, after *corev1.Container) (deltas []delta) {
 	was, is := with.Resources, after.Resources
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		c := change{container: after.Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
+		c := delta{container: after.Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
 		request, limit := was.Requests[name], was.Limits[name]
 		if c.request.Cmp(request) == 0 && c.limit.Cmp(limit) == 0 {
 			continue
 		}
 		c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
 		c.requestLowered, c.requestBefore, c.limitBefore = c.request.Cmp(request) < 0, request, limit
-		changes = append(changes, c)
+		deltas = append(deltas, c)
 	}
 	with.Resources = is
-	return changes
+	return deltas
 }
 
 // judge checks a write against the scalers of that time.
-func (m *Monitor) judge(w write) []string {
+func (m *history) judge(w sized) []string {
 	target := w.target
 	if w.set != "" {
 		target = m.sets[w.set]
 	} else {
-		w.changes = slices.DeleteFunc(slices.Clone(w.changes), func(c change) bool { return m.restoresOriginals(w, c) })
-		if len(w.changes) == 0 {
+		w.deltas = slices.DeleteFunc(slices.Clone(w.deltas), func(c delta) bool { return m.restoresOriginals(w, c) })
+		if len(w.deltas) == 0 {
 			return nil
 		}
 	}
@@ -374,7 +320,7 @@ func (m *Monitor) judge(w write) []string {
 	}
 	var least []string
 	for i, spec := range allowing {
-		if wrong := beyond(w.changes, spec); i == 0 || len(wrong) < len(least) {
+		if wrong := beyond(w.deltas, spec); i == 0 || len(wrong) < len(least) {
 			least = wrong
 		}
 	}
@@ -382,11 +328,8 @@ func (m *Monitor) judge(w write) []string {
 }
 
 // specsFor returns the specs that a reconcile may have seen of the scalers of a Deployment.
-func (m *Monitor) specsFor(w write, deployment string) (specs []v1beta1.VerticalScalerSpec) {
-	for key, versions := range m.scalers {
-		if key.Namespace != w.namespace {
-			continue
-		}
+func (m *history) specsFor(w sized, deployment string) (specs []v1beta1.VerticalScalerSpec) {
+	for _, versions := range m.scalers {
 		for _, spec := range specsAt(versions, w) {
 			if spec.DeploymentName == deployment {
 				specs = append(specs, spec)
@@ -397,7 +340,7 @@ func (m *Monitor) specsFor(w write, deployment string) (specs []v1beta1.Vertical
 }
 
 // specsAt returns the specs that a reconcile may have seen: the one at that time, and the one before. versions are in order.
-func specsAt(versions []version, w write) (specs []v1beta1.VerticalScalerSpec) {
+func specsAt(versions []specVersion, w sized) (specs []v1beta1.VerticalScalerSpec) {
 	for _, v := range slices.Backward(versions) {
 		switch {
 		case v.at >= w.at:
@@ -412,8 +355,8 @@ func specsAt(versions []version, w write) (specs []v1beta1.VerticalScalerSpec) {
 }
 
 // beyond describes the changes that a spec does not allow.
-func beyond(changes []change, spec v1beta1.VerticalScalerSpec) (out []string) {
-	for _, c := range changes {
+func beyond(deltas []delta, spec v1beta1.VerticalScalerSpec) (out []string) {
+	for _, c := range deltas {
 		wrong := func(format string, args ...any) {
 			out = append(out, fmt.Sprintf("container %s, %s: ", c.container, c.resource)+fmt.Sprintf(format, args...))
 		}
@@ -457,4 +400,71 @@ func revision(o client.Object) int64 {
 		return 0
 	}
 	return at
+}
+
+// silentPod is a pod of the Deployment that was silent for long before the write; empty for none.
+func (m *history) silentPod(w sized, deployment string) types.UID {
+	before := slices.DeleteFunc(slices.Clone(m.rounds), func(a Round) bool { return a.at >= w.at })
+	if len(before) == 0 {
+		return ""
+	}
+	last := before[len(before)-1]
+	for uid, set := range last.silent {
+		if m.sets[set] != deployment {
+			continue
+		}
+		since := last.time
+		for _, a := range slices.Backward(before) {
+			if _, silent := a.silent[uid]; !silent {
+				break
+			}
+			since = a.time
+		}
+		if last.time.Sub(since) >= settled {
+			return uid
+		}
+	}
+	return ""
+}
+
+// loweredInSilence describes the requests that were lowered while a pod was silent. Usage is not the
+// reason if a boost ends, if a bound of the user falls, or if a template is reverted.
+func (m *history) loweredInSilence(w sized, deployment string, specs []v1beta1.VerticalScalerSpec) (out []string) {
+	uid := m.silentPod(w, deployment)
+	if uid == "" || w.set == "" && m.isReverting(w, deployment) {
+		return nil
+	}
+	for _, c := range w.deltas {
+		isExempt := slices.ContainsFunc(specs, func(spec v1beta1.VerticalScalerSpec) bool { return mayLower(c, spec) })
+		if c.requestLowered && !isExempt {
+			out = append(out, fmt.Sprintf("container %s, %s: the request was lowered to %s, and pod %s has no usage", c.container, c.resource, &c.request, uid))
+		}
+	}
+	return out
+}
+
+// mayLower reports whether the spec lowers a request for another reason than usage.
+func mayLower(c delta, spec v1beta1.VerticalScalerSpec) bool {
+	policy := spec.ResourcePolicy.For(c.container)
+	if policy.StartupBoost != nil && c.resource == corev1.ResourceCPU {
+		return true
+	}
+	most := boundOf(policy.MaxAllowed, c.resource)
+	return most != nil && c.requestBefore.Cmp(*most) > 0
+}
+
+// isReverting reports whether a scaler of the Deployment had last decided to revert a change.
+func (m *history) isReverting(w sized, deployment string) bool {
+	for _, versions := range m.scalers {
+		isReverting := false
+		for _, v := range versions {
+			if v.at < w.at && v.spec.DeploymentName == deployment {
+				isReverting = v.reverts
+			}
+		}
+		if isReverting {
+			return true
+		}
+	}
+	return false
 }
