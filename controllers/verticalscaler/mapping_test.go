@@ -255,10 +255,9 @@ type world struct {
 
 	scalerWatch predicate.Predicate
 
-	indexer toolscache.Indexer // of the cache; nil if each look-up makes its own, so that states share none
-	order   *precedence.Order
-	told    int  // how many scalers are told who is first
-	late    bool // the order of the scalers may be late, and the queue has no order
+	order *precedence.Order
+	told  int  // how many scalers are told who is first
+	late  bool // the order of the scalers may be late, and the queue has no order
 }
 
 // theNoon is the time in the world, which stands still.
@@ -352,14 +351,10 @@ func (w *world) deliver(kind string) {
 	} else {
 		w.caches[keyOf(e.after)] = e.after
 	}
-	if vs, ok := e.after.(*v1beta1.VerticalScaler); ok && w.indexer != nil {
-		w.index(w.indexer, vs)
-	}
 	w.handle(e)
 }
 
 func (w *world) handle(e watchEvent) {
-	l := w.lookup()
 	subject := e.after
 	if subject == nil {
 		subject = e.before
@@ -375,7 +370,9 @@ func (w *world) handle(e watchEvent) {
 			w.rank(e)
 		}
 	case *appsv1.Deployment:
-		w.handleMapped(e, deploymentPredicate(), queue.Mapped(clock.RealClock{}, l.ofDeployment))
+		if passes(deploymentPredicate(), e) {
+			w.bring(e, queue.Mapped(clock.RealClock{}, w.lookup().ofDeployment))
+		}
 	}
 }
 
@@ -402,13 +399,6 @@ type worldQueue struct {
 }
 
 func (q worldQueue) Add(request reconcile.Request) { q.w.enqueue(request.NamespacedName) }
-
-// handleMapped brings the events that pass to a real handler.
-func (w *world) handleMapped(e watchEvent, p predicate.Predicate, h handler.EventHandler) {
-	if passes(p, e) {
-		w.bring(e, h)
-	}
-}
 
 func passes(p predicate.Predicate, e watchEvent) bool {
 	switch {
@@ -467,22 +457,15 @@ func (w *world) restart() {
 }
 
 func (w *world) lookup() *lookup {
-	if w.indexer != nil {
-		return &lookup{indexer: w.indexer}
-	}
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
 	for _, obj := range w.caches {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-			w.index(indexer, vs)
+			if err := indexer.Update(vs); err != nil {
+				w.t.Fatal(err)
+			}
 		}
 	}
 	return &lookup{indexer: indexer}
-}
-
-func (w *world) index(indexer toolscache.Indexer, vs *v1beta1.VerticalScaler) {
-	if err := indexer.Update(vs); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // lost says what is not as it should be in a world at rest.

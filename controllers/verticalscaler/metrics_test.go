@@ -121,17 +121,6 @@ func TestKillsAreAttributed(t *testing.T) {
 	}
 }
 
-func TestAKillIsCountedOnce(t *testing.T) {
-	histories := used(25, 300)
-	pod := killedPod{name: "a", limitMiB: 400, restarts: 1, killed: killNoon}
-	situation := plan.Situation{Deployment: workload.Deployment{Containers: []workload.Container{{Name: "app"}}}, Pods: []workload.Pod{pod.read()}}
-	for round, want := range []int{1, 0} {
-		if got := recordOOMKills(histories, situation, plan.Policy{}, killNoon.Add(1), killParams); len(got) != want {
-			t.Errorf("round %d: %d kills instead of %d", round, len(got), want)
-		}
-	}
-}
-
 func TestRevertsAreCounted(t *testing.T) {
 	r := &Reconciler{Metrics: &metrics.Scalers{Detail: metrics.Full}}
 	key := types.NamespacedName{Namespace: "shop", Name: "checkout"}

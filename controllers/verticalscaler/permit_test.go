@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -67,26 +66,6 @@ func TestAChangeNeedsASlot(t *testing.T) {
 	granted("b", step(), 0)
 	if obstacleTo(errStaleCache).Exists() || obstacleTo(nil).Exists() {
 		t.Error("another error puts changes off")
-	}
-}
-
-func TestWaitingDecidesNothing(t *testing.T) {
-	before := &plan.Decision{Reason: plan.DecidedScaleDown, Time: permitTime}
-	next := &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}
-	p := scope{plan: plan.Plan{
-		Decision: next, Decided: true, Step: plan.Rewrite{},
-		Verdict: plan.Changing.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
-	}}
-	p.observation.situation.Decision = before
-	if err := p.answer(budgetDeferral); err != nil {
-		t.Fatal(err)
-	}
-	want := plan.Plan{
-		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, budgetDeferral.message).Within(time.Minute),
-		Progress: plan.Progress{PodsAtSize: 1, Pods: 2}, IsHeld: true, Postponed: next,
-	}
-	if diff := cmp.Diff(want, p.plan); diff != "" {
-		t.Errorf("the plan (-want +got):\n%s", diff)
 	}
 }
 

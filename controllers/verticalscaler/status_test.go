@@ -290,30 +290,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// The same reconcile a minute later writes nothing.
-func TestTheSameReconcileWritesTheSameStatus(t *testing.T) {
-	for name, changes := range map[string][]func(*scope){
-		"applied":  nil,
-		"stalled":  {planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }},
-		"changing": {planned("Resizing", "…"), func(p *scope) { p.plan.Verdict.State = plan.Changing }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first := aScope(changes...)
-			first.now = noon.Add(123 * time.Millisecond)
-			completeFor(checkout(), first)
-			vs := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
-
-			second := aScope(changes...)
-			second.now = noon.Add(time.Minute)
-			second.status = *vs.Status.DeepCopy()
-			completeFor(vs, second)
-			if !scaler.EqualStatus(first.status, second.status) {
-				t.Errorf("statuses (-first +second):\n%s", cmp.Diff(first.status, second.status))
-			}
-		})
-	}
-}
-
 func TestTransitionTimes(t *testing.T) {
 	before := aScope()
 	completeFor(checkout(), before)
@@ -375,19 +351,6 @@ func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
-	p := &scope{now: noon, status: v1beta1.VerticalScalerStatus{
-		Decision: &v1beta1.Decision{}, Summary: &v1beta1.Summary{}, Target: &v1beta1.Target{}, Recommendation: &v1beta1.Recommendation{},
-	}}
-	completeFor(checkout(), p)
-	if p.status.Decision != nil || p.status.Summary.Pods != "" || p.status.Target != nil {
-		t.Errorf("status = %+v", p.status)
-	}
-	if p.status.Recommendation == nil {
-		t.Error("the recommendation is gone: a recreated Deployment would start without it")
-	}
 }
 
 func TestHistory(t *testing.T) {

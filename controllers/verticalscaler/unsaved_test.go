@@ -113,13 +113,3 @@ func TestAFailedCheckpointIsRetried(t *testing.T) {
 		t.Errorf("Reconcile() = %v, resized %v, %v", err, p.resized, condition(vs, v1beta1.ConditionStalled))
 	}
 }
-
-// The plan knows of it, too: an urgent change lowers no other request.
-func TestThePlanKnowsThatTheHistoryIsUnsaved(t *testing.T) {
-	for name, tc := range refusals {
-		s := &scope{}
-		if err := s.noteUnsaved(t.Context(), tc.err); err != nil || s.observation.situation.Unsaved.Reason != tc.reason {
-			t.Errorf("%s: %v, unsaved %t", name, err, s.observation.situation.Unsaved.Exists())
-		}
-	}
-}
