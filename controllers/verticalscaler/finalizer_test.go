@@ -27,9 +27,7 @@ func TestAFinalizerWithoutOriginalValuesIsRemoved(t *testing.T) {
 				s.Spec.UpdatePolicy.TolerancePercent = ptr.To[int32](90)
 			})
 			for range 3 {
-				if _, _, err := p.reconcile(); err != nil {
-					t.Fatal(err)
-				}
+				p.mustReconcile()
 			}
 			if vs, _, err := p.reconcile(); err != nil || len(vs.Finalizers) > 0 || len(p.finalizers) != 1 {
 				t.Errorf("finalizers %v after %d writes, %v, %v", vs.Finalizers, len(p.finalizers), err, condition(vs, "Applied"))

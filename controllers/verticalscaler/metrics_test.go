@@ -151,10 +151,7 @@ verticalscaler_reverts_total{cause="Regression",scaler="checkout",target_namespa
 func TestAReconcileIsMeasured(t *testing.T) {
 	p := newPlant(t, 500) // of 100m
 	p.Metrics = &metrics.Scalers{Detail: metrics.Full}
-	vs, _, err := p.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vs := p.mustReconcile()
 	want := fmt.Sprintf(`
 # HELP verticalscaler_changes_total [BETA] Changes of pods and pod templates, by action: resize, rollout, evict, restore.
 # TYPE verticalscaler_changes_total counter

@@ -62,13 +62,6 @@ func newPromotable(t *testing.T, rules v1beta1.PolicyRules, changes ...func(*v1b
 	return &promotable{plant: p}
 }
 
-func (p *plant) create(o client.Object) {
-	p.t.Helper()
-	if err := p.server.Create(p.t.Context(), o); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // use adds minutes of usage of two uneven pods.
 func (p *promotable) use(minutes int, memory int64) {
 	p.t.Helper()
@@ -148,10 +141,7 @@ func TestWaitingForPromotionWritesOnce(t *testing.T) {
 	status, saved := "", ""
 	for i := range 48 * 6 {
 		p.use(10, 100*mebi)
-		vs, _, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		vs := p.mustReconcile()
 		var checkpoint v1beta1.VerticalScalerCheckpoint
 		if err := p.server.Get(t.Context(), p.key, &checkpoint); err != nil {
 			t.Fatal(err)
@@ -225,10 +215,7 @@ func TestWhoWaitsForPromotion(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newPromotable(t, tc.rules)
-			vs, _, err := p.reconcile()
-			if err != nil {
-				t.Fatal(err)
-			}
+			vs := p.mustReconcile()
 			if tc.change != nil {
 				tc.change(p, vs)
 				if err := p.server.Update(t.Context(), vs); err != nil {

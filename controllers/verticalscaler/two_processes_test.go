@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -34,49 +32,31 @@ func (p *plant) observe(minutes int, cpuMillis, memoryMiB int64) {
 	})
 }
 
-func (p *plant) status() (types.UID, string, v1beta1.VerticalScalerStatus) {
-	p.t.Helper()
-	var vs v1beta1.VerticalScaler
-	if err := p.server.Get(p.t.Context(), p.key, &vs); err != nil {
-		p.t.Fatal(err)
-	}
-	return vs.UID, vs.ResourceVersion, vs.Status
-}
-
 // A leader that was paused goes on with an old history, while the next one has seen a peak and has
 // saved it. The first thing that it learns from is what was saved.
 func TestAPausedProcessLearnsBeforeItWrites(t *testing.T) {
 	a := newPlant(t, 80) // of 100m
-	if _, _, err := a.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	a.mustReconcile()
 	b := a.another()
-	if _, _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	b.observe(10, 80, 2048)
-	vs, _, err := b.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vs := b.mustReconcile()
 	wants := vs.Status.Recommendation.ContainerRecommendations[0].Target.Memory.Value()
 	if wants < 2048*mebi {
 		t.Fatalf("the next leader recommends %d MiB, want 2048 or more", wants/mebi)
 	}
-	_, version, _ := b.status()
+	version := vs.ResourceVersion
 
 	a.observe(30, 400, 100) // enough CPU to save it, and to change something
 	before := len(a.resized)
-	if _, result, err := a.reconcile(); err != nil || result.RequeueAfter > time.Second {
+	vs, result, err := a.reconcile()
+	if err != nil || result.RequeueAfter > time.Second {
 		t.Errorf("Reconcile() = %+v, %v, want a retry soon", result, err)
 	}
-	if _, now, _ := a.status(); now != version || len(a.resized) > before {
+	if now := vs.ResourceVersion; now != version || len(a.resized) > before {
 		t.Errorf("it wrote before it learned: status %t, resized %v", now != version, a.resized[before:])
 	}
-	vs, _, err = a.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vs = a.mustReconcile()
 	if got := vs.Status.Recommendation.ContainerRecommendations[0].Target.Memory.Value(); got < wants {
 		t.Errorf("it recommends %d MiB after it has learned, want %d or more", got/mebi, wants/mebi)
 	}

@@ -61,10 +61,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 		t.Helper()
 		p.clock.SetTime(at)
 		p.resized = nil
-		var err error
-		if vs, _, err = p.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		vs = p.mustReconcile()
 		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
 			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
 		}
@@ -106,10 +103,7 @@ func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 		t.Helper()
 		p.clock.SetTime(at)
 		p.resized = nil
-		vs, _, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		vs := p.mustReconcile()
 		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
 			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
 		}
