@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,17 +58,6 @@ func TestMeasuredSizesAreThoseOfAllPods(t *testing.T) {
 	s.observation.situation.Originals = []plan.Original{{Container: "app", CPU: true, Resources: workload.Resources{Requests: amounts(1000, 0)}}}
 	if got := measuredSizes(s).Original; got != amounts(2100, 1152) {
 		t.Errorf("with recorded values of the template, the original requests are %v", got)
-	}
-}
-
-func TestMeasuredSizesWithoutADeploymentOrAPlan(t *testing.T) {
-	missing := aScope(func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} })
-	if got := measuredSizes(missing); !cmp.Equal(got, &metrics.Sizes{}) {
-		t.Errorf("without a Deployment: %v", got)
-	}
-	failed := aScope(func(p *scope) { p.observation, p.plan, p.err = observation{}, plan.Plan{}, errors.New("etcd") })
-	if got := measuredSizes(failed); got != nil {
-		t.Errorf("after an error: %v, instead of what was last known", got)
 	}
 }
 

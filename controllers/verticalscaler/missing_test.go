@@ -61,6 +61,9 @@ func TestADeploymentThatIsMissingForAMomentCostsNoHistory(t *testing.T) {
 				if c := condition(vs, v1beta1.ConditionTargetFound); c.Status != metav1.ConditionFalse {
 					t.Fatalf("TargetFound is %s: %s", c.Status, c.Message)
 				}
+				if vs.Status.Decision != nil || vs.Status.Target != nil {
+					t.Errorf("decided %+v for %+v, which is gone", vs.Status.Decision, vs.Status.Target)
+				}
 				if diff := cmp.Diff(before.Status.Recommendation, vs.Status.Recommendation); diff != "" {
 					t.Errorf("while it is missing, the recommendation changes (-before +after):\n%s", diff)
 				}
