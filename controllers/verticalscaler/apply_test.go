@@ -41,10 +41,9 @@ func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 	app := workload.Container{Name: "app", Resources: before}
 	s := plan.Situation{
 		Deployment: workload.Deployment{Name: "web", Containers: []workload.Container{app}},
-		Pods:       []workload.Pod{{Name: "other", UID: "1"}, {Name: "web-1", UID: "2", Containers: []workload.Container{app, {Name: "log"}}}},
 	}
 	after := workload.Resources{Requests: amounts(100, 256), Limits: amounts(200, 512)}
-	resized := changesOf(s, plan.Resize{UID: "2", Sizes: []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}}})
+	resized := changesOf(workload.Pod{Name: "web-1", Containers: []workload.Container{app, {Name: "log"}}}, []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}})
 	if want, got := "app memory 128Mi->256Mi memory limit 256Mi->512Mi", formatChanges(resized); got != want {
 		t.Errorf("resized: %q, want %q", got, want)
 	}

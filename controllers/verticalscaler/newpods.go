@@ -41,6 +41,9 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 		return err
 	case situation.Unsized.Exists():
 		r.admitted.forget(key)
+		if s.policy.NeedsSizedNewPods() {
+			s.again(unavailableRetry)
+		}
 		return nil
 	case !s.policy.MayEvict():
 		return nil
@@ -75,9 +78,9 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	return errStaleCache
 }
 
-// noteRefused notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
+// noteUntold notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
 // what the status will say.
-func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
+func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
 	why := r.newPodsRefusal(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
@@ -144,7 +147,7 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	}
 	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && admission.LineOf(s.scaler, *s.scaler.Status.NewPods) == admission.LineOf(s.scaler, *wanted)
 	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
-		s.requeueAfter = untoldRetry
+		s.again(untoldRetry)
 	}
 }
 
@@ -207,11 +210,10 @@ type admissionCheck struct {
 	mu     sync.Mutex
 	last   plan.Obstacle
 	readAt time.Time
-	// wasMissing is true if check has found the policy missing since becomesAvailable last returned true.
-	wasMissing bool
 }
 
-// unavailableRetry is how long it is remembered that the API server does not size new pods.
+// unavailableRetry is how long it is remembered that the API server does not size new pods, and when a scaler that needs it looks
+// again. Others see it with their next resync.
 const unavailableRetry = 30 * time.Second
 
 // check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.
@@ -228,26 +230,8 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, own rele
 	if err != nil {
 		return plan.Obstacle{}, err
 	}
-	a.last, a.readAt, a.wasMissing = last, now, a.wasMissing || last.Exists()
+	a.last, a.readAt = last, now
 	return last, nil
-}
-
-// becomesAvailable returns true once after a missing policy has been installed. The scalers that found it missing must
-// then be reconciled, even if another caller of check was the first to find it installed.
-func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reader, own release.Release, now time.Time) bool {
-	a.mu.Lock()
-	wasMissing := a.wasMissing
-	a.mu.Unlock()
-	if !wasMissing {
-		return false
-	}
-	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.Exists() {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.wasMissing = a.last.Exists() // Another caller may have read it again.
-	return !a.wasMissing
 }
 
 // readAdmission reads whether the policy and its binding are installed.

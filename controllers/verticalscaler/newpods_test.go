@@ -10,20 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
@@ -180,7 +176,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s)
 		}
-		if err := r.noteRefused(t.Context(), s); err != nil {
+		if err := r.noteUntold(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		c, _ := newPodsSized(s)
@@ -230,43 +226,6 @@ func TestScalersShareTheAnswer(t *testing.T) {
 				t.Errorf("%s, after %s: %d requests, want %d", name, later, asked, tc.want[i])
 			}
 		}
-	}
-}
-
-// Once the policy is installed, the scalers that size new pods are reconciled within half a minute.
-func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
-	now := testingclock.NewFakeClock(noon)
-	off := withUpdate(v1beta1.UpdatePolicy{UpdateMode: "Recommend"})
-	off.Name = "off"
-	claiming := withUpdate(inPlace)
-	scaler.RecordClaim(&claiming.Status, scaler.Claim(claiming))
-	scaler.RecordClaim(&off.Status, scaler.Claim(off))
-	r := apiServer(t, interceptor.Funcs{}, claiming, off)
-	source := &admissionSource{&r.admission, r.Live, r.Release, r.Client, now}
-	becomesAvailable := func() bool { return r.admission.becomesAvailable(t.Context(), r.Live, r.Release, noon) }
-	if becomesAvailable() {
-		t.Error("nobody has asked")
-	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || !why.Exists() {
-		t.Fatal(why, err)
-	}
-	if becomesAvailable() {
-		t.Error("it is not installed")
-	}
-	for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
-		if err := r.Client.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.Exists() { // before an eviction
-		t.Fatal(why, err)
-	}
-	if !becomesAvailable() || becomesAvailable() {
-		t.Error("it is not seen once that the policy is installed")
-	}
-	triggered, err := source.sizing(t.Context())
-	if diff := cmp.Diff([]reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "checkout"}}}, triggered); diff != "" || err != nil {
-		t.Errorf("triggered: %v (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestConditions(t *testing.T) {
 				old.Current = false
 				p.observation.situation.Pods = []workload.Pod{is("proxy", "zeta"), is("agent", "log", "proxy"), old}
 			}),
-			[]string{"TargetFound=True DeploymentFound: Deployment shop/checkout is found. Not sized, because they are in the pods and not in the pod template: agent, log, proxy, and more"},
+			[]string{"TargetFound=True DeploymentFound: Deployment shop/checkout is found. Not sized, because they are in the pods and not in the pod template: agent, log, proxy, zeta"},
 		},
 		"learning is Ready": {
 			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),

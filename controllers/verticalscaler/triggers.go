@@ -49,16 +49,15 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	// Something has changed around a scaler.
 	building.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(r.lookup.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
-		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(limitRangePredicate())).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(ofSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(hpaPredicate()))
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(ofSpec(func(o *autoscalingv2.HorizontalPodAutoscaler) any { return o.Spec })))
 	if r.VPAs != nil {
 		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
-	building.WatchesRawSource(queue.From(queue.Routine, &admissionSource{&r.admission, r.Live, r.Release, cached, clock.RealClock{}}))
 	if r.Freeze != nil {
 		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
 	}
@@ -102,13 +101,6 @@ func deploymentPredicate() predicate.Predicate {
 	})
 }
 
-// limitRangePredicate passes changes of what a LimitRange allows. It has no generation.
-func limitRangePredicate() predicate.Predicate {
-	return updates(func(before, after *corev1.LimitRange) bool {
-		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
-	})
-}
-
 // quotaPredicate passes the changes that may let a scaler continue. Everything else is dropped,
 // because the status of a quota changes with every pod of its namespace. A new quota, or one
 // that is used up, blocks a scaler in its own reconcile.
@@ -120,11 +112,9 @@ func quotaPredicate() predicate.Predicate {
 	return predicate.And(freeing, predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
 }
 
-// hpaPredicate passes changes of the spec of an HPA.
-func hpaPredicate() predicate.Predicate {
-	return updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
-		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
-	})
+// ofSpec passes changes of the spec of an object that has no generation.
+func ofSpec[T client.Object](spec func(T) any) predicate.Predicate {
+	return updates(func(before, after T) bool { return !equality.Semantic.DeepEqual(spec(before), spec(after)) })
 }
 
 // updates passes all creations and deletions, and the updates that matter.

@@ -152,7 +152,8 @@ func TestWithdrawalsBackOff(t *testing.T) {
 		pod.withdraw(withdrawn, now)
 		until := pod.rejected[len(pod.rejected)-1].until
 		got = append(got, until.Sub(now).String())
-		if len(pod.rejectedAt(until.Add(-time.Second))) == 0 || len(pod.rejectedAt(until)) > 0 {
+		before, left := pod.rejectedAt(until.Add(-time.Second))
+		if after, _ := pod.rejectedAt(until); len(before) == 0 || left != time.Second || len(after) > 0 {
 			t.Errorf("a withdrawal of %s does not count until %s", now, until)
 		}
 		now = until.Add(11 * time.Minute)
