@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -328,7 +329,7 @@ func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 		})
 	}
 	t.Run("a reconcile on an old cache says nothing at all", func(t *testing.T) {
-		for _, err := range []error{errStaleCache, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
+		for _, err := range []error{errStaleCache, errRefused, checkpoint.ErrOvertaken, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
 			s := aScope()
 			if s.classify(err); s.outcome != conflicted {
 				t.Errorf("%v: outcome %d", err, s.outcome)
