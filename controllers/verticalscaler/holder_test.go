@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -34,6 +35,13 @@ func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 					t.Errorf("%s: the Deployment is written", name)
 				}
 				return nil
+			},
+		})
+		p.Live = interceptor.NewClient(p.server, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				err := c.Get(ctx, key, o, options...)
+				o.SetManagedFields([]metav1.ManagedFieldsEntry{managed(Name, "", allOfApp)})
+				return err
 			},
 		})
 		var vs *v1beta1.VerticalScaler
