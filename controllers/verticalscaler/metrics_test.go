@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -111,19 +111,13 @@ func TestKillsAreAttributed(t *testing.T) {
 
 func TestRevertsAreCounted(t *testing.T) {
 	r := &Reconciler{Metrics: &metrics.Scalers{Detail: metrics.Full}}
-	key := types.NamespacedName{Namespace: "shop", Name: "checkout"}
-	regressed := aScope(func(p *scope) { p.scaler, p.plan.Reverted = checkout(), "2 of 3 changed pods restart" })
-	r.countReverts(key, regressed)
-	undone := aScope(func(p *scope) {
-		p.scaler = checkout()
-		p.status.Decision = &v1beta1.Decision{Reverts: 1}
-	})
-	r.countReverts(key, undone)
-	again := aScope(func(p *scope) {
-		p.scaler = checkout(func(vs *v1beta1.VerticalScaler) { vs.Status.Decision = &v1beta1.Decision{Reverts: 1} })
-		p.status.Decision = &v1beta1.Decision{Reverts: 1}
-	})
-	r.countReverts(key, again)
+	vs := checkout()
+	for range 2 { // The second time, the status has the revert already.
+		s := aScope(func(p *scope) { p.scaler, p.status.Decision = vs, &v1beta1.Decision{Reverts: 1} })
+		r.countReverts(client.ObjectKeyFromObject(vs), s)
+		vs = checkout(func(vs *v1beta1.VerticalScaler) { vs.Status.Decision = &v1beta1.Decision{Reverts: 1} })
+	}
+	r.countReverts(client.ObjectKeyFromObject(vs), aScope(func(p *scope) { p.scaler, p.plan.Reverted = vs, "2 of 3 changed pods restart" }))
 	want := `
 # HELP verticalscaler_reverts_total [BETA] Changes that were undone, by cause: Regression if the operator reverted its own change because pods did worse with it, OtherWriter if another writer undid it.
 # TYPE verticalscaler_reverts_total counter

@@ -48,7 +48,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case !s.policy.MayEvict():
 		return nil
 	}
-	told, err := r.isTold(ctx, r.Client, s.scaler)
+	told, err := isTold(ctx, r.Client, s.scaler)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	told, err := r.isTold(ctx, r.Live, s.scaler)
+	told, err := isTold(ctx, r.Live, s.scaler)
 	if err != nil {
 		return err
 	}
@@ -85,13 +85,7 @@ func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
-	var agrees bool
-	var err error
-	if recorded := recordedNewPods(s); recorded != nil && len(recorded.Containers) > 0 {
-		agrees, err = hasLine(ctx, r.Client, s.scaler, *recorded)
-	} else {
-		agrees, err = isToldNothing(ctx, r.Client, s.scaler)
-	}
+	agrees, err := says(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
 	if err == nil && !agrees {
 		s.untold = why
 	}
@@ -106,33 +100,35 @@ func (r *Reconciler) newPodsRefusal(namespace string) apierror.Rejection {
 	return r.NewPodsRefused(namespace)
 }
 
-// isTold reports whether a NewPodSizes object has the sizes in the status, if there are some.
-func (r *Reconciler) isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
-	if vs.Status.NewPods == nil || len(vs.Status.NewPods.Containers) == 0 {
+// isTold reports whether the API server has the sizes in the status, if there are some.
+func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+	line := lineOf(vs, vs.Status.NewPods)
+	if line == "" {
 		return false, nil
 	}
-	return hasLine(ctx, from, vs, *vs.Status.NewPods)
+	return says(ctx, from, vs, line)
 }
 
-// hasLine reports whether a NewPodSizes object has these sizes.
-func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes v1beta1.NewPods) (bool, error) {
-	line := admission.LineOf(vs, sizes)
-	return isInSizes(ctx, from, vs, func(text string) bool { return admission.HasLine(text, line) })
+// lineOf is the line of the scaler's Deployment with these sizes; empty for none.
+func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
+	if sizes == nil {
+		return ""
+	}
+	return admission.LineOf(vs, *sizes)
 }
 
-// isToldNothing reports whether no NewPodSizes object has sizes for the Deployment.
-func isToldNothing(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
-	told, err := isInSizes(ctx, from, vs, func(text string) bool { return admission.HasDeployment(text, vs.Spec.DeploymentName) })
-	return !told, err
-}
-
-// isInSizes reports whether something is true of the text of one of the NewPodSizes objects in the scaler's namespace.
-func isInSizes(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, isIn func(text string) bool) (bool, error) {
+// says reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
+func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
 		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
 	}
-	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return isIn(o.Spec.Deployments) }), nil
+	return (line != "") == slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool {
+		if line == "" {
+			return admission.HasDeployment(o.Spec.Deployments, vs.Spec.DeploymentName)
+		}
+		return admission.HasLine(o.Spec.Deployments, line)
+	}), nil
 }
 
 // untoldRetry is when to look again whether sizes are written down for the API server.
@@ -141,11 +137,11 @@ const untoldRetry = time.Second
 // awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
 // triggers a reconcile.
 func (r *Reconciler) awaitNewPodSizes(s *scope) {
-	wanted := newPodsStatus(s.plan.NewPods)
-	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == nil || len(wanted.Containers) == 0 {
+	wanted := lineOf(s.scaler, newPodsStatus(s.plan.NewPods))
+	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == "" {
 		return
 	}
-	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && admission.LineOf(s.scaler, *s.scaler.Status.NewPods) == admission.LineOf(s.scaler, *wanted)
+	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
 	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
 		s.again(untoldRetry)
 	}
