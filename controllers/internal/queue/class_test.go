@@ -48,10 +48,6 @@ func with(class Class) priorityqueue.AddOpts {
 	return priorityqueue.AddOpts{Priority: class.Priority()}
 }
 
-func after(class Class, d time.Duration) priorityqueue.AddOpts {
-	return priorityqueue.AddOpts{Priority: class.Priority(), After: d}
-}
-
 func (q *fairQueue) mustGet(t *testing.T, want reconcile.Request, class Class) {
 	t.Helper()
 	got, priority, _ := q.GetWithPriority()
@@ -79,23 +75,6 @@ func TestAFloodOfKillsDelaysNoOtherNamespace(t *testing.T) {
 		if len(q.first) != 0 {
 			t.Errorf("%d namespaces are left", len(q.first))
 		}
-	})
-}
-
-func TestADelayedRequestKeepsItsClass(t *testing.T) {
-	withQueue(t, func(q *fairQueue) {
-		kill, resync, retry, edit := in("shop", 1), in("shop", 2), in("shop", 3), in("shop", 4)
-		q.AddWithOpts(after(Routine, time.Minute), kill, resync)
-		q.AddWithOpts(after(Urgent, 50*time.Millisecond), kill)
-		q.AddWithOpts(priorityqueue.AddOpts{Priority: Workload.Priority(), RateLimited: true}, retry)
-		q.AddAfter(edit, 2*time.Second)
-		q.AddRateLimited(edit)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		q.mustGet(t, kill, Urgent)
-		q.mustGet(t, edit, Edit)
-		q.mustGet(t, retry, Workload)
-		q.mustGet(t, resync, Routine)
 	})
 }
 
