@@ -6,6 +6,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -117,7 +118,11 @@ func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container)
 	return fmt.Sprintf("Wait: %s is lowered in about %s, when enough usage has been observed%s. To lower it now, set maxAllowed.", what, about(first), earliest)
 }
 
-// about is a time that is only estimated, in whole minutes.
+// about is a time that is only estimated: 7m, 2h20m, 18h, 3d.
 func about(seconds int64) string {
-	return duration.HumanDuration(max(time.Minute, (time.Duration(seconds) * time.Second).Round(time.Minute)))
+	d := max(time.Minute, (time.Duration(seconds) * time.Second).Round(time.Minute))
+	if d < 6*time.Hour {
+		return strings.TrimSuffix(d.String(), "0s")
+	}
+	return duration.HumanDuration(d)
 }

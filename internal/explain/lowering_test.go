@@ -57,7 +57,7 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 	if cpu != 140*time.Minute || memory != 396*time.Minute {
 		t.Errorf("cpu in %s, memory in %s; want 2h20m, when 256 minutes are observed, and 6h36m, when 512 are", cpu, memory)
 	}
-	const want = "Wait: app cpu is lowered in about 140m, when enough usage has been observed. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice %q, want %q", advice, want)
 	}
@@ -164,7 +164,7 @@ func TestTheFirstLoweringIsTold(t *testing.T) {
 		s.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 2 * * *", DurationMinutes: 60}}
 	}))
 	_, _, advice := lowered(t, e)
-	const want = "Wait: app cpu is lowered in about 140m, when enough usage has been observed and a window is open. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed and a window is open. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice\n%s, want\n%s", advice, want)
 	}
