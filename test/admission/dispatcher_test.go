@@ -212,7 +212,7 @@ func TestEachPolicyRefusesWhateverIsMissing(t *testing.T) {
 	for policy, w := range writes {
 		users, confined := []string{"dev"}, strings.HasPrefix(policy, "operator-")
 		if confined {
-			users = append(operators, tenantAccount)
+			users = slices.Concat(operators, []string{tenantAccount})
 		}
 		for missing, s := range servers {
 			for _, who := range users {
