@@ -651,9 +651,10 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
 	NewPods *NewPods `json:"newPods,omitempty"`
 
-	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing, Reconciling and
-	// Stalled; ClusterAccess if the operator can read only a part of the cluster; ContainersFound
-	// if resourcePolicy names a container that the Deployment does not have; and NewPodsSized.
+	// conditions are Ready, TargetFound, RecommendationProvided, NewPodsSized, Applied, Changing,
+	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a part of
+	// the cluster, and ContainersFound if resourcePolicy names a container that the Deployment does
+	// not have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
