@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,14 +25,12 @@ import (
 )
 
 // Stages are the stages of a run, in order. Each side always starts.
-var Stages = []string{"idle", "template", "oom", "wave", "foreign"}
+var Stages = []string{"idle", "oom", "wave"}
 
 // Options say what to measure.
 type Options struct {
 	// Scalers is the number of scalers, and of VPAs. At least 100.
 	Scalers int
-	// Foreign is the number of pods that no scaler names.
-	Foreign int
 	// Idle and Wave are how long these stages last, the wave from its first change on. The wave takes whole
 	// minutes, as the budget does.
 	Idle, Wave time.Duration
@@ -52,8 +49,8 @@ type Measures map[string]float64
 
 // Results are the results of a run. A side that was not measured is empty.
 type Results struct {
-	Scalers, Foreign, ChangesPerMinute int
-	Operator, VPA                      Measures
+	Scalers, ChangesPerMinute int
+	Operator, VPA             Measures
 }
 
 // Run measures both sides. If one fails, it returns the results of the other, and an error.
@@ -72,7 +69,7 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
-	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: allowedInMinute(o.Scalers)}
+	out = Results{Scalers: o.Scalers, ChangesPerMinute: allowedInMinute(o.Scalers)}
 	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
 		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
 	}
@@ -94,14 +91,12 @@ type side struct {
 	sized func(*rig, context.Context) (int, error)
 	// patience is how long to wait for the first larger pod after an OOM kill.
 	patience time.Duration
-	// reactsToTemplates is true if the side writes something when a pod template changes.
-	reactsToTemplates bool
 }
 
 var operatorSide = side{
 	name:    "operator",
 	prepare: func(*rig, context.Context) error { return nil }, create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
-	patience: time.Minute, reactsToTemplates: true,
+	patience: time.Minute,
 }
 
 var vpaSide = side{
@@ -145,7 +140,7 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 		name string
 		run  func(context.Context) error
 	}{
-		{"idle", s.idle}, {"template", s.changeTemplates}, {"oom", s.killWhileIdle}, {"wave", s.raiseAll}, {"foreign", s.addForeignPods},
+		{"idle", s.idle}, {"oom", s.killWhileIdle}, {"wave", s.raiseAll},
 	} {
 		if !slices.Contains(o.Stages, stage.name) {
 			continue
@@ -257,37 +252,6 @@ func (s *session) idle(ctx context.Context) error {
 	s.out["idle writes"] = float64(len(writes)) / s.Idle.Minutes()
 	s.out["idle rss"] = after.rss
 	return err
-}
-
-// changeTemplates measures the time from the answer to a change of a pod template until the status that
-// reports it is seen.
-func (s *session) changeTemplates(ctx context.Context) error {
-	if !s.which.reactsToTemplates {
-		return nil
-	}
-	const changes, within = 100, 30 * time.Second
-	var took []time.Duration
-	for i := range changes {
-		generation, err := s.changeTemplate(ctx, i, strconv.Itoa(i))
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		at, ok := s.observer.reported(i, generation)
-		for ; !ok && time.Since(began) < within; at, ok = s.observer.reported(i, generation) {
-			if err := pause(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-		if ok {
-			took = append(took, max(0, at.Sub(began)))
-		}
-		if err := s.finishRollout(ctx, i, generation); err != nil {
-			return err
-		}
-	}
-	s.quantiles("template", took, changes)
-	return nil
 }
 
 // quantiles notes the median and the 99th percentile, and which share there is of all that should be.
@@ -403,23 +367,6 @@ func (s *session) raiseAll(ctx context.Context) error {
 	s.out["wave changes"], s.out["wave needed"], s.out["wave share"] = float64(len(changes)), float64(needed), float64(len(changes))/float64(allowed)
 	s.out["wave cpu"] = (after.cpu - before.cpu).Seconds()
 	return nil
-}
-
-// addForeignPods measures what pods cost that no scaler names.
-func (s *session) addForeignPods(ctx context.Context) error {
-	before, err := s.programs.usage()
-	if err != nil {
-		return err
-	}
-	if err := s.createForeignPods(ctx, s.Foreign); err != nil {
-		return err
-	}
-	if err := pause(ctx, 30*time.Second); err != nil {
-		return err
-	}
-	after, err := s.programs.usage()
-	s.out["foreign rss"], s.out["foreign cpu"] = after.rss-before.rss, (after.cpu - before.cpu).Seconds()
-	return err
 }
 
 func pause(ctx context.Context, d time.Duration) error {
