@@ -68,9 +68,6 @@ func up(args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
 	var spec node.Spec
 	var images []string
-	flags.StringVar(&spec.Name, "node", "node-1", "name of the node")
-	flags.IntVar(&spec.HostPort, "port", 0, "port on 127.0.0.1 for the API server; 0 is a free one")
-	flags.DurationVar(&spec.Timeout, "timeout", 5*time.Minute, "how long the start may take")
 	flags.StringVar(&spec.LocalCluster, "localcluster", "", "the localcluster binary")
 	flags.StringVar(&spec.CNI, "cni", "", "folder of the CNI plugins")
 	flags.Func("image", "image archive to import; may be repeated", appendTo(&images))

@@ -50,7 +50,7 @@ func hold(ctx context.Context, f Folder) error {
 	if err != nil {
 		return err
 	}
-	door, port, err := listen(spec.HostPort)
+	door, port, err := listen()
 	if err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func hold(ctx context.Context, f Folder) error {
 	return <-ended
 }
 
-// listen opens the port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
+// listen opens a free port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
 // of the host.
-func listen(port int) (door *os.File, actual int, err error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func listen() (door *os.File, actual int, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, 0, err
 	}

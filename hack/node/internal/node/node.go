@@ -32,7 +32,7 @@ func Main(state, logs string, door *os.File) error {
 		return err
 	}
 	err = sandbox.SetUp(sandbox.Config{
-		Hostname: spec.Name, State: state, Logs: logs, LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
+		Hostname: Name, State: state, Logs: logs, LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
 	})
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ type node struct {
 }
 
 func (n *node) run(door *os.File) error {
-	ctx, cancel := context.WithDeadlineCause(context.Background(), n.Started.Add(n.Timeout),
-		fmt.Errorf("not done within %s", n.Timeout))
+	ctx, cancel := context.WithDeadlineCause(context.Background(), n.Started.Add(timeout),
+		fmt.Errorf("not done within %s", timeout))
 	defer cancel()
 
 	if err := n.writeConfiguration(); err != nil {
@@ -60,8 +60,8 @@ func (n *node) run(door *os.File) error {
 	if err := n.component("containerd", "containerd", "--config", containerdFile); err != nil {
 		return err
 	}
-	if err := n.component("localcluster", "localcluster", "up", "-dir", clusterFolder, "-node", n.Name,
-		"-bind", sandbox.Address, "-port", "6443", "-metrics-server", "-timeout", n.Timeout.String()); err != nil {
+	if err := n.component("localcluster", "localcluster", "up", "-dir", clusterFolder, "-node", Name,
+		"-bind", sandbox.Address, "-port", "6443", "-metrics-server", "-timeout", timeout.String()); err != nil {
 		return err
 	}
 
@@ -79,16 +79,16 @@ func (n *node) run(door *os.File) error {
 	}
 	n.say("the control plane is up")
 	if err := n.component("kubelet", "kubelet", "--config="+kubeletFile, "--kubeconfig="+kubeletKubeconf,
-		"--hostname-override="+n.Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
+		"--hostname-override="+Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
 		return err
 	}
 	if err := n.openDoors(ctx, door); err != nil {
 		return err
 	}
-	if err := n.await(ctx, "node/"+n.Name, "create", "condition=Ready"); err != nil {
+	if err := n.await(ctx, "node/"+Name, "create", "condition=Ready"); err != nil {
 		return err
 	}
-	n.say("node %s is Ready", n.Name)
+	n.say("node %s is Ready", Name)
 	// The API server refuses pods until this exists.
 	if err := n.await(ctx, "serviceaccount/default", "create"); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (n *node) run(door *os.File) error {
 // await waits until an object meets conditions of "kubectl wait", one after the other.
 func (n *node) await(ctx context.Context, object string, conditions ...string) error {
 	for _, condition := range conditions {
-		command := []string{"kubectl", "wait", object, "--for=" + condition, "--timeout=" + n.Timeout.String()}
+		command := []string{"kubectl", "wait", object, "--for=" + condition, "--timeout=" + timeout.String()}
 		if err := n.supervisor.run(ctx, "kubectl", command...); err != nil {
 			return err
 		}

@@ -21,6 +21,13 @@ const (
 	PauseImage  = "verticalscaler.local/pause:dev"
 )
 
+const (
+	// Name is the name of the node.
+	Name = "node-1"
+	// timeout is how long the start may take.
+	timeout = 5 * time.Minute
+)
+
 // Files in the state folder, which the keeper outside and the node inside both see.
 const (
 	SpecFile       = "spec.json"
@@ -40,12 +47,10 @@ const (
 
 // Spec describes the node, for the process inside.
 type Spec struct {
-	Name string `json:"name"`
 	// ID tells several nodes on one machine apart.
 	ID           string            `json:"id"`
 	Group        cgroups.Group     `json:"group"`
 	Started      time.Time         `json:"started"`
-	Timeout      time.Duration     `json:"timeout"`
 	HostPort     int               `json:"hostPort"`
 	Containerd   ContainerdVersion `json:"containerd"`
 	CNI          string            `json:"cni"`
