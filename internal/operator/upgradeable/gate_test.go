@@ -201,30 +201,3 @@ func changing(status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalS
 		}},
 	}
 }
-
-func TestAConditionIsWrittenOnlyIfItChanges(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := operatorsv2.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	object := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "ours"}}
-	writes := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithInterceptorFuncs(interceptor.Funcs{
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			writes++
-			return c.Update(ctx, o, options...)
-		},
-	}).Build()
-	o := &OperatorCondition{Client: c, Key: client.ObjectKeyFromObject(object)}
-	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionTrue} {
-		if err := o.Set(t.Context(), metav1.Condition{Type: "Any", Status: status, Reason: "Any"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if writes != 2 {
-		t.Errorf("%d writes", writes)
-	}
-	if err := c.Get(t.Context(), o.Key, object); err != nil || !meta.IsStatusConditionTrue(object.Spec.Conditions, "Any") {
-		t.Errorf("conditions %+v, %v", object.Spec.Conditions, err)
-	}
-}
