@@ -155,21 +155,8 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 	return s.out, err
 }
 
-// begin measures the programs with nothing to do, and then the start with the whole fleet.
+// begin measures the start with the whole fleet.
 func (s *session) begin(ctx context.Context) (err error) {
-	if s.programs, err = s.which.start(s.rig, s.Options); err != nil {
-		return err
-	}
-	s.progress("the programs run on an empty cluster")
-	if err := pause(ctx, 15*time.Second); err != nil {
-		return err
-	}
-	empty, err := s.programs.usage()
-	if err != nil {
-		return err
-	}
-	s.out["empty rss"] = empty.rss
-	s.programs.stop()
 	if err := s.seed(ctx); err != nil {
 		return err
 	}

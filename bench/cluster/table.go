@@ -17,7 +17,6 @@ var rows = []struct {
 	name, title string
 	format      func(float64) string
 }{
-	{"empty rss", "Memory with nothing to do (RSS)", mib},
 	{"start seconds", "Start until all have a recommendation", seconds},
 	{"start cpu", "– CPU", seconds},
 	{"start writes", "– writes", count},

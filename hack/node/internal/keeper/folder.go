@@ -146,8 +146,8 @@ func (f Folder) prepare(spec node.Spec, images []string) error {
 	if spec.Containerd, err = node.ParseContainerdVersion(string(version)); err != nil {
 		return err
 	}
-	// The ID is short because it becomes part of a cgroup's name.
-	spec.ID, spec.Started = fmt.Sprintf("%x", sha256.Sum256([]byte(f)))[:10], time.Now()
+	// Nodes with other folders have other cgroups.
+	spec.Group.Name, spec.Started = fmt.Sprintf("verticalscaler-%x", sha256.Sum256([]byte(f)))[:25], time.Now()
 	return spec.Save(f.state())
 }
 

@@ -46,8 +46,7 @@ func hold(ctx context.Context, f Folder) error {
 	if err != nil {
 		return err
 	}
-	layout, err := cgroups.Detect()
-	if err != nil {
+	if spec.Group.Layout, err = cgroups.Detect(); err != nil {
 		return err
 	}
 	door, port, err := listen()
@@ -56,7 +55,6 @@ func hold(ctx context.Context, f Folder) error {
 	}
 	defer door.Close()
 	spec.HostPort = port
-	spec.Group = cgroups.Group{Name: "verticalscaler-" + spec.ID, Layout: layout}
 	// Saved even if that failed half way, because the spec names what must be removed.
 	if err := errors.Join(spec.Group.Create(), spec.Save(f.state())); err != nil {
 		return err

@@ -121,10 +121,6 @@ func (n *node) writeConfiguration() error {
 			return err
 		}
 	}
-	snapshotter := "overlayfs"
-	if !sandbox.CanOverlay("/var/lib/containerd") {
-		snapshotter = "native"
-	}
 	// The control plane keeps its logs in a folder of its own below the state. This link is for readers outside. When the
 	// node ends, the keeper moves the folder there.
 	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
@@ -137,7 +133,7 @@ func (n *node) writeConfiguration() error {
 		}
 	}
 	for path, text := range map[string]string{
-		containerdFile: containerdConfig(n.Containerd, snapshotter, n.CNI),
+		containerdFile: containerdConfig(n.Containerd, n.CNI),
 		networkFile:    networkConfig(),
 		kubeletFile:    kubeletConfig(),
 		resolvFile:     "nameserver " + unusedNameServer + "\n",

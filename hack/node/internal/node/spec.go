@@ -47,8 +47,6 @@ const (
 
 // Spec describes the node, for the process inside.
 type Spec struct {
-	// ID tells several nodes on one machine apart.
-	ID           string            `json:"id"`
 	Group        cgroups.Group     `json:"group"`
 	Started      time.Time         `json:"started"`
 	HostPort     int               `json:"hostPort"`
