@@ -110,7 +110,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 
 	t.Run("rising usage raises requests and limits in the cgroup", func(t *testing.T) {
 		for _, pod := range node.RunningPods(t, load) {
-			node.Load(t, pod, 250, 100)
+			node.Load(t, pod, realnode.AppPort, 250, 100)
 		}
 		testkit.Eventually(t, long, func() string {
 			return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
@@ -138,7 +138,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 			return ""
 		})
 		limit := node.Limits(t, victim).MemoryLimitBytes
-		node.Overload(t, victim, 10, limit>>20+40)
+		node.Overload(t, victim, realnode.AppPort, 10, limit>>20+40)
 		testkit.Eventually(t, long, func() string {
 			for _, pod := range node.RunningPods(t, load) {
 				last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated

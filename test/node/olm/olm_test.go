@@ -180,7 +180,7 @@ func resizes(t *testing.T) {
 	})
 	for _, pod := range node.RunningPods(t, load) {
 		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
-		node.Load(t, pod, 250, 100)
+		node.Load(t, pod, realnode.AppPort, 250, 100)
 	}
 	testkit.Eventually(t, long, func() string {
 		return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {

@@ -22,8 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// appPort is where the container of a [Deployment] listens.
-const appPort = 8080
+// AppPort is where the container of a [Deployment] listens.
+const AppPort = 8080
 
 // The ratios of the limits of a [Deployment] to its requests.
 const (
@@ -44,7 +44,7 @@ func Deployment(key client.ObjectKey, replicas int32) *appsv1.Deployment {
 	app.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	app.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("300m"), corev1.ResourceMemory: resource.MustParse("128Mi")}
 	app.ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-		HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(appPort)},
+		HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(AppPort)},
 	}}
 	return d
 }
