@@ -15,9 +15,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// Main is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
-func Main(state, logs string, door *os.File) error {
-	spec, err := Load(state)
+// Init is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
+func Init(f Folder, door *os.File) error {
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
@@ -28,11 +28,11 @@ func Main(state, logs string, door *os.File) error {
 		os.Setenv(name, value)
 	}
 	// For commands that exec.sh runs.
-	if err := os.WriteFile(filepath.Join(state, EnvironmentFile), []byte(strings.Join(spec.Environment(), "\n")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(f.state(), EnvironmentFile), []byte(strings.Join(spec.Environment(), "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
 	err = sandbox.SetUp(sandbox.Config{
-		Hostname: Name, State: state, Logs: logs, LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
+		Hostname: Name, State: f.state(), Logs: f.logs(), LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
 	})
 	if err != nil {
 		return err

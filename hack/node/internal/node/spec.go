@@ -1,8 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node runs inside the sandbox: it starts the control plane, containerd and the kubelet, and waits for the
-// node to be usable.
+// Package node runs a node. Outside the sandbox, the keeper creates the cgroup, starts the sandbox, and cleans up when the node
+// ends, whatever the cause. Inside, process 1 starts the control plane, containerd and the kubelet, and waits for the node to be
+// usable.
 package node
 
 import (
@@ -57,23 +58,13 @@ type Spec struct {
 	Registries []string `json:"registries,omitempty"`
 }
 
-// Save writes the spec to the state folder.
-func (s Spec) Save(state string) error {
+// save writes the spec to the state folder.
+func (s Spec) save(state string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(state, SpecFile), text, 0o644)
-}
-
-// Load reads the spec from the state folder.
-func Load(state string) (Spec, error) {
-	var s Spec
-	text, err := os.ReadFile(filepath.Join(state, SpecFile))
-	if err != nil {
-		return s, err
-	}
-	return s, json.Unmarshal(text, &s)
 }
 
 // Environment is the environment of programs inside. They need nothing of the host's.

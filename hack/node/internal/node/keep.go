@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the part of the node that stays outside the sandbox. It creates the cgroup, starts the sandbox, and
-// cleans up when the node ends, whatever the cause.
-package keeper
+package node
 
 import (
 	"context"
@@ -20,7 +18,6 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/cgroups"
-	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
 // cleanLimit is how long processes may take to leave a cgroup after they were killed.
@@ -42,7 +39,7 @@ func Keep(f Folder) error {
 
 // hold creates the cgroup and keeps the sandbox running until it ends or the context does.
 func hold(ctx context.Context, f Folder) error {
-	spec, err := node.Load(f.state())
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
@@ -56,7 +53,7 @@ func hold(ctx context.Context, f Folder) error {
 	defer door.Close()
 	spec.HostPort = port
 	// Saved even if that failed half way, because the spec names what must be removed.
-	if err := errors.Join(spec.Group.Create(), spec.Save(f.state())); err != nil {
+	if err := errors.Join(spec.Group.Create(), spec.save(f.state())); err != nil {
 		return err
 	}
 
@@ -79,13 +76,13 @@ func hold(ctx context.Context, f Folder) error {
 			return err
 		case <-time.After(100 * time.Millisecond):
 		}
-		if _, err := os.Stat(filepath.Join(f.state(), node.ReadyFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(f.state(), ReadyFile)); err == nil {
 			break
 		}
 	}
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, 0, 0)
 	// Only now, so that a program that waits for the file finds a cluster that works.
-	if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
+	if err := os.Rename(filepath.Join(f.state(), KubeconfigFile), f.kubeconfig()); err != nil {
 		return err
 	}
 	return <-ended
@@ -112,7 +109,7 @@ func Enter(f Folder, door *os.File) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	spec, err := node.Load(f.state())
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
@@ -139,12 +136,9 @@ func Enter(f Folder, door *os.File) error {
 	if err := first.Start(); err != nil {
 		return fmt.Errorf("creating namespaces: %w", err)
 	}
-	pid := filepath.Join(f.state(), node.InitPIDFile)
+	pid := filepath.Join(f.state(), InitPIDFile)
 	if err := os.WriteFile(pid, []byte(strconv.Itoa(first.Process.Pid)+"\n"), 0o644); err != nil {
 		return err
 	}
 	return first.Wait()
 }
-
-// Init is the first process of the sandbox.
-func Init(f Folder, door *os.File) error { return node.Main(f.state(), f.logs(), door) }
