@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -82,8 +81,8 @@ func again(ctx context.Context, do func() error) error {
 // seed creates the fleet.
 func (r *rig) seed(ctx context.Context) error {
 	n := r.usage.deployments
-	for i := 0; i < n; i += fleet.PerNamespace {
-		if err := r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.Namespace(i)}}); err != nil {
+	for i := 0; i < n; i += PerNamespace {
+		if err := r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(i)}}); err != nil {
 			return err
 		}
 	}
@@ -95,7 +94,7 @@ func (r *rig) seed(ctx context.Context) error {
 		if err := r.env.Client.List(ctx, &pods); err != nil {
 			return 0, err
 		}
-		left = n * fleet.Pods
+		left = n * Pods
 		for i := range pods.Items {
 			if pods.Items[i].Status.Phase == corev1.PodRunning {
 				left--
@@ -107,7 +106,7 @@ func (r *rig) seed(ctx context.Context) error {
 
 // deploy creates a Deployment with its ReplicaSet and pods.
 func (r *rig) deploy(ctx context.Context, i int) error {
-	d := fleet.Deployment(i)
+	d := Deployment(i)
 	status := d.Status
 	if err := r.create(ctx, d); err != nil {
 		return err
@@ -116,12 +115,12 @@ func (r *rig) deploy(ctx context.Context, i int) error {
 	if err := r.env.Client.Status().Update(ctx, d); err != nil {
 		return fmt.Errorf("setting the status of Deployment %s: %w", d.Name, err)
 	}
-	set := fleet.ReplicaSet(i, d)
+	set := ReplicaSet(i, d)
 	if err := r.create(ctx, set); err != nil {
 		return err
 	}
-	for j := range fleet.Pods {
-		pod := fleet.Pod(i, j, set)
+	for j := range Pods {
+		pod := Pod(i, j, set)
 		pod.Spec.NodeName = fmt.Sprintf("fake-%d", i%kwokNodes+1)
 		if err := r.create(ctx, pod); err != nil {
 			return err
@@ -132,7 +131,7 @@ func (r *rig) deploy(ctx context.Context, i int) error {
 
 // createScalers creates a scaler for each Deployment.
 func (r *rig) createScalers(ctx context.Context) error {
-	return r.inParallel(ctx, "scalers", r.usage.deployments, func(i int) error { return r.create(ctx, fleet.Scaler(i)) })
+	return r.inParallel(ctx, "scalers", r.usage.deployments, func(i int) error { return r.create(ctx, Scaler(i)) })
 }
 
 // vpaKind is the kind of VerticalPodAutoscalers.
@@ -143,9 +142,9 @@ func (r *rig) createVPAs(ctx context.Context) error {
 	return r.inParallel(ctx, "VerticalPodAutoscalers", r.usage.deployments, func(i int) error {
 		return r.create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": vpaKind["apiVersion"], "kind": vpaKind["kind"],
-			"metadata": map[string]any{"namespace": fleet.Namespace(i), "name": fleet.Name(i)},
+			"metadata": map[string]any{"namespace": Namespace(i), "name": Name(i)},
 			"spec": map[string]any{
-				"targetRef":    map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": fleet.Name(i)},
+				"targetRef":    map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": Name(i)},
 				"updatePolicy": map[string]any{"updateMode": "InPlaceOrRecreate"},
 			},
 		}})
@@ -154,7 +153,7 @@ func (r *rig) createVPAs(ctx context.Context) error {
 
 // kill makes kwok OOM-kill the first container of a pod of Deployment i.
 func (r *rig) kill(ctx context.Context, i int, token string) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, 0)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(i), Name: PodName(i, 0)}}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"kwok.verticalscaler.io/oom":%q}}}`, token)
 	if err := again(ctx, func() error { return r.env.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)) }); err != nil {
 		return fmt.Errorf("killing a container of pod %s: %w", pod.Name, err)

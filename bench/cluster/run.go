@@ -3,7 +3,7 @@
 
 // Package cluster measures the operator, and VPA beside it, on a real API server with simulated nodes.
 //
-// Both sides get the same fleet (bench/internal/fleet), each on a cluster of its own, one after the other.
+// Both sides get the same fleet, each on a cluster of its own, one after the other.
 // What a program costs is what the kernel says of its process, and what the API server's audit log says of
 // its requests.
 package cluster
@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -56,8 +55,8 @@ type Results struct {
 // Run measures both sides. If one fails, it returns the results of the other, and an error.
 func Run(ctx context.Context, o Options) (out Results, err error) {
 	switch {
-	case o.Scalers < fleet.PerNamespace:
-		return out, fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
+	case o.Scalers < PerNamespace:
+		return out, fmt.Errorf("at least %d scalers are needed, not %d", PerNamespace, o.Scalers)
 	case o.Wave < time.Minute || o.Wave%time.Minute != 0:
 		return out, fmt.Errorf("the wave must last for whole minutes, not %s", o.Wave)
 	}
@@ -195,7 +194,7 @@ func (r *rig) sizedScalers(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for i := range list.Items {
-		if rec := list.Items[i].Status.Recommendation; rec != nil && len(rec.ContainerRecommendations) == fleet.Containers {
+		if rec := list.Items[i].Status.Recommendation; rec != nil && len(rec.ContainerRecommendations) == Containers {
 			n++
 		}
 	}
@@ -213,7 +212,7 @@ func (r *rig) sizedVPAs(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if len(recs) == fleet.Containers {
+		if len(recs) == Containers {
 			n++
 		}
 	}
@@ -312,7 +311,7 @@ func (s *session) raiseAll(ctx context.Context) error {
 	}
 	s.usage.raise(func(deployment int) bool { return !isSpared[deployment] })
 	inWave := func(w testkit.Write) bool {
-		i, ok := fleet.DeploymentOf(w.Name)
+		i, ok := DeploymentOf(w.Name)
 		return isChange(w) && ok && !isSpared[i]
 	}
 	var first time.Time
@@ -349,7 +348,7 @@ func (s *session) raiseAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needed := (s.Scalers - len(isSpared)) * fleet.Pods
+	needed := (s.Scalers - len(isSpared)) * Pods
 	allowed := min(needed, allowedInMinute(s.Scalers)*int(s.Wave.Minutes()))
 	s.out["wave changes"], s.out["wave needed"], s.out["wave share"] = float64(len(changes)), float64(needed), float64(len(changes))/float64(allowed)
 	s.out["wave cpu"] = (after.cpu - before.cpu).Seconds()
@@ -370,7 +369,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func allowedInMinute(deployments int) int {
 	c := operatorconfig.Default().Budget
 	percentOf := func(pods int) int { return pods * c.PodPercentPerMinute / 100 }
-	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, fleet.PerNamespace)*fleet.Pods))
-	namespaces := (deployments + fleet.PerNamespace - 1) / fleet.PerNamespace
-	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*fleet.Pods)))
+	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, PerNamespace)*Pods))
+	namespaces := (deployments + PerNamespace - 1) / PerNamespace
+	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*Pods)))
 }

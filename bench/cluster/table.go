@@ -8,8 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 )
 
 // rows are the rows of the table: the name of a measure, what it is, and how it is written.
@@ -43,7 +41,7 @@ var noRival = map[string]bool{"wave share": true}
 func (r Results) Table() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers; a budget of %d changes a minute, which VPA does not have.\n\n",
-		r.Scalers, r.Scalers*fleet.Pods, fleet.Containers, r.ChangesPerMinute)
+		r.Scalers, r.Scalers*Pods, Containers, r.ChangesPerMinute)
 	out.WriteString("| What | Operator | VPA: recommender and updater | Operator / VPA |\n|---|---|---|---|\n")
 	for _, row := range rows {
 		ours, ok := r.Operator[row.name]

@@ -14,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 )
 
 // observer notes when it sees what the bench waits for, by a watch of its own.
@@ -88,7 +86,7 @@ func (o *observer) answered(i int) (time.Duration, bool) {
 	}
 	var first time.Duration
 	ok = false
-	for j := range fleet.Pods {
+	for j := range Pods {
 		if raised := o.raised[podKey(i, j)]; raised.After(killed) && (!ok || raised.Sub(killed) < first) {
 			first, ok = raised.Sub(killed), true
 		}
@@ -97,5 +95,5 @@ func (o *observer) answered(i int) (time.Duration, bool) {
 }
 
 func podKey(i, j int) types.NamespacedName {
-	return types.NamespacedName{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, j)}
+	return types.NamespacedName{Namespace: Namespace(i), Name: PodName(i, j)}
 }

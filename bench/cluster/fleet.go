@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet makes the objects of many equal Deployments: each of Pods pods with Containers containers, and
-// with a scaler. They are as large as those of a typical chart. Benchmarks use it.
-package fleet
+package cluster
 
 import (
 	"fmt"
@@ -19,6 +17,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
+// The fleet is many equal Deployments, each of Pods pods with Containers containers, and with a scaler. They are as large as
+// those of a typical chart.
 const (
 	// Pods is the number of pods of a Deployment.
 	Pods = 3
