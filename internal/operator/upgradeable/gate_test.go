@@ -142,14 +142,14 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 		},
 	}).Build()
 	clock := testclock.NewFakeClock(noon)
-	g := &Gate{Scalers: c, Client: c, Key: client.ObjectKeyFromObject(condition), Clock: clock}
+	g := &Gate{Scalers: c, Condition: &OperatorCondition{c, client.ObjectKeyFromObject(condition)}, Clock: clock}
 	update := func(wantReason string, wantWrites int) {
 		t.Helper()
 		clock.Step(interval)
 		if err := g.update(t.Context(), logr.Discard()); !errors.Is(err, fails) {
 			t.Fatal(err)
 		}
-		if err := c.Get(t.Context(), g.Key, condition); err != nil {
+		if err := c.Get(t.Context(), g.Condition.Key, condition); err != nil {
 			t.Fatal(err)
 		}
 		got := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
