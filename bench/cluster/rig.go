@@ -139,6 +139,9 @@ var vpaKind = map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "Ver
 
 // createVPAs does the same for VPA.
 func (r *rig) createVPAs(ctx context.Context) error {
+	if err := r.installVPA(ctx); err != nil {
+		return err
+	}
 	return r.inParallel(ctx, "VerticalPodAutoscalers", r.usage.deployments, func(i int) error {
 		return r.create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": vpaKind["apiVersion"], "kind": vpaKind["kind"],

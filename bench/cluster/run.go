@@ -82,10 +82,9 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 
 // side is what differs between the operator and VPA.
 type side struct {
-	name    string
-	prepare func(*rig, context.Context) error
-	create  func(*rig, context.Context) error
-	start   func(*rig, Options) (programs, error)
+	name   string
+	create func(*rig, context.Context) error
+	start  func(*rig, Options) (programs, error)
 	// sized counts the objects with a recommendation.
 	sized func(*rig, context.Context) (int, error)
 	// patience is how long to wait for the first larger pod after an OOM kill.
@@ -93,14 +92,14 @@ type side struct {
 }
 
 var operatorSide = side{
-	name:    "operator",
-	prepare: func(*rig, context.Context) error { return nil }, create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
+	name:   "operator",
+	create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
 	patience: time.Minute,
 }
 
 var vpaSide = side{
-	name:    "VPA",
-	prepare: (*rig).installVPA, create: (*rig).createVPAs, start: (*rig).startVPA, sized: (*rig).sizedVPAs,
+	name:   "VPA",
+	create: (*rig).createVPAs, start: (*rig).startVPA, sized: (*rig).sizedVPAs,
 	patience: 4 * time.Minute, // Its loops run once a minute.
 }
 
@@ -129,9 +128,6 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 		endWatches()
 		err = errors.Join(err, r.stop())
 	}()
-	if err := which.prepare(r, ctx); err != nil {
-		return nil, err
-	}
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("stage start: %w", err)
 	}
