@@ -116,21 +116,20 @@ func (c *Check) Start(ctx context.Context) error {
 // Round checks the policies once, and reports the result if it has changed.
 func (c *Check) Round(ctx context.Context) {
 	var lacks []string
-	known := 0
+	isKnown := false
 	for _, p := range probes(c.Namespace) {
-		switch refusal(c.Client.Create(ctx, p.object, client.DryRunAll), p.policy) {
-		case refusedByPolicy:
-			known++
-			missing.WithLabelValues(p.policy).Set(0)
-		case accepted:
-			known++
-			lacks = append(lacks, p.policy)
+		switch err := c.Client.Create(ctx, p.object, client.DryRunAll); {
+		case err == nil:
+			isKnown, lacks = true, append(lacks, p.policy)
 			missing.WithLabelValues(p.policy).Set(1)
-		case inconclusive:
+		case isRefusal(err, p.policy):
+			isKnown = true
+			missing.WithLabelValues(p.policy).Set(0)
+		default:
 			missing.DeleteLabelValues(p.policy)
 		}
 	}
-	if known > 0 {
+	if isKnown {
 		c.tell(ctx, strings.Join(lacks, ", "))
 	}
 }
@@ -169,24 +168,9 @@ func (c *Check) tell(ctx context.Context, lacks string) {
 	c.told = &lacks
 }
 
-// answer is what a dry run tells about a policy.
-type answer int
-
-const (
-	inconclusive answer = iota
-	refusedByPolicy
-	accepted
-)
-
-// refusal reads the answer to a request that the policy refuses.
-func refusal(err error, policy string) answer {
-	switch {
-	case err == nil:
-		return accepted
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy):
-		return refusedByPolicy
-	}
-	return inconclusive
+// isRefusal reports whether a policy has refused a request.
+func isRefusal(err error, policy string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy)
 }
 
 // probe is a request that only a policy refuses.
