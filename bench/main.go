@@ -42,7 +42,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	o := cluster.Options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.Scalers, "scalers", 1000, "number of scalers, each with a Deployment of 3 pods of 2 containers")
-	flags.IntVar(&o.Foreign, "foreign", 20_000, "number of pods that no scaler names")
 	flags.DurationVar(&o.Idle, "idle", time.Minute, "how long the stage idle lasts")
 	flags.DurationVar(&o.Wave, "wave", 2*time.Minute, "how long the stage wave lasts after its first change, in whole minutes")
 	stages := flags.String("stages", strings.Join(cluster.Stages, ","), "the stages to run, after the start")

@@ -6,13 +6,11 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +20,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -81,33 +78,11 @@ func again(ctx context.Context, do func() error) error {
 	}, do)
 }
 
-// patch patches an object, or its status.
-func (r *rig) patch(ctx context.Context, object client.Object, isStatus bool, merge []byte) error {
-	return again(ctx, func() error {
-		if isStatus {
-			return r.env.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, merge))
-		}
-		return r.env.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, merge))
-	})
-}
-
-// setStatus sets the status of an object.
-func (r *rig) setStatus(ctx context.Context, object client.Object, status any) error {
-	merge, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return err
-	}
-	if err := r.patch(ctx, object, true, merge); err != nil {
-		return fmt.Errorf("setting the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
-	}
-	return nil
-}
-
 // seed creates the fleet.
 func (r *rig) seed(ctx context.Context) error {
 	n := r.usage.deployments
-	for i := 0; i < n; i += fleet.PerNamespace {
-		if err := r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.Namespace(i)}}); err != nil {
+	for i := 0; i < n; i += PerNamespace {
+		if err := r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace(i)}}); err != nil {
 			return err
 		}
 	}
@@ -119,7 +94,7 @@ func (r *rig) seed(ctx context.Context) error {
 		if err := r.env.Client.List(ctx, &pods); err != nil {
 			return 0, err
 		}
-		left = n * fleet.Pods
+		left = n * Pods
 		for i := range pods.Items {
 			if pods.Items[i].Status.Phase == corev1.PodRunning {
 				left--
@@ -131,45 +106,32 @@ func (r *rig) seed(ctx context.Context) error {
 
 // deploy creates a Deployment with its ReplicaSet and pods.
 func (r *rig) deploy(ctx context.Context, i int) error {
-	d := fleet.Deployment(i)
+	d := Deployment(i)
 	status := d.Status
-	if err := r.create(ctx, created(d)); err != nil {
+	if err := r.create(ctx, d); err != nil {
 		return err
 	}
-	if err := r.setStatus(ctx, d, status); err != nil {
+	d.Status = status
+	if err := r.env.Client.Status().Update(ctx, d); err != nil {
+		return fmt.Errorf("setting the status of Deployment %s: %w", d.Name, err)
+	}
+	set := ReplicaSet(i, d)
+	if err := r.create(ctx, set); err != nil {
 		return err
 	}
-	set := fleet.ReplicaSet(i)
-	set.OwnerReferences[0].UID = d.UID
-	set.Spec = appsv1.ReplicaSetSpec{Selector: d.Spec.Selector, Template: d.Spec.Template}
-	set.Spec.Template.Labels = set.Labels
-	if err := r.create(ctx, created(set)); err != nil {
-		return err
-	}
-	for j := range fleet.Pods {
-		pod := fleet.Pod(i*fleet.Pods + j)
-		pod.OwnerReferences[0].UID = set.UID
+	for j := range Pods {
+		pod := Pod(i, j, set)
 		pod.Spec.NodeName = fmt.Sprintf("fake-%d", i%kwokNodes+1)
-		if err := r.create(ctx, created(pod)); err != nil {
+		if err := r.create(ctx, pod); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// created is the object as a user sends it.
-func created[T client.Object](object T) T {
-	object.SetUID("")
-	object.SetResourceVersion("")
-	object.SetManagedFields(nil)
-	object.SetGeneration(0)
-	object.SetCreationTimestamp(metav1.Time{})
-	return object
-}
-
 // createScalers creates a scaler for each Deployment.
 func (r *rig) createScalers(ctx context.Context) error {
-	return r.inParallel(ctx, "scalers", r.usage.deployments, func(i int) error { return r.create(ctx, created(fleet.Scaler(i))) })
+	return r.inParallel(ctx, "scalers", r.usage.deployments, func(i int) error { return r.create(ctx, Scaler(i)) })
 }
 
 // vpaKind is the kind of VerticalPodAutoscalers.
@@ -177,65 +139,26 @@ var vpaKind = map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "Ver
 
 // createVPAs does the same for VPA.
 func (r *rig) createVPAs(ctx context.Context) error {
+	if err := r.installVPA(ctx); err != nil {
+		return err
+	}
 	return r.inParallel(ctx, "VerticalPodAutoscalers", r.usage.deployments, func(i int) error {
 		return r.create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": vpaKind["apiVersion"], "kind": vpaKind["kind"],
-			"metadata": map[string]any{"namespace": fleet.Namespace(i), "name": fleet.Name(i)},
+			"metadata": map[string]any{"namespace": Namespace(i), "name": Name(i)},
 			"spec": map[string]any{
-				"targetRef":    map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": fleet.Name(i)},
+				"targetRef":    map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": Name(i)},
 				"updatePolicy": map[string]any{"updateMode": "InPlaceOrRecreate"},
 			},
 		}})
 	})
 }
 
-// createForeignPods creates running pods that no scaler names, on a node that kwok does not play.
-func (r *rig) createForeignPods(ctx context.Context, n int) error {
-	const node = "foreign"
-	if err := r.env.Node(ctx, node); err != nil {
-		return err
-	}
-	for i := 0; i < n; i += fleet.PerNamespace {
-		if err := r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.ForeignPod(i).Namespace}}); err != nil {
-			return err
-		}
-	}
-	return r.inParallel(ctx, "foreign pods", n, func(i int) error {
-		pod := fleet.ForeignPod(i)
-		status := pod.Status
-		pod.Spec.NodeName = node
-		if err := r.create(ctx, created(pod)); err != nil {
-			return err
-		}
-		return r.setStatus(ctx, pod, status)
-	})
-}
-
-// changeTemplate changes the pod template of a Deployment, and returns the new generation.
-func (r *rig) changeTemplate(ctx context.Context, i int, version string) (generation int64, err error) {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.Name(i)}}
-	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"version":%q}}}}}`, version)
-	if err := r.patch(ctx, d, false, patch); err != nil {
-		return 0, fmt.Errorf("changing the template of Deployment %s: %w", d.Name, err)
-	}
-	return d.Generation, nil
-}
-
-// finishRollout reports whether the Deployment is up to date again.
-func (r *rig) finishRollout(ctx context.Context, i int, generation int64) error {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.Name(i)}}
-	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, generation)
-	if err := r.patch(ctx, d, true, patch); err != nil {
-		return fmt.Errorf("updating the status of Deployment %s: %w", d.Name, err)
-	}
-	return nil
-}
-
 // kill makes kwok OOM-kill the first container of a pod of Deployment i.
 func (r *rig) kill(ctx context.Context, i int, token string) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, 0)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(i), Name: PodName(i, 0)}}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"kwok.verticalscaler.io/oom":%q}}}`, token)
-	if err := r.patch(ctx, pod, false, patch); err != nil {
+	if err := again(ctx, func() error { return r.env.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)) }); err != nil {
 		return fmt.Errorf("killing a container of pod %s: %w", pod.Name, err)
 	}
 	return nil

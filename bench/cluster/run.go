@@ -3,7 +3,7 @@
 
 // Package cluster measures the operator, and VPA beside it, on a real API server with simulated nodes.
 //
-// Both sides get the same fleet (bench/internal/fleet), each on a cluster of its own, one after the other.
+// Both sides get the same fleet, each on a cluster of its own, one after the other.
 // What a program costs is what the kernel says of its process, and what the API server's audit log says of
 // its requests.
 package cluster
@@ -14,26 +14,22 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // Stages are the stages of a run, in order. Each side always starts.
-var Stages = []string{"idle", "template", "oom", "wave", "foreign"}
+var Stages = []string{"idle", "oom", "wave"}
 
 // Options say what to measure.
 type Options struct {
 	// Scalers is the number of scalers, and of VPAs. At least 100.
 	Scalers int
-	// Foreign is the number of pods that no scaler names.
-	Foreign int
 	// Idle and Wave are how long these stages last, the wave from its first change on. The wave takes whole
 	// minutes, as the budget does.
 	Idle, Wave time.Duration
@@ -52,15 +48,15 @@ type Measures map[string]float64
 
 // Results are the results of a run. A side that was not measured is empty.
 type Results struct {
-	Scalers, Foreign, ChangesPerMinute int
-	Operator, VPA                      Measures
+	Scalers, ChangesPerMinute int
+	Operator, VPA             Measures
 }
 
 // Run measures both sides. If one fails, it returns the results of the other, and an error.
 func Run(ctx context.Context, o Options) (out Results, err error) {
 	switch {
-	case o.Scalers < fleet.PerNamespace:
-		return out, fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
+	case o.Scalers < PerNamespace:
+		return out, fmt.Errorf("at least %d scalers are needed, not %d", PerNamespace, o.Scalers)
 	case o.Wave < time.Minute || o.Wave%time.Minute != 0:
 		return out, fmt.Errorf("the wave must last for whole minutes, not %s", o.Wave)
 	}
@@ -72,7 +68,7 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
-	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: allowedInMinute(o.Scalers)}
+	out = Results{Scalers: o.Scalers, ChangesPerMinute: allowedInMinute(o.Scalers)}
 	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
 		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
 	}
@@ -86,27 +82,24 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 
 // side is what differs between the operator and VPA.
 type side struct {
-	name    string
-	prepare func(*rig, context.Context) error
-	create  func(*rig, context.Context) error
-	start   func(*rig, Options) (programs, error)
+	name   string
+	create func(*rig, context.Context) error
+	start  func(*rig, Options) (programs, error)
 	// sized counts the objects with a recommendation.
 	sized func(*rig, context.Context) (int, error)
 	// patience is how long to wait for the first larger pod after an OOM kill.
 	patience time.Duration
-	// reactsToTemplates is true if the side writes something when a pod template changes.
-	reactsToTemplates bool
 }
 
 var operatorSide = side{
-	name:    "operator",
-	prepare: func(*rig, context.Context) error { return nil }, create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
-	patience: time.Minute, reactsToTemplates: true,
+	name:   "operator",
+	create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
+	patience: time.Minute,
 }
 
 var vpaSide = side{
-	name:    "VPA",
-	prepare: (*rig).installVPA, create: (*rig).createVPAs, start: (*rig).startVPA, sized: (*rig).sizedVPAs,
+	name:   "VPA",
+	create: (*rig).createVPAs, start: (*rig).startVPA, sized: (*rig).sizedVPAs,
 	patience: 4 * time.Minute, // Its loops run once a minute.
 }
 
@@ -135,9 +128,6 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 		endWatches()
 		err = errors.Join(err, r.stop())
 	}()
-	if err := which.prepare(r, ctx); err != nil {
-		return nil, err
-	}
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("stage start: %w", err)
 	}
@@ -145,7 +135,7 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 		name string
 		run  func(context.Context) error
 	}{
-		{"idle", s.idle}, {"template", s.changeTemplates}, {"oom", s.killWhileIdle}, {"wave", s.raiseAll}, {"foreign", s.addForeignPods},
+		{"idle", s.idle}, {"oom", s.killWhileIdle}, {"wave", s.raiseAll},
 	} {
 		if !slices.Contains(o.Stages, stage.name) {
 			continue
@@ -160,21 +150,8 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 	return s.out, err
 }
 
-// begin measures the programs with nothing to do, and then the start with the whole fleet.
+// begin measures the start with the whole fleet.
 func (s *session) begin(ctx context.Context) (err error) {
-	if s.programs, err = s.which.start(s.rig, s.Options); err != nil {
-		return err
-	}
-	s.progress("the programs run on an empty cluster")
-	if err := pause(ctx, 15*time.Second); err != nil {
-		return err
-	}
-	empty, err := s.programs.usage()
-	if err != nil {
-		return err
-	}
-	s.out["empty rss"] = empty.rss
-	s.programs.stop()
 	if err := s.seed(ctx); err != nil {
 		return err
 	}
@@ -213,7 +190,7 @@ func (r *rig) sizedScalers(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for i := range list.Items {
-		if rec := list.Items[i].Status.Recommendation; rec != nil && len(rec.ContainerRecommendations) == fleet.Containers {
+		if rec := list.Items[i].Status.Recommendation; rec != nil && len(rec.ContainerRecommendations) == Containers {
 			n++
 		}
 	}
@@ -231,7 +208,7 @@ func (r *rig) sizedVPAs(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if len(recs) == fleet.Containers {
+		if len(recs) == Containers {
 			n++
 		}
 	}
@@ -257,37 +234,6 @@ func (s *session) idle(ctx context.Context) error {
 	s.out["idle writes"] = float64(len(writes)) / s.Idle.Minutes()
 	s.out["idle rss"] = after.rss
 	return err
-}
-
-// changeTemplates measures the time from the answer to a change of a pod template until the status that
-// reports it is seen.
-func (s *session) changeTemplates(ctx context.Context) error {
-	if !s.which.reactsToTemplates {
-		return nil
-	}
-	const changes, within = 100, 30 * time.Second
-	var took []time.Duration
-	for i := range changes {
-		generation, err := s.changeTemplate(ctx, i, strconv.Itoa(i))
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		at, ok := s.observer.reported(i, generation)
-		for ; !ok && time.Since(began) < within; at, ok = s.observer.reported(i, generation) {
-			if err := pause(ctx, time.Millisecond); err != nil {
-				return err
-			}
-		}
-		if ok {
-			took = append(took, max(0, at.Sub(began)))
-		}
-		if err := s.finishRollout(ctx, i, generation); err != nil {
-			return err
-		}
-	}
-	s.quantiles("template", took, changes)
-	return nil
 }
 
 // quantiles notes the median and the 99th percentile, and which share there is of all that should be.
@@ -361,7 +307,7 @@ func (s *session) raiseAll(ctx context.Context) error {
 	}
 	s.usage.raise(func(deployment int) bool { return !isSpared[deployment] })
 	inWave := func(w testkit.Write) bool {
-		i, ok := fleet.DeploymentOf(w.Name)
+		i, ok := DeploymentOf(w.Name)
 		return isChange(w) && ok && !isSpared[i]
 	}
 	var first time.Time
@@ -398,28 +344,11 @@ func (s *session) raiseAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needed := (s.Scalers - len(isSpared)) * fleet.Pods
+	needed := (s.Scalers - len(isSpared)) * Pods
 	allowed := min(needed, allowedInMinute(s.Scalers)*int(s.Wave.Minutes()))
 	s.out["wave changes"], s.out["wave needed"], s.out["wave share"] = float64(len(changes)), float64(needed), float64(len(changes))/float64(allowed)
 	s.out["wave cpu"] = (after.cpu - before.cpu).Seconds()
 	return nil
-}
-
-// addForeignPods measures what pods cost that no scaler names.
-func (s *session) addForeignPods(ctx context.Context) error {
-	before, err := s.programs.usage()
-	if err != nil {
-		return err
-	}
-	if err := s.createForeignPods(ctx, s.Foreign); err != nil {
-		return err
-	}
-	if err := pause(ctx, 30*time.Second); err != nil {
-		return err
-	}
-	after, err := s.programs.usage()
-	s.out["foreign rss"], s.out["foreign cpu"] = after.rss-before.rss, (after.cpu - before.cpu).Seconds()
-	return err
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -436,7 +365,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func allowedInMinute(deployments int) int {
 	c := operatorconfig.Default().Budget
 	percentOf := func(pods int) int { return pods * c.PodPercentPerMinute / 100 }
-	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, fleet.PerNamespace)*fleet.Pods))
-	namespaces := (deployments + fleet.PerNamespace - 1) / fleet.PerNamespace
-	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*fleet.Pods)))
+	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, PerNamespace)*Pods))
+	namespaces := (deployments + PerNamespace - 1) / PerNamespace
+	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*Pods)))
 }

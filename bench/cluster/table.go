@@ -8,8 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 )
 
 // rows are the rows of the table: the name of a measure, what it is, and how it is written.
@@ -17,15 +15,12 @@ var rows = []struct {
 	name, title string
 	format      func(float64) string
 }{
-	{"empty rss", "Memory with nothing to do (RSS)", mib},
 	{"start seconds", "Start until all have a recommendation", seconds},
 	{"start cpu", "– CPU", seconds},
 	{"start writes", "– writes", count},
 	{"idle rss", "Idle: memory (RSS)", mib},
 	{"idle cpu", "– CPU per minute", seconds},
 	{"idle writes", "– writes per minute, except of leases", count},
-	{"template p50", "Template change until its status is seen: median", seconds},
-	{"template p99", "– 99th percentile", seconds},
 	{"oom answered", "OOM kill, nothing else to do: answered in time", percent},
 	{"oom p50", "– until the first pod has more: median", seconds},
 	{"oom p99", "– 99th percentile", seconds},
@@ -35,8 +30,6 @@ var rows = []struct {
 	{"oom in wave answered", "OOM kill in the wave: answered in time", percent},
 	{"oom in wave p50", "– until the first pod has more: median", seconds},
 	{"oom in wave p99", "– 99th percentile", seconds},
-	{"foreign rss", "Foreign pods: memory they add (RSS)", mib},
-	{"foreign cpu", "– CPU while they are created", seconds},
 	{"peak rss", "Whole run: largest memory (RSS)", mib},
 	{"total cpu", "– CPU", seconds},
 }
@@ -47,8 +40,8 @@ var noRival = map[string]bool{"wave share": true}
 // Table is the results as a table in Markdown.
 func (r Results) Table() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers, then %d foreign pods; a budget of %d changes a minute, which VPA does not have.\n\n",
-		r.Scalers, r.Scalers*fleet.Pods, fleet.Containers, r.Foreign, r.ChangesPerMinute)
+	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers; a budget of %d changes a minute, which VPA does not have.\n\n",
+		r.Scalers, r.Scalers*Pods, Containers, r.ChangesPerMinute)
 	out.WriteString("| What | Operator | VPA: recommender and updater | Operator / VPA |\n|---|---|---|---|\n")
 	for _, row := range rows {
 		ours, ok := r.Operator[row.name]

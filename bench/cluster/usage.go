@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/podmetrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -53,17 +52,17 @@ func (u *fleetUsage) list(namespace string) (out []usage.Sample, err error) {
 		if _, err := fmt.Sscanf(namespace, "team-%d", &first); err != nil {
 			return nil, nil // a namespace without the fleet
 		}
-		first *= fleet.PerNamespace
-		end = min(end, first+fleet.PerNamespace)
+		first *= PerNamespace
+		end = min(end, first+PerNamespace)
 	}
 	for i := first; i < end; i++ {
-		sample.Namespace, sample.CPUMillis, sample.MemoryBytes = fleet.Namespace(i), fleet.CPUMillis, fleet.MemoryBytes
+		sample.Namespace, sample.CPUMillis, sample.MemoryBytes = Namespace(i), CPUMillis, MemoryBytes
 		if u.isRaised != nil && u.isRaised(i) {
 			sample.CPUMillis, sample.MemoryBytes = raisedCPU, raisedMemory
 		}
-		for j := range fleet.Pods {
-			for c := range fleet.Containers {
-				sample.Pod, sample.Container = fleet.PodName(i, j), fleet.ContainerName(c)
+		for j := range Pods {
+			for c := range Containers {
+				sample.Pod, sample.Container = PodName(i, j), ContainerName(c)
 				out = append(out, sample)
 			}
 		}

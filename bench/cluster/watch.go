@@ -13,78 +13,53 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/bench/internal/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 )
 
-// observer notes when it sees what the bench waits for, by its own watches.
+// observer notes when it sees what the bench waits for, by a watch of its own.
 type observer struct {
 	mu     sync.Mutex
 	memory map[types.NamespacedName]int64     // of pods: what the first container requests
 	killed map[types.NamespacedName]time.Time // of pods: when the first OOM kill was seen
 	raised map[types.NamespacedName]time.Time // of pods: when their request was last seen to rise
-	// generations are what scalers have reported of their Deployments, with the times.
-	generations map[types.NamespacedName]seen
 }
 
-type seen struct {
-	generation int64
-	at         time.Time
-}
-
-// observe watches pods and scalers until the context ends.
+// observe watches pods until the context ends.
 func (r *rig) observe(ctx context.Context) (*observer, error) {
 	o := &observer{
-		memory: map[types.NamespacedName]int64{}, killed: map[types.NamespacedName]time.Time{},
-		raised: map[types.NamespacedName]time.Time{}, generations: map[types.NamespacedName]seen{},
+		memory: map[types.NamespacedName]int64{}, killed: map[types.NamespacedName]time.Time{}, raised: map[types.NamespacedName]time.Time{},
 	}
-	watching, err := client.NewWithWatch(r.env.Config, client.Options{Scheme: app.Scheme()})
+	watching, err := client.NewWithWatch(r.env.Config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client that watches: %w", err)
 	}
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1beta1.VerticalScalerList{}} {
-		go func() {
-			for ctx.Err() == nil {
-				if err := o.follow(ctx, watching, list); err != nil && ctx.Err() == nil {
-					r.progress("%v", err)
-				}
+	go func() {
+		for ctx.Err() == nil {
+			if err := o.follow(ctx, watching); err != nil && ctx.Err() == nil {
+				r.progress("%v", err)
 			}
-		}()
-	}
+		}
+	}()
 	return o, nil
 }
 
 // follow notes what one watch tells. It begins with all objects, and the API server ends it after a while.
-func (o *observer) follow(ctx context.Context, c client.WithWatch, list client.ObjectList) error {
-	watcher, err := c.Watch(ctx, list)
+func (o *observer) follow(ctx context.Context, c client.WithWatch) error {
+	watcher, err := c.Watch(ctx, &corev1.PodList{})
 	if err != nil {
 		return errors.Join(fmt.Errorf("watching: %w", err), pause(ctx, time.Second))
 	}
 	for event := range watcher.ResultChan() {
-		o.note(event, time.Now())
+		if pod, ok := event.Object.(*corev1.Pod); ok {
+			o.note(pod, time.Now())
+		}
 	}
 	return nil
 }
 
-func (o *observer) note(event watch.Event, now time.Time) {
+func (o *observer) note(pod *corev1.Pod, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch object := event.Object.(type) {
-	case *corev1.Pod:
-		o.notePod(object, now)
-	case *v1beta1.VerticalScaler:
-		key := client.ObjectKeyFromObject(object)
-		if target := object.Status.Target; target != nil && target.Generation > o.generations[key].generation {
-			o.generations[key] = seen{target.Generation, now}
-		}
-	}
-}
-
-func (o *observer) notePod(pod *corev1.Pod, now time.Time) {
 	key, request := client.ObjectKeyFromObject(pod), pod.Spec.Containers[0].Resources.Requests.Memory().Value()
 	if before, ok := o.memory[key]; ok && request > before {
 		o.raised[key] = now
@@ -101,14 +76,6 @@ func isKilled(s corev1.ContainerStatus) bool {
 		s.LastTerminationState.Terminated != nil && s.LastTerminationState.Terminated.Reason == reason
 }
 
-// reported is when the scaler of Deployment i reported the generation.
-func (o *observer) reported(i int, generation int64) (time.Time, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := o.generations[fleet.Key(i)]
-	return s.at, s.generation >= generation
-}
-
 // answered is how long after an OOM kill in Deployment i its first pod got more memory.
 func (o *observer) answered(i int) (time.Duration, bool) {
 	o.mu.Lock()
@@ -119,7 +86,7 @@ func (o *observer) answered(i int) (time.Duration, bool) {
 	}
 	var first time.Duration
 	ok = false
-	for j := range fleet.Pods {
+	for j := range Pods {
 		if raised := o.raised[podKey(i, j)]; raised.After(killed) && (!ok || raised.Sub(killed) < first) {
 			first, ok = raised.Sub(killed), true
 		}
@@ -128,5 +95,5 @@ func (o *observer) answered(i int) (time.Duration, bool) {
 }
 
 func podKey(i, j int) types.NamespacedName {
-	return types.NamespacedName{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, j)}
+	return types.NamespacedName{Namespace: Namespace(i), Name: PodName(i, j)}
 }

@@ -5,7 +5,7 @@
 //
 // The operator runs as a process with the rights of its ServiceAccount and no others.
 // The demo changes the simulated usage of a Deployment, waits for the operator to react,
-// and prints what kubectl shows. Tables list the steps (scenarios.go).
+// and prints what kubectl shows. A table lists the steps (steps.go).
 //
 //	make demo             keeps running until Ctrl-C
 //	make demo DEMO=once   exits, with an error unless all checks pass
@@ -22,15 +22,22 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
@@ -38,18 +45,20 @@ const (
 	reportEvery = 10 * time.Second
 	// usualPatience is how long a step may take.
 	usualPatience = 3 * time.Minute
+
+	// operatorUser is the operator's name in the audit log.
+	operatorUser = "system:serviceaccount:verticalscaler-system:verticalscaler-operator"
+	// unneeded are the roles of config/default that the operator does without: it has no right to change Deployments.
+	unneeded = "manager-rollout manager-scaled-deployment"
 )
 
 // demo is one run.
 type demo struct {
-	scenario
 	began    time.Time
 	dir      string // the folder of the operator's files
 	env      *testkit.Env
 	operator *process.Process
-	observer *observer
-	last     snapshot
-	seen     []*progress
+	told     map[types.UID]bool // the events that were printed
 }
 
 // The kernel stops a child process when the thread that started it ends (testkit/process).
@@ -63,7 +72,7 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	d := &demo{scenario: scalerScenario, began: time.Now()}
+	d := &demo{began: time.Now(), told: map[types.UID]bool{}}
 	ctrl.SetLogger(logr.Discard()) // the client returns its errors
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := d.run(ctx, !*once)
@@ -74,24 +83,20 @@ func main() {
 	}
 }
 
-// run starts a cluster, takes the steps, prints the results of the checks, and stops.
+// run starts a cluster, takes the steps, checks what the operator did, and stops.
 func (d *demo) run(ctx context.Context, stay bool) (err error) {
 	defer func() { err = errors.Join(err, d.stop(err != nil && ctx.Err() == nil)) }()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	err = d.takeSteps(ctx)
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	requests, logErr := d.observer.requests(0)
-	lines, passed := d.results(d.seen, requests)
-	d.say("Checks:\n%s", strings.Join(lines, "\n"))
-	if err = errors.Join(err, logErr); err == nil && !passed {
-		err = errors.New("a check failed")
-	}
-	if err != nil || !stay {
+	if err := d.takeSteps(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
 		return err
+	}
+	if !stay {
+		return nil
 	}
 	fmt.Printf(`
 The cluster keeps running until Ctrl-C. To use it in another terminal:
@@ -104,7 +109,7 @@ The cluster keeps running until Ctrl-C. To use it in another terminal:
 The log of the operator is %s
 
 `, d.env.Kubeconfig(), filepath.Dir(d.env.Kubectl()), step{usage: high}.commands()[0], d.operator.Log)
-	_ = d.wait(ctx, 24*time.Hour, func() string { _ = d.takeLook(ctx, &progress{}); return "Ctrl-C" }) // which is no error
+	_ = d.wait(ctx, 24*time.Hour, func() string { _, _ = d.look(ctx, 0); return "Ctrl-C" }) // which is no error
 	return nil
 }
 
@@ -123,7 +128,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := d.env.InjectSidecars(ctx); err != nil {
 		return err
 	}
-	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)); err != nil {
+	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", unneeded)); err != nil {
 		return err
 	}
 	cmd := exec.Command("bin/demo/operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
@@ -132,69 +137,94 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if d.operator, err = process.Start("the operator", filepath.Join(d.dir, "operator.log"), cmd); err != nil {
 		return err
 	}
-	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, d.without)
+	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, unneeded)
 	d.say("Time is compressed: see hack/demo/operator.yaml")
 	d.say("To use the cluster: export KUBECONFIG=%s", d.env.Kubeconfig())
-	d.observer, err = newObserver(d.env)
+	return nil
+}
+
+// takeSteps takes the steps one after the other, and then checks what the operator did.
+func (d *demo) takeSteps(ctx context.Context) (err error) {
+	var steady, now state
+	for i, s := range steps {
+		fmt.Println()
+		d.say("Step %d of %d, %s: %s", i+1, len(steps), s.name, s.story)
+		mark, before := d.env.Mark(), now
+		before.at = time.Now()
+		for _, command := range s.commands() {
+			if err := d.show(ctx, strings.ReplaceAll(command, "$POD", before.podName())); err != nil {
+				return err
+			}
+		}
+		err := d.wait(ctx, usualPatience, func() string {
+			if now, err = d.look(ctx, mark); err != nil {
+				return "an answer of the API server: " + err.Error()
+			}
+			if s.missing == nil {
+				return ""
+			}
+			return s.missing(before, now)
+		})
+		d.say("After %.1fs:", time.Since(before.at).Seconds())
+		if err := errors.Join(err, d.show(ctx, "kubectl vscaler status")); err != nil {
+			return fmt.Errorf("step %s: %w", s.name, err)
+		}
+		if s.name == "steady" {
+			steady = now
+		}
+	}
+	requests, err := d.requests(0)
+	if err == nil {
+		err = check(steady, now, requests)
+	}
+	if err == nil {
+		d.say("All checks passed: pods are resized in place, and the operator sends only the requests that it needs.")
+	}
 	return err
 }
 
-// takeSteps takes the steps one after the other.
-func (d *demo) takeSteps(ctx context.Context) (err error) {
-	if d.last, err = d.observer.look(ctx); err != nil {
-		return err
+// look reads the state of the namespace, and prints the events that are new. The mark is when the step began.
+func (d *demo) look(ctx context.Context, mark testkit.AuditMark) (s state, err error) {
+	var (
+		scaler v1beta1.VerticalScaler
+		pods   corev1.PodList
+		events eventsv1.EventList
+	)
+	web := client.ObjectKey{Namespace: "demo", Name: "web"}
+	if err := errors.Join(
+		client.IgnoreNotFound(d.env.Client.Get(ctx, web, &scaler)), client.IgnoreNotFound(d.env.Client.Get(ctx, web, &s.target)),
+		d.env.Client.List(ctx, &pods, client.InNamespace("demo"), client.MatchingLabels{"app": "web"}),
+		d.env.Client.List(ctx, &events, client.InNamespace("demo")),
+	); err != nil {
+		return s, err
 	}
-	for i, s := range d.steps {
-		fmt.Println()
-		d.say("Step %d of %d, %s: %s", i+1, len(d.steps), s.name, s.story)
-		d.observer.step = d.env.Mark()
-		p := &progress{step: s, start: d.last, end: d.last}
-		d.seen = append(d.seen, p)
-		if err := d.takeStep(ctx, p); err != nil {
-			return fmt.Errorf("step %s: %w", s.name, err)
-		}
-	}
-	return nil
-}
-
-func (d *demo) takeStep(ctx context.Context, p *progress) error {
-	for _, command := range p.commands() {
-		if err := d.show(ctx, strings.ReplaceAll(command, "$POD", p.victim().Name)); err != nil {
-			return err
-		}
-	}
-	err := d.wait(ctx, usualPatience, func() string {
-		if err := d.takeLook(ctx, p); err != nil {
-			return "an answer of the API server: " + err.Error()
-		}
-		if p.missing == nil {
-			return ""
-		}
-		return p.missing(p)
-	})
-	p.done = err == nil
-	d.say("After %.1fs:", p.took().Seconds())
-	return errors.Join(err, d.show(ctx, "kubectl vscaler status"))
-}
-
-// takeLook takes a snapshot and prints the events that are new.
-func (d *demo) takeLook(ctx context.Context, p *progress) error {
-	s, err := d.observer.look(ctx)
-	if err != nil {
-		return err
-	}
-	known := map[any]bool{}
-	for _, e := range d.last.events {
-		known[e.UID] = true
-	}
-	for _, e := range s.events {
-		if !known[e.UID] {
+	for _, e := range events.Items {
+		if e.Regarding.APIVersion == v1beta1.GroupVersion.String() && !d.told[e.UID] {
+			d.told[e.UID] = true
 			d.say("%s %s: %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
 		}
 	}
-	d.last = s
-	p.add(s)
-	return nil
+	s.at, s.isApplied = time.Now(), isApplied(&scaler)
+	for i := range pods.Items {
+		s.pods = append(s.pods, workload.ReadPod(&pods.Items[i], true))
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			s.restarts += c.RestartCount
+		}
+	}
+	// Last, so that the audit log has every write whose effect is in the state.
+	requests, err := d.requests(mark)
+	for _, r := range requests {
+		if isWrite(r) {
+			s.lastWrite = r.Answered
+		}
+	}
+	return s, err
+}
+
+// requests are the operator's requests since a mark of the audit log.
+func (d *demo) requests(since testkit.AuditMark) ([]testkit.Write, error) {
+	all, err := d.env.WritesSince(since, "")
+	return slices.DeleteFunc(all, func(w testkit.Write) bool { return w.User != operatorUser }), err
 }
 
 // wait waits until nothing is missing, and prints from time to time what is.

@@ -4,12 +4,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -17,12 +18,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// scenario is a table of steps, with what the operator needs for it.
-type scenario struct {
-	steps   []step
-	writes  []string // the kinds of writes
-	without string   // the roles of config/default that it does not need
-}
+// The usage of the pods. It stays below the limits, as in a real container.
+var (
+	high = quantity.Amounts{CPUMillis: 180, MemoryBytes: 200 << 20}
+	low  = quantity.Amounts{CPUMillis: 40, MemoryBytes: 60 << 20}
+)
 
 // step changes something and waits for the effect.
 type step struct {
@@ -31,13 +31,60 @@ type step struct {
 	do []string
 	// usage is what each pod uses from now on, except the last, which uses a fifth less; zero for no change.
 	usage quantity.Amounts
-	// missing names what has not happened yet. The step ends when it returns "", or, without
-	// it, after the commands.
-	missing func(p *progress) string
-	// claim is the check of the step. It passes if the step ends and the proof, if there is
-	// one, agrees.
-	claim string
-	proof func(p *progress) (ok bool, details string)
+	// missing names what has not happened yet. The step ends when it returns "", or, without it, after the commands.
+	missing func(before, now state) string
+}
+
+var steps = []step{
+	{
+		name: "wait", do: []string{"kubectl apply -f hack/demo/scaler.yaml", waitFor(v1beta1.ConditionTargetFound, v1beta1.ReasonDeploymentNotFound)},
+		story: "A VerticalScaler is created before its Deployment. It waits for the Deployment.",
+	},
+	{
+		name: "find", do: []string{"kubectl apply -f hack/demo/workload.yaml", waitFor(v1beta1.ConditionTargetFound, v1beta1.ReasonDeploymentFound)},
+		story: "The Deployment is created, and a policy injects a sidecar into its pods. The VerticalScaler finds it.",
+	},
+	{
+		name: "steady", missing: resized("any", func(_, _ workload.Resources) bool { return true }),
+		story: "Three pods use nearly what they request. No change is needed.",
+	},
+	{
+		name: "up", usage: high, missing: resized("that cover the usage", func(_, now workload.Resources) bool { return covers(now, high) }),
+		story: "All pods use more than they request, one less than the others. The operator scales them up without delay.",
+	},
+	{
+		name: "down", usage: low, missing: resized("that cover the usage and are a third lower", func(before, now workload.Resources) bool {
+			return covers(now, low) && now.Requests.CPUMillis*3 <= before.Requests.CPUMillis*2 && now.Requests.MemoryBytes*3 <= before.Requests.MemoryBytes*2
+		}),
+		story: "All pods use much less. The operator scales them down when the memory peaks are older than the history.",
+	},
+	{
+		name: "oom", do: []string{"kubectl annotate pod $POD kwok.verticalscaler.io/oom=demo"},
+		missing: resized("above the memory limit of the OOM-killed pod", func(before, now workload.Resources) bool {
+			return now.Requests.MemoryBytes > before.Limits.MemoryBytes
+		}),
+		story: "One pod is OOM-killed. The operator raises the memory of all pods above the limit of that pod.",
+	},
+	{
+		name: "freeze",
+		do: []string{
+			"kubectl create configmap verticalscaler-freeze -n verticalscaler-system --from-literal=reason='incident 42'",
+			waitFor(v1beta1.ConditionReady, v1beta1.ReasonFrozen), "kubectl vscaler status web",
+			`kubectl get vscaler web -o jsonpath='{.status.conditions[?(@.type=="Ready")].message}{"\n"}'`,
+			"kubectl delete configmap verticalscaler-freeze -n verticalscaler-system",
+			waitFor(v1beta1.ConditionReady, v1beta1.ReasonOperatingNormally),
+		},
+		story: "An administrator freezes all changes, and ends the freeze. The VerticalScaler shows it, although it is idle.",
+	},
+	{
+		name: "quiet", do: []string{"kubectl vscaler explain web"}, missing: quiet,
+		story: fmt.Sprintf("Nothing changes for %s. The operator writes nothing but its lease.", quietTime),
+	},
+}
+
+// waitFor is the command that waits for the VerticalScaler to report a reason.
+func waitFor(condition, reason string) string {
+	return fmt.Sprintf(`kubectl wait vscaler web --timeout=2m --for=jsonpath='{.status.conditions[?(@.type=="%s")].reason}'=%s`, condition, reason)
 }
 
 // commands are those of the step and those that change the usage.
@@ -55,185 +102,92 @@ func annotate(pods string, usage quantity.Amounts) string {
 		pods, quantity.FormatCPU(usage.CPUMillis), quantity.FormatMemory(usage.MemoryBytes))
 }
 
-// progress is what was seen of a step.
-type progress struct {
-	step
-	start, end snapshot
-	done       bool
-	// caused is when the operator could know the cause of a resize: the new usage in
-	// metrics.k8s.io, or the OOM kill in the pod's status. before are the pods' resources
-	// until then, and first and last are when pods were resized after that. The effect of
-	// an earlier step does not count.
-	caused, first, last time.Time
-	before              map[types.UID]workload.Resources
+// state is what was read from the namespace at one moment.
+type state struct {
+	at        time.Time
+	isApplied bool           // the scaler reports Applied
+	pods      []workload.Pod // with the label app=web, by name
+	restarts  int32
+	target    appsv1.Deployment // zero if there is none
+	lastWrite time.Time         // of the operator in this step; zero if there is none
 }
 
-// add takes note of a snapshot.
-func (p *progress) add(s snapshot) {
-	previous := map[types.UID]workload.Resources{}
-	for _, pod := range p.end.pods {
-		previous[pod.UID] = resources(pod)
+// podName is the value of $POD.
+func (s state) podName() (name string) {
+	for _, pod := range s.pods {
+		name = pod.Name
 	}
-	p.end = s
-	if p.caused.IsZero() {
-		if s.count(p.showsCause) == 0 {
-			return
+	return name
+}
+
+// resized waits for all pods to have resources that fulfil a condition, and for the operator to report that all is applied.
+func resized(what string, fulfils func(before, now workload.Resources) bool) func(before, now state) string {
+	return func(before, now state) string {
+		sizes, n := map[string]workload.Resources{}, 0
+		for _, pod := range before.pods {
+			sizes[pod.Name] = pod.Actual["app"]
 		}
-		p.caused, p.before = s.at, previous
-	}
-	if s.count(func(pod workload.Pod) bool { r, ok := previous[pod.UID]; return ok && r != resources(pod) }) > 0 {
-		p.last = s.at
-		if p.first.IsZero() {
-			p.first = s.at
+		for _, pod := range now.pods {
+			if pod.Ready && fulfils(sizes[pod.Name], pod.Actual["app"]) {
+				n++
+			}
 		}
-	}
-}
-
-func (p *progress) showsCause(pod workload.Pod) bool {
-	if p.usage == (quantity.Amounts{}) {
-		return pod.UID == p.victim().UID && len(pod.Kills) > len(p.victim().Kills)
-	}
-	return p.end.memory[pod.Name] == p.usage.MemoryBytes // CPU is an average at first
-}
-
-// victim is $POD, as it was at the start of the step.
-func (p *progress) victim() (last workload.Pod) {
-	for _, last = range p.start.pods {
-	}
-	return last
-}
-
-func (p *progress) took() time.Duration { return p.end.at.Sub(p.start.at) }
-
-// results checks what was seen of the steps, and all requests of the operator. It returns
-// a line for each check.
-func (s scenario) results(seen []*progress, requests []testkit.Write) (lines []string, passed bool) {
-	passed = true
-	add := func(ok bool, claim, details string) {
-		verdict := "PASS"
-		if !ok {
-			verdict, passed = "FAIL", false
-		}
-		lines = append(lines, fmt.Sprintf("%s  %s: %s", verdict, claim, details))
-	}
-	for i, step := range s.steps {
 		switch {
-		case i >= len(seen) || !seen[i].done:
-			add(false, step.claim, "the step did not end")
-		case step.proof == nil:
-			add(true, step.claim, fmt.Sprintf("after %.1fs", seen[i].took().Seconds()))
-		default:
-			ok, details := step.proof(seen[i])
-			add(ok, step.claim, details)
+		case n < len(now.pods) || n == 0:
+			return fmt.Sprintf("requests %s on all pods: %d of %d", what, n, len(now.pods))
+		case !now.isApplied:
+			return "the operator to report Applied"
 		}
-	}
-	writes, forbidden, needed := map[string]int{}, map[string]int{}, true
-	for _, r := range requests {
-		switch kind := r.Verb + " " + r.Resource; {
-		case isForbidden(r):
-			forbidden[kind]++
-		case isWrite(r):
-			writes[kind]++
-			needed = needed && slices.Contains(s.writes, kind)
-		}
-	}
-	add(len(requests) > 0 && len(forbidden) == 0, "no right is missing", fmt.Sprintf("%d requests as its ServiceAccount, forbidden: %s", len(requests), list(forbidden)))
-	add(len(writes) > 0 && needed, "the operator writes only what it must", list(writes))
-	return lines, passed
-}
-
-// list is sorted text: "[create events:29 patch pods/resize:21]".
-func list(counts map[string]int) string { return strings.TrimPrefix(fmt.Sprint(counts), "map") }
-
-// What steps wait for.
-
-// applied waits for the operator to apply its decision.
-func applied(p *progress) string {
-	if condition(p.end.scaler.Status.Conditions, v1beta1.ConditionApplied).Status != "True" {
-		return "the operator to report Applied"
-	}
-	return ""
-}
-
-// steady waits for the usage of all pods and a recommendation.
-func steady(p *progress) string {
-	known := p.end.count(func(pod workload.Pod) bool { return pod.Ready && p.end.memory[pod.Name] > 0 })
-	if d := p.end.target(); d.Spec.Replicas == nil || known < int(*d.Spec.Replicas) || known < len(p.end.pods) {
-		return fmt.Sprintf("the usage of all pods: %d of %d", known, len(p.end.pods))
-	}
-	if p.end.scaler.Status.Recommendation == nil {
-		return "a recommendation"
-	}
-	return applied(p)
-}
-
-// resized waits for all pods to have requests that fulfil a condition.
-func resized(what string, fulfils func(p *progress, before, now quantity.Amounts) bool) func(*progress) string {
-	return func(p *progress) string {
-		if p.caused.IsZero() {
-			return "the new usage or the OOM kill to appear in the API"
-		}
-		n := p.end.count(func(pod workload.Pod) bool {
-			return pod.Ready && fulfils(p, p.before[pod.UID].Requests, resources(pod).Requests)
-		})
-		if n < len(p.end.pods) || n == 0 {
-			return fmt.Sprintf("requests %s on all pods: %d of %d", what, n, len(p.end.pods))
-		}
-		return applied(p)
+		return ""
 	}
 }
 
-// coversUsage reports whether the requests cover the mean CPU usage of the three pods, one of which uses a fifth less, and
+// covers reports whether the requests cover the mean CPU usage of the three pods, one of which uses a fifth less, and
 // the memory usage of each. The operator recommends no more CPU than the mean, raised for how uneven the pods are.
-func coversUsage(p *progress, _, now quantity.Amounts) bool {
-	return now.CPUMillis*15 >= p.usage.CPUMillis*14 && now.MemoryBytes > p.usage.MemoryBytes
-}
-
-func loweredByAThird(p *progress, before, now quantity.Amounts) bool {
-	return coversUsage(p, before, now) && now.CPUMillis*3 <= before.CPUMillis*2 && now.MemoryBytes*3 <= before.MemoryBytes*2
-}
-
-func aboveLimit(p *progress, _, now quantity.Amounts) bool {
-	return now.MemoryBytes > resources(p.victim()).Limits.MemoryBytes
+func covers(now workload.Resources, usage quantity.Amounts) bool {
+	return now.Requests.CPUMillis*15 >= usage.CPUMillis*14 && now.Requests.MemoryBytes > usage.MemoryBytes
 }
 
 // quietTime is how long the operator must write nothing while nothing changes.
 const quietTime = 30 * time.Second
 
 // quiet waits for a stretch of time without a write of the operator.
-func quiet(p *progress) string {
-	if left := quietTime - min(p.took(), p.end.at.Sub(p.end.lastWrite)); left > 0 {
+func quiet(before, now state) string {
+	if left := quietTime - min(now.at.Sub(before.at), now.at.Sub(now.lastWrite)); left > 0 {
 		return fmt.Sprintf("%s more without a write", left.Round(time.Second))
 	}
-	return applied(p)
+	return ""
 }
 
-// What steps prove.
-
-// unchanged proves that pods, Deployment and ReplicaSets are those of the start, and that
-// no container has restarted besides one OOM kill.
-func unchanged(p *progress) (bool, string) {
-	a, b, restarts := p.start.target(), p.end.target(), p.end.restarts-p.start.restarts
-	if p.usage == (quantity.Amounts{}) && !p.caused.IsZero() {
-		restarts-- // after the OOM kill
-	}
-	same := slices.EqualFunc(p.start.pods, p.end.pods, func(a, b workload.Pod) bool { return a.UID == b.UID })
-	return a.UID != "" && a.UID == b.UID && a.Generation == b.Generation && p.start.replicaSets == p.end.replicaSets && same && restarts == 0,
-		fmt.Sprintf("Deployment generation %d -> %d, same pods: %t, %d other restarts", a.Generation, b.Generation, same, restarts)
+// allowed are the kinds of writes that the operator needs here.
+var allowed = []string{
+	"patch pods/resize", "update verticalscalers/status", "create verticalscalercheckpoints", "update verticalscalercheckpoints",
+	"create events", "patch events",
 }
 
-// inPlace proves that all pods were resized after the cause was known, and that nothing
-// else has changed.
-func inPlace(p *progress) (bool, string) {
-	n := p.end.count(func(pod workload.Pod) bool { return resources(pod) != p.before[pod.UID] })
-	if n == 0 || p.first.IsZero() {
-		return false, "no pod was resized"
+// check compares the workload before the first resize with that of the end, and looks at all requests of the operator.
+func check(steady, end state, requests []testkit.Write) error {
+	if !slices.EqualFunc(steady.pods, end.pods, func(a, b workload.Pod) bool { return a.UID == b.UID }) ||
+		end.target.UID != steady.target.UID || end.target.Generation != steady.target.Generation {
+		return errors.New("the Deployment has changed, or a pod was replaced")
 	}
-	ok, details := unchanged(p)
-	before, after := p.before[p.victim().UID].Requests, resources(p.end.pods[len(p.end.pods)-1]).Requests
-	return ok && n == len(p.end.pods),
-		fmt.Sprintf("cpu %s -> %s, memory %s -> %s on %d of %d pods, the first %.1fs and the last %.1fs after the API showed the cause; %s",
-			quantity.FormatCPU(before.CPUMillis), quantity.FormatCPU(after.CPUMillis),
-			quantity.FormatMemory(before.MemoryBytes), quantity.FormatMemory(after.MemoryBytes),
-			n, len(p.end.pods), p.first.Sub(p.caused).Seconds(), p.last.Sub(p.caused).Seconds(), details)
+	if end.restarts != steady.restarts+1 {
+		return fmt.Errorf("containers have restarted %d times, and not once, after the OOM kill", end.restarts-steady.restarts)
+	}
+	for _, r := range requests {
+		if r.Code == 401 || r.Code == 403 || isWrite(r) && !slices.Contains(allowed, r.Verb+" "+r.Resource) {
+			return fmt.Errorf("unexpected request of the operator: %s", r)
+		}
+	}
+	return nil
+}
+
+// isWrite reports whether a request changes something other than the operator's lease.
+func isWrite(w testkit.Write) bool {
+	return !slices.Contains([]string{"get", "list", "watch"}, w.Verb) && w.Resource != "leases" && w.Resource != "selfsubjectaccessreviews"
+}
+
+// isApplied reports whether all that the operator has decided is applied.
+func isApplied(s *v1beta1.VerticalScaler) bool {
+	return s.Status.Recommendation != nil && meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionApplied)
 }

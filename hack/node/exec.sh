@@ -3,7 +3,7 @@
 #
 # Runs a command inside the sandbox of the node, where pods' addresses can be reached:
 #
-#   hack/node/exec.sh -dir DIR curl -s http://10.244.0.5:8080/stat
+#   hack/node/exec.sh -dir DIR curl -s http://10.244.0.5:8080/healthz
 #   hack/node/exec.sh -dir DIR kubectl get pods
 #   hack/node/exec.sh -dir DIR ctr containers ls
 #

@@ -1,18 +1,14 @@
 #!/usr/bin/env bash
-# usage: hack/node/up.sh -dir DIR [-node NAME] [-port PORT] [-image ARCHIVE]...
-#        [-registry HOST]... [-timeout 5m]
+# usage: hack/node/up.sh -dir DIR [-image ARCHIVE]... [-registry HOST]...
 #
 # Starts a Kubernetes with one real node, in namespaces of its own, and returns when the node is Ready and pods can be
 # created. Needs root. Everything belongs to DIR, so several can run side by side.
 #
 #   -dir DIR         where it lives; created if it does not exist
-#   -node NAME       name of the node (node-1)
-#   -port PORT       port on 127.0.0.1 for the API server (a free one)
 #   -image ARCHIVE   image archive (OCI) to import; may be repeated
 #   -registry HOST   name of a registry, such as ghcr.io, that runs inside; may be repeated. It leads to what listens on
 #                    127.0.0.1:5000 inside: start a registry there with exec.sh. It is HTTPS, and containerd and what
 #                    exec.sh runs trust it (SSL_CERT_FILE)
-#   -timeout 5m      how long the start may take
 #
 # Afterwards there are
 #

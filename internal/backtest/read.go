@@ -59,26 +59,19 @@ const (
 // The zero value is ready for use.
 type Reader struct {
 	series map[string]*series
-	tables []string
+	table  string // that is read
 }
 
 // series is what has been read of one container.
 type series struct {
-	rows []row
+	samples []Sample
+	table   string // with the first of them
 	// about is true if a table of containers has set the fields that follow.
-	about      bool
-	table      int
-	step       int64 // 0 for not told
-	cpuMillis  int64
-	memory     int64
-	hasMemory  bool
-	isUnsorted bool
-}
-
-// row is a sample and where it was found.
-type row struct {
-	Sample
-	table, line int32
+	about     bool
+	step      int64 // 0 for not told
+	cpuMillis int64
+	memory    int64
+	hasMemory bool
 }
 
 // Read reads a table. Errors quote its name and the line.
@@ -86,7 +79,7 @@ func (r *Reader) Read(name string, from io.Reader) error {
 	if r.series == nil {
 		r.series = map[string]*series{}
 	}
-	r.tables = append(r.tables, name)
+	r.table = name
 	if err := r.read(from); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -121,7 +114,7 @@ func (r *Reader) read(from io.Reader) error {
 		}
 		line, _ := table.FieldPos(0)
 		if columns.isUsage() {
-			err = r.addUsage(columns, record, line)
+			err = r.addUsage(columns, record)
 		} else {
 			err = r.addContainer(columns, record)
 		}
@@ -219,7 +212,7 @@ func (c columns) number(record []string, name string, most float64) (float64, er
 	return v, nil
 }
 
-func (r *Reader) addUsage(c columns, record []string, line int) error {
+func (r *Reader) addUsage(c columns, record []string) error {
 	at, err := timestamp(c.text(record, columnTimestamp))
 	if err != nil {
 		return err
@@ -239,12 +232,11 @@ func (r *Reader) addUsage(c columns, record []string, line int) error {
 	if err != nil {
 		return err
 	}
-	s.isUnsorted = s.isUnsorted || len(s.rows) > 0 && s.rows[len(s.rows)-1].At >= at
+	if len(s.samples) == 0 {
+		s.table = r.table
+	}
 	s.hasMemory = s.hasMemory || memory >= 1
-	s.rows = append(s.rows, row{
-		Sample: Sample{At: at, CPUMillis: cores * 1000, MemoryBytes: int64(memory)},
-		table:  int32(len(r.tables) - 1), line: int32(min(line, math.MaxInt32)),
-	})
+	s.samples = append(s.samples, Sample{At: at, CPUMillis: cores * 1000, MemoryBytes: int64(memory)})
 	return nil
 }
 
@@ -285,10 +277,9 @@ func (r *Reader) addContainer(c columns, record []string) error {
 		return err
 	}
 	if s.about {
-		return fmt.Errorf("series %q is described twice, first in %s", c.text(record, columnSeries), r.tables[s.table])
+		return fmt.Errorf("series %q is described twice", c.text(record, columnSeries))
 	}
-	s.about, s.table = true, len(r.tables)-1
-	s.step, s.cpuMillis, s.memory = int64(step), int64(math.Ceil(cores*1000-1e-6)), int64(math.Ceil(memory))
+	s.about, s.step, s.cpuMillis, s.memory = true, int64(step), int64(math.Ceil(cores*1000-1e-6)), int64(math.Ceil(memory))
 	return nil
 }
 
@@ -309,10 +300,10 @@ func (r *Reader) Traces() ([]Trace, error) {
 	var traces []Trace
 	for _, name := range slices.Sorted(maps.Keys(r.series)) {
 		s := r.series[name]
-		if len(s.rows) == 0 {
+		if len(s.samples) == 0 {
 			continue // described, but without usage
 		}
-		t, err := r.trace(name, s)
+		t, err := s.trace(name)
 		if err != nil {
 			return nil, fmt.Errorf("series %q: %w", name, err)
 		}
@@ -324,47 +315,34 @@ func (r *Reader) Traces() ([]Trace, error) {
 	return traces, nil
 }
 
-func (r *Reader) trace(name string, s *series) (Trace, error) {
-	if s.isUnsorted {
-		slices.SortStableFunc(s.rows, func(a, b row) int { return cmp.Compare(a.At, b.At) })
-	}
-	for i := 1; i < len(s.rows); i++ {
-		if a, b := s.rows[i-1], s.rows[i]; a.At == b.At {
-			return Trace{}, fmt.Errorf("there are two rows for the timestamp %d: %s line %d, and %s line %d",
-				a.At, r.tables[a.table], a.line, r.tables[b.table], b.line)
-		}
-	}
-	if len(s.rows) < 2 {
+func (s *series) trace(name string) (Trace, error) {
+	samples := s.samples
+	slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.At, b.At) })
+	if len(samples) < 2 {
 		return Trace{}, errors.New("there is only one row; at least two are required")
 	}
-	step := cmp.Or(s.step, usualDistance(s.rows))
-	if step > longestStep {
-		return Trace{}, fmt.Errorf("its rows are usually %s apart; the longest supported interval is %s", seconds(step), seconds(longestStep))
+	distances := map[int64]int{}
+	for i := 1; i < len(samples); i++ {
+		distance := samples[i].At - samples[i-1].At
+		if distance == 0 {
+			return Trace{}, fmt.Errorf("there are two rows for the timestamp %d", samples[i].At)
+		}
+		distances[distance]++
 	}
-	t := Trace{
-		Name: name, Table: r.tables[s.rows[0].table], Step: seconds(step), HasMemory: s.hasMemory,
-		Requests: quantity.Amounts{CPUMillis: s.cpuMillis, MemoryBytes: s.memory},
-		Samples:  make([]Sample, len(s.rows)),
-	}
-	for i, row := range s.rows {
-		t.Samples[i] = row.Sample
-	}
-	return t, nil
-}
-
-// usualDistance is the most frequent distance of two rows, in seconds.
-func usualDistance(rows []row) int64 {
-	counts := map[int64]int{}
-	for i := 1; i < len(rows); i++ {
-		counts[rows[i].At-rows[i-1].At]++
-	}
-	usual := int64(0)
-	for _, distance := range slices.Sorted(maps.Keys(counts)) {
-		if counts[distance] > counts[usual] {
+	usual := int64(0) // the most frequent distance, in seconds
+	for _, distance := range slices.Sorted(maps.Keys(distances)) {
+		if distances[distance] > distances[usual] {
 			usual = distance
 		}
 	}
-	return usual
+	step := cmp.Or(s.step, usual)
+	if step > longestStep {
+		return Trace{}, fmt.Errorf("its rows are usually %s apart; the longest supported interval is %s", seconds(step), seconds(longestStep))
+	}
+	return Trace{
+		Name: name, Table: s.table, Step: seconds(step), HasMemory: s.hasMemory,
+		Requests: quantity.Amounts{CPUMillis: s.cpuMillis, MemoryBytes: s.memory}, Samples: samples,
+	}, nil
 }
 
 func seconds(s int64) time.Duration { return time.Duration(s) * time.Second }

@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
 func read(tables ...string) ([]backtest.Trace, error) {
@@ -118,15 +115,12 @@ func TestReaderRefuses(t *testing.T) {
 		"a column too few":    {[]string{head + "web,0,1\n"}, `a.csv: line 2: wrong number of fields`},
 		"an open quote":       {[]string{head + "\"web,0,1,1\n"}, `a.csv: line 2: extraneous or missing " in quoted-field`},
 		"broken gzip":         {[]string{"\x1f\x8bxxxxxxxxxx"}, "a.csv: unpacking: gzip: invalid header"},
-		"a time twice": {
-			[]string{head + "web,0,1,1\nweb,300,1,1\n", head + "web,300,1,1\n"},
-			`series "web": there are two rows for the timestamp 300: a.csv line 3, and b.csv line 2`,
-		},
-		"one row":            {[]string{head + "web,0,1,1\n"}, `series "web": there is only one row; at least two are required`},
-		"a row every week":   {[]string{head + "web,0,1,1\nweb,604800,1,1\n"}, `series "web": its rows are usually 168h0m0s apart; the longest supported interval is 24h0m0s`},
-		"a container twice":  {[]string{"series,init_cpu\nweb,1\nweb,2\n"}, `a.csv: line 3: series "web" is described twice, first in a.csv`},
-		"half a second":      {[]string{"series,init_cpu,step_s\nweb,1,0.5\n"}, `a.csv: line 2: step_s is 0.5, which is not in whole seconds`},
-		"containers, no CPU": {[]string{"series,init_mem\nweb,1\n"}, `a.csv: line 1: the column timestamp is missing; usage has the header series,timestamp,cpu_cores,memory_bytes`},
+		"a time twice":        {[]string{head + "web,0,1,1\nweb,300,1,1\n", head + "web,300,1,1\n"}, `series "web": there are two rows for the timestamp 300`},
+		"one row":             {[]string{head + "web,0,1,1\n"}, `series "web": there is only one row; at least two are required`},
+		"a row every week":    {[]string{head + "web,0,1,1\nweb,604800,1,1\n"}, `series "web": its rows are usually 168h0m0s apart; the longest supported interval is 24h0m0s`},
+		"a container twice":   {[]string{"series,init_cpu\nweb,1\nweb,2\n"}, `a.csv: line 3: series "web" is described twice`},
+		"half a second":       {[]string{"series,init_cpu,step_s\nweb,1,0.5\n"}, `a.csv: line 2: step_s is 0.5, which is not in whole seconds`},
+		"containers, no CPU":  {[]string{"series,init_mem\nweb,1\n"}, `a.csv: line 1: the column timestamp is missing; usage has the header series,timestamp,cpu_cores,memory_bytes`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -174,32 +168,4 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestExamples keeps the committed examples equal to what makes them.
-func TestExamples(t *testing.T) {
-	const folder = "testdata/traces"
-	made := traces.Make(len(traces.Names()), 9*24*time.Hour, 15*time.Minute)
-	var b bytes.Buffer
-	same := func(name string) {
-		t.Helper()
-		want, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(want, b.Bytes()) {
-			t.Errorf("%s/%s is out of date: go -C bench run ./traces ../internal/backtest/%s", folder, name, folder)
-		}
-		b.Reset()
-	}
-	for _, trace := range made {
-		if err := backtest.WriteUsage(&b, trace); err != nil {
-			t.Fatal(err)
-		}
-		same(trace.Name + ".csv")
-	}
-	if err := backtest.WriteContainers(&b, made...); err != nil {
-		t.Fatal(err)
-	}
-	same("series.csv")
 }

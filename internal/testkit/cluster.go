@@ -309,10 +309,6 @@ func (e *Env) open(kubeconfig string, crds bool) (err error) {
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (e *Env) Kubeconfig() string { return e.kubeconfig }
 
-// AuditLog is the path of the API server's audit log; empty where there is none to
-// read.
-func (e *Env) AuditLog() string { return e.audit }
-
 // Kubectl is the path of kubectl; on a cluster of the user's own it is found in the
 // PATH.
 func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }

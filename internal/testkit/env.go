@@ -164,10 +164,12 @@ type Write struct {
 	User      string
 	UserAgent string
 	Verb      string
+	Group     string
 	Resource  string // with subresource: "pods/resize"
 	Namespace string
 	Name      string
 	Code      int32
+	Message   string // of a rejected request
 	// Received and Answered are the times by the API server's clock, in microseconds.
 	Received, Answered time.Time
 }
@@ -215,9 +217,12 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 			UserAgent string
 			User      struct{ Username string }
 			ObjectRef struct {
-				Resource, Subresource, Namespace, Name string
+				APIGroup, Resource, Subresource, Namespace, Name string
 			}
-			ResponseStatus struct{ Code int32 }
+			ResponseStatus struct {
+				Code    int32
+				Message string
+			}
 
 			RequestReceivedTimestamp, StageTimestamp time.Time
 		}
@@ -232,8 +237,8 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 			resource += "/" + line.ObjectRef.Subresource
 		}
 		out = append(out, Write{
-			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Resource: resource,
-			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code,
+			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Group: line.ObjectRef.APIGroup, Resource: resource,
+			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code, Message: line.ResponseStatus.Message,
 			Received: line.RequestReceivedTimestamp, Answered: line.StageTimestamp,
 		})
 	}

@@ -6,7 +6,6 @@
 package install
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +35,7 @@ func TestInstallUseUninstall(t *testing.T) {
 		t.Errorf("installing again has changed something:\n%s\nbefore:\n%s", after, before)
 	}
 
-	namespace := env.Namespace(t)
+	namespace := newNamespace(t)
 	operator(t)
 	inPlace, rollout := scaled(t, namespace, v1beta1.UpdateModeInPlace), scaled(t, namespace, v1beta1.UpdateModeRollout)
 	ours, oursInRollout := owned(t, namespace, "ours", v1beta1.UpdateModeInPlace), owned(t, namespace, "ours-in-rollout", v1beta1.UpdateModeRollout)
@@ -63,9 +62,7 @@ func TestInstallUseUninstall(t *testing.T) {
 		t.Errorf("pods of the ScaledDeployment are %v, not %v: the workload was to stay", now, ourPods)
 	}
 	for _, w := range []workload{rollout, oursInRollout} {
-		if got := w.templateCPU(t); got != 100 {
-			t.Errorf("the template of Deployment %s in Rollout asks for %dm, not for its own 100m", w.name, got)
-		}
+		w.isRestored(t)
 	}
 }
 
@@ -86,7 +83,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			w := func() workload {
 				o := operator(t)
 				defer o.Stop(t)
-				w := owned(t, env.Namespace(t), "ours", v1beta1.UpdateModeRecommend)
+				w := owned(t, newNamespace(t), "ours", v1beta1.UpdateModeRecommend)
 				testkit.Eventually(t, soon, func() string {
 					if c := w.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue {
 						return fmt.Sprintf("Ready is %+v", c)
@@ -131,7 +128,7 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 			must(t, commandsOf(t, "## Install")[0])
 			running(t)
 			o := operator(t)
-			w := scaled(t, env.Namespace(t), v1beta1.UpdateModeRollout)
+			w := scaled(t, newNamespace(t), v1beta1.UpdateModeRollout)
 			pods := names(t, w)
 			o.Stop(t)
 			must(t, "kubectl delete --wait=false -f dist/install.yaml")
@@ -162,9 +159,7 @@ func installAgain(t *testing.T, w workload) {
 	o := operator(t)
 	gone(t, s)
 	o.Stop(t)
-	if got := w.templateCPU(t); got != 100 {
-		t.Errorf("the template asks for %dm, not for its own 100m", got)
-	}
+	w.isRestored(t)
 	listed(t)
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
@@ -172,26 +167,10 @@ func installAgain(t *testing.T, w workload) {
 // release removes the finalizer by hand.
 func release(t *testing.T, w workload) {
 	t.Helper()
-	must(t, strings.NewReplacer("NAMESPACE", w.namespace, "NAME", w.name).Replace(lastResort(t)))
+	must(t, strings.NewReplacer("NAMESPACE", w.namespace, "NAME", w.name).Replace(linesOf(t, "install.md", "kubectl patch verticalscaler")[0]))
 	if got := w.templateCPU(t); got < 300 {
 		t.Errorf("the template asks for %dm: it should have been left as it was", got)
 	}
-}
-
-// lastResort is the command of docs/install.md for a scaler that no operator can finish.
-func lastResort(t *testing.T) string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(page) {
-		if command := string(bytes.TrimSpace(line)); strings.HasPrefix(command, "kubectl patch verticalscaler") {
-			return command
-		}
-	}
-	t.Fatal("docs/install.md does not say how to release a scaler")
-	return ""
 }
 
 // TestRolesForUsers binds the three roles for users in one namespace. The installation does
@@ -239,19 +218,7 @@ func TestAggregatedRoles(t *testing.T) {
 	bare(t)
 	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
 	const choice = "- ../components/aggregated-roles"
-	config := filepath.Join(t.TempDir(), "config")
-	if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(config, "default", "kustomization.yaml")
-	original, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, bytes.Replace(original, []byte("# "+choice), []byte(choice), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	must(t, "kubectl apply --server-side -k "+filepath.Join(config, "default"))
+	must(t, "kubectl apply --server-side -k "+configWith(t, strings.Replace(offers(t), "# "+choice, choice, 1)))
 	namespace := env.Namespace(t)
 	for _, role := range []string{"view", "edit", "admin"} {
 		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole="+role+" --user=built-in-"+role)
@@ -271,6 +238,30 @@ func TestAggregatedRoles(t *testing.T) {
 			mayOrMayNot(t, namespace, "built-in-"+role, right, strings.Contains(who, role))
 		}
 	}
+}
+
+// offers is the text of config/default, which offers choices in its comments.
+func offers(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "default", "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// configWith returns a copy of config/default with another text.
+func configWith(t *testing.T, text string) (folder string) {
+	t.Helper()
+	config := t.TempDir()
+	folder = filepath.Join(config, "default")
+	if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 // mayOrMayNot waits until a user has a right, or until the user has not.
@@ -305,24 +296,12 @@ func without(t *testing.T, text, component string) string {
 // TestEachComponentWorksWithoutTheOther omits the rights of Rollout, and then those of
 // ScaledDeployments. The operator reports the missing rights, and the other feature works.
 func TestEachComponentWorksWithoutTheOther(t *testing.T) {
-	file := filepath.Join("default", "kustomization.yaml")
-	original, err := os.ReadFile(filepath.Join(testkit.Root(), "config", file))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, component := range rightsOf {
 		t.Run("without "+name, func(t *testing.T) {
 			bare(t)
-			config := filepath.Join(t.TempDir(), "config")
-			if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(config, file), []byte(without(t, string(original), component)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			must(t, "kubectl apply --server-side -k "+filepath.Join(config, "default"))
+			must(t, "kubectl apply --server-side -k "+configWith(t, without(t, offers(t), component)))
 			running(t)
-			namespace := env.Namespace(t)
+			namespace := newNamespace(t)
 			operator(t)
 			switch name {
 			case "Rollout":
@@ -363,31 +342,20 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 func TestComponents(t *testing.T) {
 	bare(t)
 	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
-	file := filepath.Join("default", "kustomization.yaml")
-	original, err := os.ReadFile(filepath.Join(testkit.Root(), "config", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	offered := regexp.MustCompile(`(?m)^# (- \.\./\S+)$`).FindAllStringSubmatch(string(original), -1)
+	original := offers(t)
+	offered := regexp.MustCompile(`(?m)^# (- \.\./\S+)$`).FindAllStringSubmatch(original, -1)
 	if len(offered) < 2 {
 		t.Fatalf("config/default offers only %v", offered)
 	}
-	choices := map[string]string{"as it is": string(original)}
+	choices := map[string]string{"as it is": original}
 	for _, match := range offered {
-		choices["with "+match[1]] = strings.Replace(string(original), match[0], match[1], 1)
+		choices["with "+match[1]] = strings.Replace(original, match[0], match[1], 1)
 	}
 	const policies, ownNamespace = "- ../components/policies", "- ../components/own-namespace"
-	choices["with policies in its own namespace"] = strings.NewReplacer("# "+policies, policies, "# "+ownNamespace, ownNamespace).Replace(string(original))
+	choices["with policies in its own namespace"] = strings.NewReplacer("# "+policies, policies, "# "+ownNamespace, ownNamespace).Replace(original)
 	for name, text := range choices {
 		t.Run(name, func(t *testing.T) {
-			config := filepath.Join(t.TempDir(), "config")
-			if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(config, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			out := must(t, "kubectl apply --server-side --dry-run=server -k "+filepath.Join(config, "default"))
+			out := must(t, "kubectl apply --server-side --dry-run=server -k "+configWith(t, text))
 			if !strings.Contains(out, "deployment.apps/verticalscaler-operator serverside-applied") {
 				t.Errorf("there is no operator in it:\n%s", out)
 			}

@@ -24,8 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,7 +54,7 @@ func run(t *testing.T, command string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
 	cmd.Dir = testkit.Root()
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(env.Kubectl())+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig(t))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(env.Kubectl())+":"+os.Getenv("PATH"), "KUBECONFIG="+env.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -98,27 +96,6 @@ func commandsOf(t *testing.T, heading string) (commands []string) {
 		t.Fatalf("section %q of docs/install.md has no commands", heading)
 	}
 	return commands
-}
-
-// kubeconfig writes the administrator's credentials for kubectl.
-func kubeconfig(t *testing.T) string {
-	t.Helper()
-	const name = "test"
-	c := clientcmdapi.NewConfig()
-	c.Clusters[name] = &clientcmdapi.Cluster{
-		Server: env.Config.Host, CertificateAuthority: env.Config.CAFile, CertificateAuthorityData: env.Config.CAData,
-	}
-	c.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		Token: env.Config.BearerToken, ClientCertificate: env.Config.CertFile, ClientCertificateData: env.Config.CertData,
-		ClientKey: env.Config.KeyFile, ClientKeyData: env.Config.KeyData,
-	}
-	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	c.CurrentContext = name
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*c, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // bare removes all traces of the operator from the cluster.
@@ -181,6 +158,16 @@ func (c *podUsage) List(ctx context.Context, namespace string, _ time.Time) (sam
 	return samples, nil, nil
 }
 
+// newNamespace creates a namespace, and waits until pods can be created in it.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	namespace := env.Namespace(t)
+	testkit.Eventually(t, soon, func() string {
+		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
+	})
+	return namespace
+}
+
 // workload is a Deployment with a scaler.
 type workload struct{ namespace, name string }
 
@@ -189,9 +176,6 @@ type workload struct{ namespace, name string }
 func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 	t.Helper()
 	w := workload{namespace, strings.ToLower(string(mode))}
-	testkit.Eventually(t, soon, func() string { // pods need the service account
-		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
-	})
 	d := testkit.Deployment(namespace, w.name)
 	d.Spec.Replicas = ptr.To(int32(2))
 	s := testkit.Scaler(namespace, w.name, w.name)
@@ -209,9 +193,6 @@ func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 func owned(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) workload {
 	t.Helper()
 	w := workload{namespace, name}
-	testkit.Eventually(t, soon, func() string { // pods need the service account
-		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
-	})
 	if err := env.Client.Create(t.Context(), &v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1beta1.ScaledDeploymentSpec{
@@ -312,6 +293,14 @@ func (w workload) pods(t *testing.T) (pods []corev1.Pod) {
 func (w workload) templateCPU(t *testing.T) int64 {
 	t.Helper()
 	return w.deployment(t).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+}
+
+// isRestored checks that the pod template has its original CPU request.
+func (w workload) isRestored(t *testing.T) {
+	t.Helper()
+	if got := w.templateCPU(t); got != 100 {
+		t.Errorf("the template of Deployment %s asks for %dm, not for its own 100m", w.name, got)
+	}
 }
 
 // actualCPU is the CPU request that the kubelet reports as applied, in millicores; 0 for none.

@@ -30,8 +30,8 @@ func linesOf(t *testing.T, page, words string) (lines []string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, words) {
-			lines = append(lines, strings.TrimSpace(line))
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, words) {
+			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
@@ -90,10 +90,7 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	must(t, commandsOf(t, "### Policies")[0])
 	running(t)
 	operator(t)
-	w := workload{env.Namespace(t), "web"}
-	testkit.Eventually(t, soon, func() string { // pods need the service account
-		return said(env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{}))
-	})
+	w := workload{newNamespace(t), "web"}
 	d := testkit.Deployment(w.namespace, w.name)
 	d.Spec.Replicas = ptr.To(int32(2))
 	policy := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
@@ -124,7 +121,5 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	}
 	must(t, "kubectl delete -f dist/policies.yaml")
 	forgotten(t)
-	if got := w.templateCPU(t); got != 100 {
-		t.Errorf("the template asks for %dm, not for its own 100m", got)
-	}
+	w.isRestored(t)
 }

@@ -95,7 +95,7 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 			must(t, tc.install+" -f "+previous(t))
 			running(t)
 			o := operator(t)
-			namespace := env.Namespace(t)
+			namespace := newNamespace(t)
 			w, ours := scaled(t, namespace, v1beta1.UpdateModeInPlace), owned(t, namespace, "ours", v1beta1.UpdateModeInPlace)
 			ours.isSized(t)
 			o.Stop(t)

@@ -28,22 +28,14 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
 const (
-	replicas = 2
 	// long is the timeout of every wait: metrics-server scrapes every 10 s, the kubelet
 	// syncs every few seconds, and the machine may be busy.
 	long = 4 * time.Minute
@@ -52,11 +44,10 @@ const (
 var (
 	node *realnode.Node
 	env  *testkit.Env
-	// resizes counts the resizes that the operator requests; told is the usage that the tests report.
+	// resizes counts the resizes that the operator requests; told is the usage that the tests report. test/node/olm has
+	// usage from metrics-server.
 	resizes = &counter{asked: map[string]int{}}
 	told    = &source{said: map[string]amounts{}, rounds: map[string]int{}, start: time.Now()}
-
-	load = client.ObjectKey{Namespace: "default", Name: "load"}
 )
 
 func TestMain(m *testing.M) {
@@ -80,90 +71,8 @@ func startOperator() (err error) {
 	c.Recommendation.RecentHalfLife.Duration = 10 * time.Second
 	c.Recommendation.MinEvidence.Duration = 10 * time.Second
 	c.Recommendation.ConfidenceUnit.Duration = 30 * time.Second
-	if told.metrics, err = metricsapi.New(env.Config); err != nil {
-		return err
-	}
 	operator := testkit.Env{Config: rest.CopyConfig(env.Config), Client: env.Client}
 	operator.Config.Wrap(resizes.counting)
 	_, err = operator.Operate("all-tests", c, told)
 	return err
-}
-
-// TestTheKernelEnforcesWhatWasDecided follows a Deployment of real pods through a rise of
-// CPU and memory and an OOM kill, with usage from metrics-server.
-func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
-	t.Parallel()
-	create(t, realnode.Deployment(load, replicas))
-	create(t, &v1beta1.VerticalScaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: load.Namespace, Name: load.Name},
-		Spec: v1beta1.VerticalScalerSpec{
-			DeploymentName: load.Name,
-			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{CooldownSeconds: ptr.To(int32(0))}},
-		},
-	})
-	testkit.Eventually(t, long, func() string {
-		if n := len(node.RunningPods(t, load)); n != replicas {
-			return fmt.Sprintf("%d pods run", n)
-		}
-		return ""
-	})
-
-	t.Run("rising usage raises requests and limits in the cgroup", func(t *testing.T) {
-		for _, pod := range node.RunningPods(t, load) {
-			node.Load(t, pod, 250, 100)
-		}
-		testkit.Eventually(t, long, func() string {
-			return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
-				if requests.CPUMillis < 250 || requests.MemoryBytes < 100<<20 {
-					return fmt.Sprintf("decided is %+v, below the usage", requests)
-				}
-				return ""
-			})
-		})
-		for _, pod := range node.RunningPods(t, load) {
-			if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
-				t.Errorf("pod %s was restarted %d times", pod.Name, n)
-			}
-		}
-	})
-
-	t.Run("an OOM kill of one pod raises the memory of all", func(t *testing.T) {
-		var victim corev1.Pod
-		testkit.Eventually(t, long, func() string {
-			// Statuses have whole seconds: nobody knows which size a kill within the second of a resize has hit.
-			victim = node.RunningPods(t, load)[0]
-			if age := time.Since(workload.ReadPod(&victim, true).Resized); age < 2*time.Second {
-				return fmt.Sprintf("pod %s was resized %s ago", victim.Name, age)
-			}
-			return ""
-		})
-		limit := node.Limits(t, victim).MemoryLimitBytes
-		node.Overload(t, victim, 10, limit>>20+40)
-		testkit.Eventually(t, long, func() string {
-			for _, pod := range node.RunningPods(t, load) {
-				last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
-				if pod.Name == victim.Name && last != nil && last.Reason == "OOMKilled" {
-					return ""
-				}
-			}
-			return "no OOM kill yet of pod " + victim.Name
-		})
-		testkit.Eventually(t, long, func() string {
-			return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
-				if floor := limit * 12 / 10; requests.MemoryBytes < floor {
-					return fmt.Sprintf("decided is %d bytes, below the floor of the kill, %d", requests.MemoryBytes, floor)
-				}
-				return ""
-			})
-		})
-		for _, pod := range node.RunningPods(t, load) {
-			want := int32(0)
-			if pod.Name == victim.Name {
-				want = 1
-			}
-			if n := pod.Status.ContainerStatuses[0].RestartCount; n != want {
-				t.Errorf("pod %s was restarted %d times, not %d", pod.Name, n, want)
-			}
-		}
-	})
 }

@@ -164,7 +164,7 @@ func TestALimitBelowTheUsageIsReverted(t *testing.T) {
 	}, v1beta1.Scaling{ResourcePolicy: policies(pin("20m", "128Mi"))})
 	s.uses(5, 20)
 	pod := s.pod(t)
-	node.Load(t, pod, 5, 200)
+	node.Load(t, pod, realnode.AppPort, 5, 200)
 
 	s.pin(t, "20m", "64Mi")
 	s.says(t, v1beta1.ReasonResizeError, "below current usage")
@@ -176,7 +176,7 @@ func TestALimitBelowTheUsageIsReverted(t *testing.T) {
 	asked(t, pod, 2)
 
 	// Lower usage alone does not lower the limit: the operator tries once for each decision.
-	node.Load(t, pod, 5, 20)
+	node.Load(t, pod, realnode.AppPort, 5, 20)
 	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(int32(20)) })
 	s.says(t, v1beta1.ReasonUsageAboveLimit, "")
 	asked(t, pod, 2)

@@ -26,7 +26,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
@@ -259,11 +258,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// source reports the usage that a scene sets. For namespaces without such usage, it asks
-// metrics-server.
+// source reports the usage that a scene sets.
 type source struct {
-	metrics collect.Source
-	start   time.Time
+	start time.Time
 
 	mu     sync.Mutex
 	said   map[string]amounts
@@ -280,12 +277,9 @@ func (s scene) uses(cpuMillis, memoryMiB int64) {
 	told.said[s.key.Namespace] = amounts{cpuMillis, memoryMiB}
 }
 
-// List implements [collect.Source]. Each round of set usage is one minute after the
+// List implements collect.Source. Each round of set usage is one minute after the
 // previous one.
-func (s *source) List(ctx context.Context, namespace string, now time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
-	if namespace == load.Namespace {
-		return s.metrics.List(ctx, namespace, now)
-	}
+func (s *source) List(ctx context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	said, ok := s.said[namespace]

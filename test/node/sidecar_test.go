@@ -80,7 +80,7 @@ func TestAnOOMKillOfANativeSidecarRaisesItsMemory(t *testing.T) {
 	s := stage(t, withSidecar, v1beta1.Scaling{ResourcePolicy: policies(policy)})
 	s.uses(5, 20)
 	before := s.pod(t)
-	node.OverloadAt(t, before, sidecarPort, 5, 170)
+	node.Overload(t, before, sidecarPort, 5, 170)
 
 	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
 	after := s.sidecarHas(t, "20m", "200m", "256Mi", "512Mi")
@@ -93,6 +93,6 @@ func TestAnOOMKillOfANativeSidecarRaisesItsMemory(t *testing.T) {
 	if after.UID != before.UID {
 		t.Error("the pod was replaced")
 	}
-	node.LoadAt(t, after, sidecarPort, 5, 170)
+	node.Load(t, after, sidecarPort, 5, 170)
 	restarts(t, sidecarOf(s.pod(t)), 1)
 }

@@ -42,11 +42,7 @@ type bundle struct {
 func released(t *testing.T) bundle {
 	t.Helper()
 	b := bundle{dir: filepath.Join(t.TempDir(), "released")}
-	source := os.Getenv(bundleVariable)
-	if !filepath.IsAbs(source) {
-		source = filepath.Join(root(), source)
-	}
-	if err := os.CopyFS(b.dir, os.DirFS(source)); err != nil {
+	if err := os.CopyFS(b.dir, os.DirFS(paths[bundleVariable])); err != nil {
 		t.Fatalf("copying the bundle: %v", err)
 	}
 	b.read(t)
@@ -154,7 +150,6 @@ func (b bundle) edit(t *testing.T, file string, change func(map[string]any)) {
 
 // catalog serves bundles to OLM.
 type catalog struct {
-	opm     string
 	name    string // of the CatalogSource
 	address string
 	server  *process.Process
@@ -201,7 +196,7 @@ func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 	index := fmt.Sprintf("---\nschema: olm.package\nname: %s\ndefaultChannel: %s\n---\nschema: olm.channel\npackage: %s\nname: %s\nentries:\n",
 		packageName, channel, packageName, channel)
 	for i, b := range bundles {
-		rendered, err := exec.CommandContext(t.Context(), c.opm, "render", b.dir, "-o", "yaml").Output()
+		rendered, err := exec.CommandContext(t.Context(), paths[opmVariable], "render", b.dir, "-o", "yaml").Output()
 		if err != nil {
 			t.Fatalf("opm render: %v\n%s", err, stderr(err))
 		}
@@ -216,7 +211,7 @@ func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), []byte(index), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), c.opm, "validate", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), paths[opmVariable], "validate", dir).CombinedOutput(); err != nil {
 		t.Fatalf("opm validate: %v\n%s", err, out)
 	}
 	return dir
@@ -225,7 +220,7 @@ func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 func (c *catalog) restart(t *testing.T, dir string) {
 	t.Helper()
 	c.stop()
-	cmd := exec.Command(c.opm, "serve", dir, "--port", c.address[strings.LastIndex(c.address, ":")+1:],
+	cmd := exec.Command(paths[opmVariable], "serve", dir, "--port", c.address[strings.LastIndex(c.address, ":")+1:],
 		"--cache-dir", dir+"-cache", "--cache-enforce-integrity=false", "--pprof-addr", "", "--termination-log", "")
 	cmd.Dir = work
 	var err error

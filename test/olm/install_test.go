@@ -53,17 +53,15 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// installation is the operator in a namespace, and the time when it was installed.
+// installation is the operator in a namespace, and where the audit log was when it was installed.
 type installation struct {
 	namespace string
 	bundle    bundle
 	// targets are the namespaces to watch; empty for all.
 	targets []string
-	began   time.Time
+	began   testkit.AuditMark
 	// swapped is when OLM replaced one version's rights by the next one's.
 	swapped window
-	// ended is when the removal began: from then on, OLM deletes its rights.
-	ended time.Time
 }
 
 // window is a stretch of time.
@@ -121,20 +119,13 @@ func (i *installation) prepare(t *testing.T) {
 // subscribe subscribes to the operator.
 func (i *installation) subscribe(t *testing.T) {
 	t.Helper()
-	i.began, i.ended = time.Now(), time.Time{}
+	i.began = env.Mark()
 	subscription := object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName)
 	subscription.Object["spec"] = map[string]any{
 		"name": packageName, "channel": channel, "source": store.name, "sourceNamespace": olmNamespace,
 		"installPlanApproval": "Automatic",
 	}
 	create(t, subscription)
-}
-
-// end records the end of the installation.
-func (i *installation) end() {
-	if i.ended.IsZero() {
-		i.ended = time.Now()
-	}
 }
 
 // succeeds waits until the ClusterServiceVersion of the bundle is Succeeded.
@@ -150,7 +141,7 @@ func (i *installation) succeeds(t *testing.T) {
 		if strings.HasPrefix(phase, "Succeeded ") {
 			return ""
 		}
-		return fmt.Sprintf("%s is %s; install plans: %s", i.bundle.csv, phase, i.plans(t))
+		return fmt.Sprintf("%s is %s", i.bundle.csv, phase)
 	})
 }
 
@@ -168,23 +159,6 @@ func (i *installation) phase(t *testing.T, name string) string {
 	reason, _, _ := unstructured.NestedString(csv.Object, "status", "reason")
 	message, _, _ := unstructured.NestedString(csv.Object, "status", "message")
 	return fmt.Sprintf("%s (%s: %s)", cmp.Or(phase, "new"), reason, message)
-}
-
-func (i *installation) plans(t *testing.T) string {
-	t.Helper()
-	var list unstructured.UnstructuredList
-	list.SetAPIVersion("operators.coreos.com/v1alpha1")
-	list.SetKind("InstallPlanList")
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(i.namespace)); err != nil {
-		return err.Error()
-	}
-	var out []string
-	for _, plan := range list.Items {
-		phase, _, _ := unstructured.NestedString(plan.Object, "status", "phase")
-		message, _, _ := unstructured.NestedString(plan.Object, "status", "message")
-		out = append(out, strings.TrimSpace(plan.GetName()+" "+phase+" "+message))
-	}
-	return strings.Join(out, ", ")
 }
 
 // leads waits until exactly one operator pod exists, is ready and holds the lease. It
@@ -217,7 +191,6 @@ func (i *installation) leads(t *testing.T) *runningPod {
 // waits until the operator is removed.
 func (i *installation) unsubscribe(t *testing.T) {
 	t.Helper()
-	i.end()
 	i.run(t, "kubectl delete subscription.operators.coreos.com verticalscaler -n verticalscaler-system")
 	i.run(t, "kubectl delete clusterserviceversion -n verticalscaler-system -l operators.coreos.com/verticalscaler-operator.verticalscaler-system")
 	i.gone(t)
@@ -292,7 +265,6 @@ func listed(ctx context.Context, t *testing.T) {
 func (i *installation) remove(t *testing.T) {
 	t.Helper()
 	ctx := context.Background() // the test's has ended
-	i.end()
 	going := []client.Object{object("v1", "Namespace", "", i.namespace)}
 	listed(ctx, t)
 	for _, name := range allCRDs {

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +48,8 @@ var (
 	node *kubelet
 	// store is the catalog that OLM installs from.
 	store *catalog
+	// paths are the values of the variables below.
+	paths = map[string]string{}
 )
 
 // The variables with the programs and files that the tests need; make test-olm sets them.
@@ -84,8 +85,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	paths, err := programs()
-	if err != nil {
+	if err := programs(); err != nil {
 		return 1, err
 	}
 	if work, err = os.MkdirTemp("", "verticalscaler-olm-"); err != nil {
@@ -113,7 +113,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	node = startKubelet(ctx)
 	defer node.stop()
-	store = &catalog{opm: paths[opmVariable]}
+	store = &catalog{}
 	defer store.stop()
 	for name, args := range map[string][]string{
 		// Both use port 8080 for their metrics. The second one logs the conflict and continues.
@@ -136,25 +136,19 @@ func start(name string, cmd *exec.Cmd) (*process.Process, error) {
 	return process.Start(name, filepath.Join(work, name+".log"), cmd)
 }
 
-// programs finds the programs that the tests need but do not build.
-func programs() (map[string]string, error) {
-	paths := map[string]string{}
-	var missing []string
+// programs finds the programs and files that the tests need but do not build.
+func programs() error {
 	for _, name := range []string{olmVariable, catalogVariable, opmVariable, v1Variable, crdsVariable, bundleVariable} {
 		path := os.Getenv(name)
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(testkit.Root(), path)
 		}
 		if _, err := os.Stat(path); path == "" || err != nil {
-			missing = append(missing, fmt.Sprintf("%s=%q", name, path))
+			return fmt.Errorf("these tests need OLM: run them with make test-olm, which builds it; %s=%q names no file", name, path)
 		}
 		paths[name] = path
 	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm, which builds it. These variables name no file: %s",
-			strings.Join(missing, ", "))
-	}
-	return paths, nil
+	return nil
 }
 
 func managerPath() string { return filepath.Join(work, "manager") }

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -133,7 +135,9 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 		{"operators.coreos.com/v2", "OperatorCondition"},
 		{"operators.coreos.com/v1alpha1", "InstallPlan"},
 	} {
-		list := lists(kind[0], kind[1])
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(kind[0])
+		list.SetKind(kind[1] + "List")
 		if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
 			t.Fatal(err)
 		}
@@ -143,8 +147,8 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 			}
 		}
 	}
-	clusterRoles := lists("rbac.authorization.k8s.io/v1", "ClusterRole")
-	if err := env.Client.List(t.Context(), clusterRoles); err != nil {
+	var clusterRoles rbacv1.ClusterRoleList
+	if err := env.Client.List(t.Context(), &clusterRoles); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range clusterRoles.Items {

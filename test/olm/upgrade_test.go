@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // upgrade lets OLM replace the operator by its next version. No state of the operator is lost, and no workload changes.
@@ -127,8 +127,8 @@ func (i *installation) hasLookedAt(t *testing.T, namespace string, names ...stri
 	}
 	all := i.requests(t)
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(r request) bool {
-			return r.at.After(pod.started) && r.verb == "get" && r.resource == "verticalscalercheckpoints" && r.namespace == namespace && r.name == name && r.code == http.StatusOK
+		if !slices.ContainsFunc(all, func(r testkit.Write) bool {
+			return r.Received.After(pod.started) && r.Verb == "get" && r.Resource == "verticalscalercheckpoints" && r.Namespace == namespace && r.Name == name && r.Code == http.StatusOK
 		}) {
 			return "the new operator has not looked at scaler " + name
 		}
@@ -208,15 +208,12 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 // hasField fails the test unless the CRD is that of the next version.
 func hasField(t *testing.T) {
 	t.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	u := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+	crd := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 		t.Fatal(err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties[nextField]; !ok {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if _, ok, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", nextField); !ok {
 		t.Errorf("the CRD lacks the field %s of the next version", nextField)
 	}
 }

@@ -7,12 +7,10 @@ package olm
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +30,7 @@ const (
 // TestVersion1 installs, upgrades and removes what OLM v1 makes of the bundle, for the ClusterExtension of docs/olm.md, with no more
 // rights than dist/olm-v1.yaml grants. test/bundle has OLM v1's check of the CRDs.
 func TestVersion1(t *testing.T) {
-	i := &installation{namespace: v1Namespace, bundle: released(t), began: time.Now()}
+	i := &installation{namespace: v1Namespace, bundle: released(t), began: env.Mark()}
 	second := i.bundle.next(t)
 	i.run(t, applies+"olm-v1.yaml")
 	t.Cleanup(func() { i.remove(t) })
@@ -67,7 +65,6 @@ func TestVersion1(t *testing.T) {
 	}
 	i.isAllowed(t)
 
-	i.end()
 	listed(t.Context(), t)
 	asInstaller(t, "delete", objects, "--wait=false")
 	for _, o := range decoded(t, objects) {
@@ -87,11 +84,7 @@ func TestVersion1(t *testing.T) {
 // olmv1 runs the program of hack/tools/olm for the ClusterExtension of docs/olm.md, in the version of the bundle.
 func olmv1(t *testing.T, command string, b bundle) string {
 	t.Helper()
-	program := os.Getenv(v1Variable)
-	if !filepath.IsAbs(program) {
-		program = filepath.Join(root(), program)
-	}
-	out, err := exec.CommandContext(t.Context(), program, command, "-bundle", b.dir, "-extension", filepath.Join(root(), "docs", "olm.md")).Output()
+	out, err := exec.CommandContext(t.Context(), paths[v1Variable], command, "-bundle", b.dir, "-extension", filepath.Join(root(), "docs", "olm.md")).Output()
 	if err != nil {
 		t.Fatalf("olmv1 %s: %v\n%s", command, err, stderr(err))
 	}

@@ -15,9 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -35,14 +32,10 @@ func TestThePluginReportsFromPrometheus(t *testing.T) {
 	w := newFixture(t)
 	way := newWay(t, w.namespace, nil)
 	w.scale()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(kubeconfigOf(w.namespace), kubeconfig); err != nil {
-		t.Fatal(err)
-	}
 	reportWith := func(args ...string) (string, string) {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		command := exec.CommandContext(t.Context(), plugin, append([]string{"report", "--kubeconfig=" + kubeconfig, "-o=json"}, args...)...)
+		command := exec.CommandContext(t.Context(), plugin, append([]string{"report", "--kubeconfig=" + env.Kubeconfig(), "--namespace=" + w.namespace, "-o=json"}, args...)...)
 		command.Stdout, command.Stderr = &out, &errOut
 		_ = command.Run() // the caller checks both outputs
 		return out.String(), errOut.String()
@@ -91,18 +84,5 @@ func TestThePluginReportsFromPrometheus(t *testing.T) {
 		if out, errOut := reportWith(append(strings.Fields(args), "--prometheus="+way.URL)...); out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %s%s\nwant %s", args, out, errOut, want)
 		}
-	}
-}
-
-// kubeconfigOf returns an administrator's kubeconfig.
-func kubeconfigOf(namespace string) clientcmdapi.Config {
-	c := env.Config
-	return clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
-			ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData, Token: c.BearerToken,
-		}},
-		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test", Namespace: namespace}},
-		CurrentContext: "test",
 	}
 }

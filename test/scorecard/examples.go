@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,29 +48,27 @@ type tester struct {
 
 // examplesReconcile creates each example of the bundle, as a user would. The running operator must report on it, and follow a
 // change. Nothing may be left after the deletion.
-func (t tester) examplesReconcile(ctx context.Context, bundle string) (problems []string, err error) {
+func (t tester) examplesReconcile(ctx context.Context, bundle string) error {
 	examples, err := examplesIn(bundle)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, kind := range slices.Sorted(maps.Keys(changes)) {
-		if !slices.ContainsFunc(examples, func(e *unstructured.Unstructured) bool { return e.GetKind() == kind }) {
-			return nil, fmt.Errorf("the alm-examples have no %s", kind)
-		}
-	}
+	var errs []error
+	tried := map[string]bool{}
 	for _, example := range examples {
-		if changes[example.GetKind()] == "" {
+		kind := example.GetKind()
+		if changes[kind] == "" {
 			continue
 		}
-		problem, err := t.try(ctx, example)
-		if err != nil {
-			return problems, fmt.Errorf("example %s %s: %w", example.GetKind(), example.GetName(), err)
-		}
-		if problem != "" {
-			problems = append(problems, fmt.Sprintf("example %s %s: %s", example.GetKind(), example.GetName(), problem))
+		tried[kind] = true
+		if err := t.try(ctx, example); err != nil {
+			errs = append(errs, fmt.Errorf("example %s %s: %w", kind, example.GetName(), err))
 		}
 	}
-	return problems, nil
+	if len(tried) < len(changes) {
+		errs = append(errs, fmt.Errorf("the alm-examples have only the kinds %q", slices.Sorted(maps.Keys(tried))))
+	}
+	return errors.Join(errs...)
 }
 
 // examplesIn reads the examples in the ClusterServiceVersion of a bundle.
@@ -94,9 +92,8 @@ func examplesIn(bundle string) (examples []*unstructured.Unstructured, err error
 	return examples, nil
 }
 
-// try creates one example and what it needs, and deletes all of it. It returns what the operator has not done, or an error if the
-// cluster does not accept a request.
-func (t tester) try(ctx context.Context, example *unstructured.Unstructured) (problem string, err error) {
+// try creates one example and what it needs, and deletes all of it.
+func (t tester) try(ctx context.Context, example *unstructured.Unstructured) (err error) {
 	object := example.DeepCopy()
 	object.SetNamespace(t.namespace)
 	unstructured.RemoveNestedField(object.Object, "status")
@@ -115,28 +112,19 @@ func (t tester) try(ctx context.Context, example *unstructured.Unstructured) (pr
 		err = unstructured.SetNestedStringMap(object.Object, map[string]string{"app": "none"}, "spec", "deploymentSelector", "matchLabels")
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, o := range created {
 		if err := t.Create(ctx, o); err != nil {
-			return "", fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
+			return fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		defer func() {
-			left, failed := t.remove(context.WithoutCancel(ctx), o)
-			if problem == "" {
-				problem = left
-			}
-			if err == nil {
-				err = failed
-			}
-		}()
+		defer func() { err = errors.Join(err, t.remove(context.WithoutCancel(ctx), o)) }()
 	}
-	if problem, err = t.await(ctx, object, append(created, owned...)...); err != nil || problem != "" {
-		return problem, err
+	if err := t.await(ctx, object, append(created, owned...)...); err != nil {
+		return err
 	}
-	patch := client.RawPatch(types.MergePatchType, []byte(changes[object.GetKind()]))
-	if err := t.Patch(ctx, object, patch); err != nil {
-		return "", fmt.Errorf("changing it: %w", err)
+	if err := t.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(changes[object.GetKind()]))); err != nil {
+		return fmt.Errorf("changing it: %w", err)
 	}
 	return t.await(ctx, object)
 }
@@ -158,22 +146,20 @@ func deployment(namespace, name string) *unstructured.Unstructured {
 }
 
 // await waits until the operator has reported on the present spec, and all objects exist.
-func (t tester) await(ctx context.Context, object *unstructured.Unstructured, exist ...*unstructured.Unstructured) (problem string, err error) {
-	return t.poll(ctx, func() (string, error) {
+func (t tester) await(ctx context.Context, object *unstructured.Unstructured, exist ...*unstructured.Unstructured) error {
+	return t.poll(ctx, func() error {
 		for _, o := range append(exist, object) {
-			if err := t.Get(ctx, client.ObjectKeyFromObject(o), o); apierrors.IsNotFound(err) {
-				return fmt.Sprintf("there is no %s %s", o.GetKind(), o.GetName()), nil
-			} else if err != nil {
-				return "", err
+			if err := t.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+				return err
 			}
 		}
-		return unreported(object)
+		return reported(object)
 	})
 }
 
-// unreported checks the status of an object by the rules of kstatus: it is about the current spec, and does not need a user, except
+// reported checks the status of an object by the rules of kstatus: it is about the current spec, and does not need a user, except
 // to grant the rights for policies, which are not part of the bundle.
-func unreported(object *unstructured.Unstructured) (problem string, err error) {
+func reported(object *unstructured.Unstructured) error {
 	var o struct {
 		Status struct {
 			ObservedGeneration int64              `json:"observedGeneration"`
@@ -181,50 +167,49 @@ func unreported(object *unstructured.Unstructured) (problem string, err error) {
 		} `json:"status"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &o); err != nil {
-		return "", err
+		return err
 	}
 	generation := object.GetGeneration()
 	if o.Status.ObservedGeneration != generation {
-		return fmt.Sprintf("status.observedGeneration is %d, and the spec's generation %d: does an operator run that watches namespace %s?",
-			o.Status.ObservedGeneration, generation, object.GetNamespace()), nil
+		return fmt.Errorf("status.observedGeneration is %d, and the spec's generation %d: does an operator run that watches namespace %s?",
+			o.Status.ObservedGeneration, generation, object.GetNamespace())
 	}
 	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionReconciling, v1beta1.ConditionStalled} {
 		c := meta.FindStatusCondition(o.Status.Conditions, kind)
 		switch {
 		case c == nil || c.ObservedGeneration != generation:
-			return fmt.Sprintf("there is no condition %s of generation %d", kind, generation), nil
+			return fmt.Errorf("there is no condition %s of generation %d", kind, generation)
 		case kind == v1beta1.ConditionStalled && c.Status == metav1.ConditionTrue && c.Reason != v1beta1.ReasonForbidden:
-			return fmt.Sprintf("it is stalled: %s: %s", c.Reason, c.Message), nil
+			return fmt.Errorf("it is stalled: %s: %s", c.Reason, c.Message)
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // remove deletes an object and waits until it is gone, with the objects that it owns.
-func (t tester) remove(ctx context.Context, object *unstructured.Unstructured) (problem string, err error) {
-	err = t.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
+func (t tester) remove(ctx context.Context, object *unstructured.Unstructured) error {
+	err := t.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
+		return fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	return t.poll(ctx, func() (string, error) {
-		err := t.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) {
-			return "", nil
+	return t.poll(ctx, func() error {
+		if err := t.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return client.IgnoreNotFound(err)
 		}
-		return fmt.Sprintf("%s %s still exists, with the finalizers %s", object.GetKind(), object.GetName(), strings.Join(object.GetFinalizers(), ", ")), err
+		return fmt.Errorf("%s %s still exists, with the finalizers %s", object.GetKind(), object.GetName(), strings.Join(object.GetFinalizers(), ", "))
 	})
 }
 
-// poll looks until there is no problem, and returns the last one when the time is over.
-func (t tester) poll(ctx context.Context, look func() (problem string, err error)) (problem string, err error) {
+// poll looks until there is no error, and returns the last one when the time is over.
+func (t tester) poll(ctx context.Context, look func() error) error {
 	for end := time.Now().Add(t.wait); ; {
-		problem, err = look()
-		if problem == "" || err != nil || time.Now().After(end) {
-			return problem, err
+		err := look()
+		if err == nil || time.Now().After(end) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return problem, nil
+			return err
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,26 +41,23 @@ func main() {
 }
 
 // run tests with the bundle and the namespace that "operator-sdk scorecard" gives to its pods.
-func run(ctx context.Context) (problems []string, err error) {
+func run(ctx context.Context) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding a cluster: %w", err)
+		return fmt.Errorf("finding a cluster: %w", err)
 	}
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return tester{c, os.Getenv("SCORECARD_NAMESPACE"), 30 * time.Second}.examplesReconcile(ctx, "/bundle")
 }
 
-// status is the result: an error means that the test could not find out.
-func status(problems []string, err error) v1alpha3.TestStatus {
-	result := v1alpha3.TestResult{Name: testName, State: v1alpha3.PassState, Errors: problems, CreationTimestamp: metav1.Now()}
-	if len(problems) > 0 {
-		result.State = v1alpha3.FailState
-	}
+// status is the result. It passes without an error.
+func status(err error) v1alpha3.TestStatus {
+	result := v1alpha3.TestResult{Name: testName, State: v1alpha3.PassState, CreationTimestamp: metav1.Now()}
 	if err != nil {
-		result.State, result.Errors = v1alpha3.ErrorState, append(result.Errors, err.Error())
+		result.State, result.Errors = v1alpha3.FailState, strings.Split(err.Error(), "\n")
 	}
 	return v1alpha3.TestStatus{Results: []v1alpha3.TestResult{result}}
 }

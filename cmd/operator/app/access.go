@@ -240,27 +240,17 @@ func (s Scope) lacking() map[string][][]right {
 }
 
 // improved reports whether the operator has got a set of rights that it lacked when the scope was
-// found. For each set, it stops at the first missing right.
+// found.
 func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
 	for namespace, sets := range s.lacking() {
 		for _, rights := range sets {
-			all, err := check.all(ctx, namespace, rights)
-			if all || err != nil {
-				return all, err
+			missing, err := check.missing(ctx, namespace, rights)
+			if missing == "" || err != nil {
+				return err == nil, err
 			}
 		}
 	}
 	return false, nil
-}
-
-// all reports whether the operator has every one of the rights.
-func (check accessCheck) all(ctx context.Context, namespace string, rights []right) (bool, error) {
-	for _, r := range rights {
-		if allowed, err := check(ctx, namespace, r); !allowed || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // log reports what the operator watches, and which features it does without.

@@ -78,26 +78,6 @@ func TestManagerOptions(t *testing.T) {
 			t.Errorf("the manager takes %v to stop", got)
 		}
 	})
-	t.Run("metrics without authorization, and no leader election", func(t *testing.T) {
-		c := config.Default()
-		c.Metrics.BindAddress, c.Metrics.Secure = "127.0.0.1:8080", false
-		c.Health.BindAddress = "0"
-		c.LeaderElection.Enabled = false
-		o := ManagerOptions(c, Scope{})
-		if o.Metrics.BindAddress != "127.0.0.1:8080" || o.Metrics.SecureServing || o.Metrics.FilterProvider != nil {
-			t.Errorf("metrics are served at %s, secure %t, with a filter %t", o.Metrics.BindAddress, o.Metrics.SecureServing, o.Metrics.FilterProvider != nil)
-		}
-		if o.LeaderElection || o.HealthProbeBindAddress != "0" {
-			t.Errorf("leader election is %t, health is served at %s", o.LeaderElection, o.HealthProbeBindAddress)
-		}
-	})
-	t.Run("a lease in another namespace", func(t *testing.T) {
-		c := config.Default()
-		c.LeaderElection.Namespace = "ops"
-		if got := ManagerOptions(c, Scope{}).LeaderElectionNamespace; got != "ops" {
-			t.Errorf("the lease is in %q", got)
-		}
-	})
 	t.Run("only the named namespaces are watched, as far as they can be read", func(t *testing.T) {
 		for name, tc := range map[string]struct {
 			scope Scope

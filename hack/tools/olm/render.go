@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/operator-framework/operator-controller/internal/operator-controller/applier"
 	"github.com/operator-framework/operator-controller/internal/operator-controller/rukpak/render/registryv1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,15 +36,11 @@ func rendered(bundle fs.FS, extension *ocv1.ClusterExtension) ([]unstructured.Un
 	}
 	var out []unstructured.Unstructured
 	for _, object := range objects {
-		content, err := json.Marshal(object)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return nil, fmt.Errorf("encoding %T %s: %w", object, object.GetName(), err)
+			return nil, fmt.Errorf("converting %T %s: %w", object, object.GetName(), err)
 		}
-		var u unstructured.Unstructured
-		if err := u.UnmarshalJSON(content); err != nil {
-			return nil, fmt.Errorf("decoding %T %s: %w", object, object.GetName(), err)
-		}
-		out = append(out, u)
+		out = append(out, unstructured.Unstructured{Object: content})
 	}
 	return out, nil
 }

@@ -346,20 +346,19 @@ func (c Operator) validate() error {
 		}
 	}
 	for _, v := range []struct {
-		name        string
-		value, most int
+		name               string
+		value, least, most int
 	}{
-		{"budget.changesPerMinute", c.Budget.ChangesPerMinute, mostChanges},
-		{"budget.changesPerMinutePerNamespace", c.Budget.ChangesPerMinutePerNamespace, mostChanges},
-		{"workers.verticalScalers", c.Workers.VerticalScalers, mostWorkers},
-		{"workers.scaledDeployments", c.Workers.ScaledDeployments, mostWorkers},
+		{"budget.changesPerMinute", c.Budget.ChangesPerMinute, 1, mostChanges},
+		{"budget.changesPerMinutePerNamespace", c.Budget.ChangesPerMinutePerNamespace, 1, mostChanges},
+		{"budget.podPercentPerMinute", c.Budget.PodPercentPerMinute, 0, 100},
+		{"ceilings.nodePercent", c.Ceilings.NodePercent, 1, 100},
+		{"workers.verticalScalers", c.Workers.VerticalScalers, 1, mostWorkers},
+		{"workers.scaledDeployments", c.Workers.ScaledDeployments, 1, mostWorkers},
 	} {
-		if v.value < 1 || v.value > v.most {
-			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, v.most, v.value))
+		if v.value < v.least || v.value > v.most {
+			errs = append(errs, fmt.Errorf("%s must be from %d to %d, not %d", v.name, v.least, v.most, v.value))
 		}
-	}
-	if p := c.Budget.PodPercentPerMinute; p < 0 || p > 100 {
-		errs = append(errs, fmt.Errorf("budget.podPercentPerMinute must be from 0 to 100, not %d", p))
 	}
 	if !slices.Contains(metrics.Details(), c.Metrics.Scalers) {
 		errs = append(errs, fmt.Errorf("metrics.scalers must be one of %q, not %q", metrics.Details(), c.Metrics.Scalers))
@@ -384,9 +383,6 @@ func (c Operator) validate() error {
 }
 
 func (c Ceilings) validate() (errs []error) {
-	if c.NodePercent < 1 || c.NodePercent > 100 {
-		errs = append(errs, fmt.Errorf("ceilings.nodePercent must be from 1 to 100, not %d", c.NodePercent))
-	}
 	if c.RaiseFactor != 0 && (c.RaiseFactor < 2 || c.RaiseFactor > 1000) {
 		errs = append(errs, fmt.Errorf("ceilings.raiseFactor must be 0 or from 2 to 1000, not %d", c.RaiseFactor))
 	}

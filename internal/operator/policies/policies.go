@@ -91,8 +91,8 @@ type Check struct {
 	Release release.Release
 	Clock   clock.Clock
 
-	// told is what was last logged and reported.
-	told *finding
+	// told are the missing policies that were last logged and reported; nil for none yet.
+	told *string
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -116,80 +116,61 @@ func (c *Check) Start(ctx context.Context) error {
 // Round checks the policies once, and reports the result if it has changed.
 func (c *Check) Round(ctx context.Context) {
 	var lacks []string
-	known := 0
+	isKnown := false
 	for _, p := range probes(c.Namespace) {
-		switch refusal(c.Client.Create(ctx, p.object, client.DryRunAll), p.policy) {
-		case refusedByPolicy:
-			known++
-			missing.WithLabelValues(p.policy).Set(0)
-		case accepted:
-			known++
-			lacks = append(lacks, p.policy)
+		switch err := c.Client.Create(ctx, p.object, client.DryRunAll); {
+		case err == nil:
+			isKnown, lacks = true, append(lacks, p.policy)
 			missing.WithLabelValues(p.policy).Set(1)
-		case inconclusive:
+		case isRefusal(err, p.policy):
+			isKnown = true
+			missing.WithLabelValues(p.policy).Set(0)
+		default:
 			missing.DeleteLabelValues(p.policy)
 		}
 	}
-	if known > 0 {
-		c.tell(ctx, finding{strings.Join(lacks, ", ")})
+	if isKnown {
+		c.tell(ctx, strings.Join(lacks, ", "))
 	}
 }
 
-// finding is the result of a round: the missing policies, or none.
-type finding struct{ missing string }
-
-func (f finding) condition(install string) metav1.Condition {
-	if f.missing == "" {
+// conditionOf is the condition about the missing policies.
+func conditionOf(lacks, install string) metav1.Condition {
+	if lacks == "" {
 		return metav1.Condition{Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled, Message: "The admission policies limit what the operator can do"}
 	}
 	return metav1.Condition{
 		Type: ConditionType, Status: metav1.ConditionFalse, Reason: ReasonMissing,
-		Message: "Admission policies are missing: " + f.missing + ". Without them, the operator's token is worth more than the operator needs. To install them: " + install,
+		Message: "Admission policies are missing: " + lacks + ". Without them, the operator's token is worth more than the operator needs. To install them: " + install,
 	}
 }
 
-// tell logs and reports the finding, unless that has been done.
-func (c *Check) tell(ctx context.Context, f finding) {
-	if c.told != nil && *c.told == f {
+// tell logs and reports the missing policies, unless that has been done.
+func (c *Check) tell(ctx context.Context, lacks string) {
+	if c.told != nil && *c.told == lacks {
 		return
 	}
 	logger, install := log.FromContext(ctx), c.Release.Install(release.AdmissionPolicies)
-	now := f.condition(install)
 	if c.Condition != nil {
-		if err := c.Condition.Set(ctx, now); err != nil {
+		if err := c.Condition.Set(ctx, conditionOf(lacks, install)); err != nil {
 			logger.Error(err, "Cannot report whether the admission policies are installed", "retryAfter", interval.String())
 			return
 		}
 	}
 	switch {
-	case f.missing != "":
-		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", f.missing, "command", install)
+	case lacks != "":
+		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", lacks, "command", install)
 	case c.told != nil:
 		logger.Info("The admission policies are installed")
 	default:
 		logger.V(1).Info("The admission policies are installed")
 	}
-	c.told = &f
+	c.told = &lacks
 }
 
-// answer is what a dry run tells about a policy.
-type answer int
-
-const (
-	inconclusive answer = iota
-	refusedByPolicy
-	accepted
-)
-
-// refusal reads the answer to a request that the policy refuses.
-func refusal(err error, policy string) answer {
-	switch {
-	case err == nil:
-		return accepted
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy):
-		return refusedByPolicy
-	}
-	return inconclusive
+// isRefusal reports whether a policy has refused a request.
+func isRefusal(err error, policy string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy)
 }
 
 // probe is a request that only a policy refuses.

@@ -13,7 +13,6 @@
 package upgradeable
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -82,7 +81,7 @@ func Setup(mgr ctrl.Manager, namespace string) error {
 	if err != nil || condition == nil {
 		return err
 	}
-	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Interval: interval, Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}})
+	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Condition: condition, Clock: clock.RealClock{}})
 }
 
 // OperatorCondition is the object in which the operator reports to OLM and its users.
@@ -139,12 +138,9 @@ func (o *OperatorCondition) Set(ctx context.Context, c metav1.Condition) error {
 type Gate struct {
 	// Scalers reads all scalers, as of any recent time.
 	Scalers client.Reader
-	// Interval is the time between two looks at them. Defaults to 5s.
-	Interval time.Duration
-	// Client reads and writes the OperatorCondition, whose name is Key.
-	Client client.Client
-	Key    types.NamespacedName
-	Clock  clock.Clock
+	// Condition is where the gate reports.
+	Condition *OperatorCondition
+	Clock     clock.Clock
 
 	state state
 	// known is false until the condition has been read, and after a failed request.
@@ -159,7 +155,7 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 func (g *Gate) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("upgradeable")
 	for {
-		pause := cmp.Or(g.Interval, interval)
+		pause := interval
 		if err := g.update(ctx, logger); err != nil && ctx.Err() == nil {
 			pause = retryInterval
 			logger.Error(err, "Cannot tell OLM whether it may upgrade the operator", "retryAfter", pause.String())
@@ -185,8 +181,8 @@ func (g *Gate) update(ctx context.Context, logger logr.Logger) error {
 	now := g.Clock.Now()
 	if !g.known {
 		var object operatorsv2.OperatorCondition
-		if err := g.Client.Get(ctx, g.Key, &object); err != nil {
-			return fmt.Errorf("reading OperatorCondition %s: %w", g.Key, err)
+		if err := g.Condition.Client.Get(ctx, g.Condition.Key, &object); err != nil {
+			return fmt.Errorf("reading OperatorCondition %s: %w", g.Condition.Key, err)
 		}
 		g.state, g.known = restore(meta.FindStatusCondition(object.Spec.Conditions, operatorsv2.Upgradeable), now), true
 	}
@@ -208,7 +204,7 @@ func (g *Gate) write(ctx context.Context, reason string) error {
 	if reason == ReasonStepInProgress {
 		c.Status = metav1.ConditionFalse
 	}
-	return (&OperatorCondition{Client: g.Client, Key: g.Key}).Set(ctx, c)
+	return g.Condition.Set(ctx, c)
 }
 
 // release allows upgrades when the operator stops: a stopped operator cannot.

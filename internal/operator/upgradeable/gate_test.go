@@ -142,14 +142,14 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 		},
 	}).Build()
 	clock := testclock.NewFakeClock(noon)
-	g := &Gate{Scalers: c, Client: c, Key: client.ObjectKeyFromObject(condition), Clock: clock}
+	g := &Gate{Scalers: c, Condition: &OperatorCondition{c, client.ObjectKeyFromObject(condition)}, Clock: clock}
 	update := func(wantReason string, wantWrites int) {
 		t.Helper()
 		clock.Step(interval)
 		if err := g.update(t.Context(), logr.Discard()); !errors.Is(err, fails) {
 			t.Fatal(err)
 		}
-		if err := c.Get(t.Context(), g.Key, condition); err != nil {
+		if err := c.Get(t.Context(), g.Condition.Key, condition); err != nil {
 			t.Fatal(err)
 		}
 		got := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
@@ -199,32 +199,5 @@ func changing(status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalS
 		Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{
 			{Type: v1beta1.ConditionChanging, Status: status, LastTransitionTime: metav1.NewTime(since)},
 		}},
-	}
-}
-
-func TestAConditionIsWrittenOnlyIfItChanges(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := operatorsv2.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	object := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "ours"}}
-	writes := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithInterceptorFuncs(interceptor.Funcs{
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			writes++
-			return c.Update(ctx, o, options...)
-		},
-	}).Build()
-	o := &OperatorCondition{Client: c, Key: client.ObjectKeyFromObject(object)}
-	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionTrue} {
-		if err := o.Set(t.Context(), metav1.Condition{Type: "Any", Status: status, Reason: "Any"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if writes != 2 {
-		t.Errorf("%d writes", writes)
-	}
-	if err := c.Get(t.Context(), o.Key, object); err != nil || !meta.IsStatusConditionTrue(object.Spec.Conditions, "Any") {
-		t.Errorf("conditions %+v, %v", object.Spec.Conditions, err)
 	}
 }

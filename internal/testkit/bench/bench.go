@@ -35,12 +35,6 @@ func InTurns(b *testing.B, contenders ...Contender) {
 	}
 }
 
-// Report reports a result of a contender, with a unit of the form "name:unit".
-func Report(b *testing.B, name, unit string, value float64) {
-	b.Helper()
-	b.ReportMetric(value, name+":"+unit)
-}
-
 // CPUTime is the CPU time that the process has spent. Unlike the time of a clock, it says something on a
 // busy machine.
 func CPUTime(tb testing.TB) time.Duration {

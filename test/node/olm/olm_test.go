@@ -24,6 +24,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -180,20 +181,43 @@ func resizes(t *testing.T) {
 	})
 	for _, pod := range node.RunningPods(t, load) {
 		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
-		node.Load(t, pod, 250, 100)
+		node.Load(t, pod, realnode.AppPort, 250, 100)
 	}
 	testkit.Eventually(t, long, func() string {
-		return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
-			if requests.CPUMillis < 250 || requests.MemoryBytes < 100<<20 {
-				return fmt.Sprintf("decided is %+v, below the usage", requests)
-			}
-			return ""
-		})
+		return unapplied(t)
 	})
 	for _, pod := range node.RunningPods(t, load) {
 		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
 	}
 	noRestart(t)
+}
+
+// unapplied is why the cgroups of the pods do not have a decision that covers the usage.
+func unapplied(t *testing.T) string {
+	t.Helper()
+	s := scaler(t)
+	if s.Status.Decision == nil || !meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionApplied) {
+		return fmt.Sprintf("not applied: %+v", s.Status.Conditions)
+	}
+	decided := s.Status.Decision.Containers[0].Requests
+	if decided.CPU == nil || decided.Memory == nil || decided.CPU.MilliValue() < 250 || decided.Memory.Value() < 100<<20 {
+		return fmt.Sprintf("decided is %+v, below the usage", decided)
+	}
+	pods := node.RunningPods(t, load)
+	if len(pods) != replicas {
+		return fmt.Sprintf("%d pods run", len(pods))
+	}
+	for _, pod := range pods {
+		// The limits are three times the CPU and twice the memory.
+		got := node.Limits(t, pod)
+		if want := 2 * decided.Memory.Value(); got.MemoryLimitBytes != want {
+			return fmt.Sprintf("pod %s: the cgroup's memory limit is %d, not %d", pod.Name, got.MemoryLimitBytes, want)
+		}
+		if want := 3 * decided.CPU.MilliValue() * got.CPUPeriodMicros / 1000; got.CPUQuotaMicros != want {
+			return fmt.Sprintf("pod %s: the cgroup's CPU quota is %d, not %d", pod.Name, got.CPUQuotaMicros, want)
+		}
+	}
+	return ""
 }
 
 // scorecard runs all tests of the bundle, with exactly the rights that they require.

@@ -16,11 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/keeper"
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
-// The main function stays on the main thread; see [keeper.Keep].
+// The main function stays on the main thread; see [node.Keep].
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -38,11 +37,11 @@ func main() {
 	case "cgroup":
 		err = limits(args)
 	case "keep":
-		err = keeper.Keep(keeper.Folder(args[0]))
+		err = node.Keep(node.Folder(args[0]))
 	case "enter":
-		err = keeper.Enter(keeper.Folder(args[0]), os.NewFile(3, "door"))
+		err = node.Enter(node.Folder(args[0]), os.NewFile(3, "door"))
 	case "init":
-		err = keeper.Init(keeper.Folder(args[0]), os.NewFile(3, "door"))
+		err = node.Init(node.Folder(args[0]), os.NewFile(3, "door"))
 	default:
 		err = fmt.Errorf("unknown subcommand %q", command)
 	}
@@ -58,19 +57,16 @@ func main() {
 }
 
 // parse reads the flags of one subcommand, and the folder that all of them have.
-func parse(flags *flag.FlagSet, args []string) (keeper.Folder, error) {
+func parse(flags *flag.FlagSet, args []string) (node.Folder, error) {
 	dir := flags.String("dir", "", "folder of the node")
 	_ = flags.Parse(args)
-	return keeper.Open(*dir)
+	return node.Open(*dir)
 }
 
 func up(args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
 	var spec node.Spec
 	var images []string
-	flags.StringVar(&spec.Name, "node", "node-1", "name of the node")
-	flags.IntVar(&spec.HostPort, "port", 0, "port on 127.0.0.1 for the API server; 0 is a free one")
-	flags.DurationVar(&spec.Timeout, "timeout", 5*time.Minute, "how long the start may take")
 	flags.StringVar(&spec.LocalCluster, "localcluster", "", "the localcluster binary")
 	flags.StringVar(&spec.CNI, "cni", "", "folder of the CNI plugins")
 	flags.Func("image", "image archive to import; may be repeated", appendTo(&images))
@@ -82,7 +78,7 @@ func up(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return keeper.Start(folder, spec, images)
+	return node.Start(folder, spec, images)
 }
 
 func appendTo(list *[]string) func(string) error {
@@ -97,7 +93,7 @@ func down(args []string) error {
 	if err != nil {
 		return err
 	}
-	return keeper.Stop(folder, time.Minute)
+	return node.Stop(folder, time.Minute)
 }
 
 func limits(args []string) error {

@@ -10,12 +10,11 @@
 // A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
 //
 //	/set?cpu=300&memory=64  change either or both; answers when the memory is resident
-//	/stat                   what it does now
 //	/healthz                200 once the first memory is resident
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -45,21 +44,11 @@ func main() {
 	}
 }
 
-// pause does nothing until a signal ends it. In a pod with a shared PID namespace it is process 1, and collects
-// processes that others leave.
+// pause does nothing until a signal ends it.
 func pause() {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
-	for s := range signals {
-		if s != syscall.SIGCHLD {
-			return
-		}
-		for {
-			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
-				break
-			}
-		}
-	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	<-signals
 }
 
 type server struct {
@@ -75,11 +64,8 @@ func serve(args []string) error {
 	memory := flags.Int64("memory", 0, "MiB to hold")
 	_ = flags.Parse(args)
 
-	// Process 1 of a container gets no default action for signals.
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		<-signals
+		pause() // process 1 of a container gets no default action for signals
 		os.Exit(0)
 	}()
 
@@ -103,48 +89,29 @@ func (s *server) routes() http.Handler {
 			http.Error(w, "filling memory", http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /stat", s.stat)
 	mux.HandleFunc("GET /set", s.set)
 	return mux
 }
 
-// The largest useful amounts. More is a typing error, which must not exhaust the node.
-const (
-	maxCPU    = 64_000
-	maxMemory = 64 << 10
-)
-
 func (s *server) set(w http.ResponseWriter, r *http.Request) {
-	cpu, cpuErr := amount(r, "cpu", s.burner.millicores.Load(), maxCPU)
-	memory, memoryErr := amount(r, "memory", s.held(), maxMemory)
-	for _, err := range []error{cpuErr, memoryErr} {
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
+	cpu, cpuErr := amount(r, "cpu", s.burner.millicores.Load())
+	memory, memoryErr := amount(r, "memory", s.held())
+	if err := errors.Join(cpuErr, memoryErr); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
 	s.burner.set(cpu)
 	if err := s.hold(memory); err != nil {
 		http.Error(w, err.Error(), http.StatusInsufficientStorage)
 		return
 	}
-	fmt.Printf("set: %d millicores, %d MiB\n", cpu, memory)
-	s.stat(w, r)
+	fmt.Fprintf(w, "%d millicores, %d MiB\n", cpu, memory)
 }
 
 // amount returns a number from the query, or the present value if the query does not have it.
-func amount(r *http.Request, name string, now, most int64) (int64, error) {
+func amount(r *http.Request, name string, now int64) (int64, error) {
 	if !r.URL.Query().Has(name) {
 		return now, nil
 	}
-	n, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 64)
-	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("%s should be a whole number from 0 to %d", name, most)
-	}
-	return n, nil
-}
-
-func (s *server) stat(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]int64{"cpuMillis": s.burner.millicores.Load(), "memoryMiB": s.held()})
+	return strconv.ParseInt(r.URL.Query().Get(name), 10, 64)
 }

@@ -35,8 +35,9 @@ func ParseContainerdVersion(text string) (ContainerdVersion, error) {
 //   - nothing lies outside the private folders (the "opt" plugin would create /opt/containerd);
 //   - a container's oom_score_adj is not lowered below containerd's own, which requires a capability that root does not
 //     have everywhere;
+//   - images are copied and not layered, because an overlay does not work on an overlay, as inside a container;
 //   - no AppArmor profile is loaded, because profiles belong to the host's kernel.
-func containerdConfig(v ContainerdVersion, snapshotter, cni string) string {
+func containerdConfig(v ContainerdVersion, cni string) string {
 	head := fmt.Sprintf(`root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt"]
@@ -49,18 +50,18 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   restrict_oom_score_adj = true
   disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = %q
+    snapshotter = "native"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, PauseImage, snapshotter, cni, cniFolder)
+`, PauseImage, cni, cniFolder)
 	}
 	programs := fmt.Sprintf("bin_dirs = [%q]", cni)
 	if v.Minor < 1 {
 		programs = fmt.Sprintf("bin_dir = %q", cni)
 	}
 	return "version = 3\n" + head + fmt.Sprintf(`[plugins."io.containerd.cri.v1.images"]
-  snapshotter = %q
+  snapshotter = "native"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = %q
 [plugins."io.containerd.cri.v1.runtime"]
@@ -69,7 +70,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.cri.v1.runtime".cni]
     %s
     conf_dir = %q
-`, snapshotter, PauseImage, programs, cniFolder)
+`, PauseImage, programs, cniFolder)
 }
 
 const (

@@ -3,10 +3,7 @@
 
 package node
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestParseContainerdVersion(t *testing.T) {
 	cases := map[string]ContainerdVersion{
@@ -24,29 +21,5 @@ func TestParseContainerdVersion(t *testing.T) {
 	}
 	if _, err := ParseContainerdVersion("containerd: not found"); err == nil {
 		t.Error("ParseContainerdVersion() of nonsense gave no error")
-	}
-}
-
-func TestContainerdConfigSpeaksTheVersionsLanguage(t *testing.T) {
-	cases := map[string]struct {
-		version ContainerdVersion
-		has     string
-		lacks   string
-	}{
-		"1.6 has the old plugin names":      {ContainerdVersion{1, 6}, `"io.containerd.grpc.v1.cri"`, "cri.v1.runtime"},
-		"2.0 knows a single plugin folder":  {ContainerdVersion{2, 0}, `bin_dir = "/cni"`, "bin_dirs"},
-		"2.1 has a list of plugin folders":  {ContainerdVersion{2, 1}, `bin_dirs = ["/cni"]`, "bin_dir ="},
-		"2.4 keeps the sandbox image there": {ContainerdVersion{2, 4}, `sandbox = "` + PauseImage + `"`, "sandbox_image"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := containerdConfig(tc.version, "overlayfs", "/cni")
-			if !strings.Contains(got, tc.has) {
-				t.Errorf("the configuration lacks %s:\n%s", tc.has, got)
-			}
-			if strings.Contains(got, tc.lacks) {
-				t.Errorf("the configuration has %s:\n%s", tc.lacks, got)
-			}
-		})
 	}
 }

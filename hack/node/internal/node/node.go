@@ -15,9 +15,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// Main is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
-func Main(state, logs string, door *os.File) error {
-	spec, err := Load(state)
+// Init is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
+func Init(f Folder, door *os.File) error {
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
@@ -28,11 +28,11 @@ func Main(state, logs string, door *os.File) error {
 		os.Setenv(name, value)
 	}
 	// For commands that exec.sh runs.
-	if err := os.WriteFile(filepath.Join(state, EnvironmentFile), []byte(strings.Join(spec.Environment(), "\n")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(f.state(), EnvironmentFile), []byte(strings.Join(spec.Environment(), "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
 	err = sandbox.SetUp(sandbox.Config{
-		Hostname: spec.Name, State: state, Logs: logs, LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
+		Hostname: Name, State: f.state(), Logs: f.logs(), LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
 	})
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ type node struct {
 }
 
 func (n *node) run(door *os.File) error {
-	ctx, cancel := context.WithDeadlineCause(context.Background(), n.Started.Add(n.Timeout),
-		fmt.Errorf("not done within %s", n.Timeout))
+	ctx, cancel := context.WithDeadlineCause(context.Background(), n.Started.Add(timeout),
+		fmt.Errorf("not done within %s", timeout))
 	defer cancel()
 
 	if err := n.writeConfiguration(); err != nil {
@@ -60,8 +60,8 @@ func (n *node) run(door *os.File) error {
 	if err := n.component("containerd", "containerd", "--config", containerdFile); err != nil {
 		return err
 	}
-	if err := n.component("localcluster", "localcluster", "up", "-dir", clusterFolder, "-node", n.Name,
-		"-bind", sandbox.Address, "-port", "6443", "-metrics-server", "-timeout", n.Timeout.String()); err != nil {
+	if err := n.component("localcluster", "localcluster", "up", "-dir", clusterFolder, "-node", Name,
+		"-bind", sandbox.Address, "-port", "6443", "-metrics-server", "-timeout", timeout.String()); err != nil {
 		return err
 	}
 
@@ -79,16 +79,16 @@ func (n *node) run(door *os.File) error {
 	}
 	n.say("the control plane is up")
 	if err := n.component("kubelet", "kubelet", "--config="+kubeletFile, "--kubeconfig="+kubeletKubeconf,
-		"--hostname-override="+n.Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
+		"--hostname-override="+Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
 		return err
 	}
 	if err := n.openDoors(ctx, door); err != nil {
 		return err
 	}
-	if err := n.await(ctx, "node/"+n.Name, "create", "condition=Ready"); err != nil {
+	if err := n.await(ctx, "node/"+Name, "create", "condition=Ready"); err != nil {
 		return err
 	}
-	n.say("node %s is Ready", n.Name)
+	n.say("node %s is Ready", Name)
 	// The API server refuses pods until this exists.
 	if err := n.await(ctx, "serviceaccount/default", "create"); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (n *node) run(door *os.File) error {
 // await waits until an object meets conditions of "kubectl wait", one after the other.
 func (n *node) await(ctx context.Context, object string, conditions ...string) error {
 	for _, condition := range conditions {
-		command := []string{"kubectl", "wait", object, "--for=" + condition, "--timeout=" + n.Timeout.String()}
+		command := []string{"kubectl", "wait", object, "--for=" + condition, "--timeout=" + timeout.String()}
 		if err := n.supervisor.run(ctx, "kubectl", command...); err != nil {
 			return err
 		}
@@ -121,10 +121,6 @@ func (n *node) writeConfiguration() error {
 			return err
 		}
 	}
-	snapshotter := "overlayfs"
-	if !sandbox.CanOverlay("/var/lib/containerd") {
-		snapshotter = "native"
-	}
 	// The control plane keeps its logs in a folder of its own below the state. This link is for readers outside. When the
 	// node ends, the keeper moves the folder there.
 	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
@@ -137,7 +133,7 @@ func (n *node) writeConfiguration() error {
 		}
 	}
 	for path, text := range map[string]string{
-		containerdFile: containerdConfig(n.Containerd, snapshotter, n.CNI),
+		containerdFile: containerdConfig(n.Containerd, n.CNI),
 		networkFile:    networkConfig(),
 		kubeletFile:    kubeletConfig(),
 		resolvFile:     "nameserver " + unusedNameServer + "\n",

@@ -1,8 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node runs inside the sandbox: it starts the control plane, containerd and the kubelet, and waits for the
-// node to be usable.
+// Package node runs a node. Outside the sandbox, the keeper creates the cgroup, starts the sandbox, and cleans up when the node
+// ends, whatever the cause. Inside, process 1 starts the control plane, containerd and the kubelet, and waits for the node to be
+// usable.
 package node
 
 import (
@@ -19,6 +20,13 @@ import (
 const (
 	StressImage = "verticalscaler.local/stress:dev"
 	PauseImage  = "verticalscaler.local/pause:dev"
+)
+
+const (
+	// Name is the name of the node.
+	Name = "node-1"
+	// timeout is how long the start may take.
+	timeout = 5 * time.Minute
 )
 
 // Files in the state folder, which the keeper outside and the node inside both see.
@@ -40,12 +48,8 @@ const (
 
 // Spec describes the node, for the process inside.
 type Spec struct {
-	Name string `json:"name"`
-	// ID tells several nodes on one machine apart.
-	ID           string            `json:"id"`
 	Group        cgroups.Group     `json:"group"`
 	Started      time.Time         `json:"started"`
-	Timeout      time.Duration     `json:"timeout"`
 	HostPort     int               `json:"hostPort"`
 	Containerd   ContainerdVersion `json:"containerd"`
 	CNI          string            `json:"cni"`
@@ -54,23 +58,13 @@ type Spec struct {
 	Registries []string `json:"registries,omitempty"`
 }
 
-// Save writes the spec to the state folder.
-func (s Spec) Save(state string) error {
+// save writes the spec to the state folder.
+func (s Spec) save(state string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(state, SpecFile), text, 0o644)
-}
-
-// Load reads the spec from the state folder.
-func Load(state string) (Spec, error) {
-	var s Spec
-	text, err := os.ReadFile(filepath.Join(state, SpecFile))
-	if err != nil {
-		return s, err
-	}
-	return s, json.Unmarshal(text, &s)
 }
 
 // Environment is the environment of programs inside. They need nothing of the host's.

@@ -262,24 +262,3 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 
 // oPath opens a name without access to what is behind it (O_PATH, which package syscall lacks).
 const oPath = 0x200000
-
-// CanOverlay reports whether containerd's default snapshotter works on the file system of a folder. It does not work on an
-// overlay, as inside a container.
-func CanOverlay(folder string) bool {
-	base, err := os.MkdirTemp(folder, "overlay")
-	if err != nil {
-		return false
-	}
-	defer os.RemoveAll(base)
-	for _, name := range []string{"lower", "upper", "work", "merged"} {
-		if err := os.Mkdir(filepath.Join(base, name), 0o755); err != nil {
-			return false
-		}
-	}
-	merged := filepath.Join(base, "merged")
-	data := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", base)
-	if err := syscall.Mount("overlay", merged, "overlay", 0, data); err != nil {
-		return false
-	}
-	return syscall.Unmount(merged, 0) == nil
-}

@@ -129,14 +129,8 @@ func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
 	return l
 }
 
-// Load sets the usage of a pod of a [Deployment] through the API server's proxy, once the pod is Ready.
-func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
-	t.Helper()
-	n.LoadAt(t, pod, appPort, cpuMillis, memoryMiB)
-}
-
-// LoadAt is Load for the container that listens on a port.
-func (n *Node) LoadAt(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
+// Load sets the usage of the container of a pod that listens on a port, through the API server's proxy, once the pod is Ready.
+func (n *Node) Load(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
 	t.Helper()
 	answer, err := n.set(t, pod, port, cpuMillis, memoryMiB)
 	if err != nil {
@@ -146,13 +140,7 @@ func (n *Node) LoadAt(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memor
 }
 
 // Overload is Load with more memory than the container's limit. The container is killed, so nothing answers.
-func (n *Node) Overload(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
-	t.Helper()
-	n.OverloadAt(t, pod, appPort, cpuMillis, memoryMiB)
-}
-
-// OverloadAt is Overload for the container that listens on a port.
-func (n *Node) OverloadAt(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
+func (n *Node) Overload(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
 	t.Helper()
 	answer, err := n.set(t, pod, port, cpuMillis, memoryMiB)
 	t.Logf("too much load for pod %s: %s (%v)", pod.Name, answer, err)

@@ -1,26 +1,24 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet makes the objects of many equal Deployments: each of Pods pods with Containers containers, and
-// with a scaler. They are as large as those of a typical chart. Benchmarks use it.
-package fleet
+package cluster
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
+// The fleet is many equal Deployments, each of Pods pods with Containers containers, and with a scaler. They are as large as
+// those of a typical chart.
 const (
 	// Pods is the number of pods of a Deployment.
 	Pods = 3
@@ -34,34 +32,26 @@ const (
 	MemoryBytes = 390 << 20
 )
 
-// created is when everything in the fleet was created.
-var created = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-
 // Name is the name of Deployment i and of its scaler.
 func Name(i int) string { return fmt.Sprintf("web-%06d", i) }
 
 // Namespace is the namespace of Deployment i.
 func Namespace(i int) string { return fmt.Sprintf("team-%04d", i/PerNamespace) }
 
-// Key is the key of a scaler and of its Deployment.
-func Key(i int) types.NamespacedName {
-	return types.NamespacedName{Namespace: Namespace(i), Name: Name(i)}
-}
-
-// metaOf are the metadata of an object. Every object has strings of its own, as if it was decoded.
-func metaOf(namespace, name, app string) metav1.ObjectMeta {
+// metaOf are the metadata of an object, as a user sends it.
+func metaOf(i int, name string) metav1.ObjectMeta {
+	app := Name(i)
 	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: types.UID("uid-of-" + namespace + "-" + name), ResourceVersion: "1", Generation: 1, CreationTimestamp: created,
+		Namespace: Namespace(i), Name: name,
 		Labels: map[string]string{"app.kubernetes.io/name": app, "app.kubernetes.io/instance": app, "app.kubernetes.io/managed-by": "Helm"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &created, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{` + strings.Repeat(`"f:field":{},`, 100) + `"f:last":{}}}`),
-		}},
 	}
 }
 
-func controlledBy(apiVersion, kind string, owner metav1.ObjectMeta) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: owner.Name, UID: owner.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}
+// controlledBy makes an owner the controller of an object.
+func controlledBy(object, owner client.Object, apiVersion, kind string) {
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: apiVersion, Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}})
 }
 
 func podSpec() (spec corev1.PodSpec) {
@@ -92,11 +82,11 @@ func podSpec() (spec corev1.PodSpec) {
 // ContainerName is the name of the i-th container of a pod.
 func ContainerName(i int) string { return []string{"app", "proxy"}[i] }
 
-// Deployment is the i-th Deployment, with a status that says that it is up to date.
+// Deployment is the i-th Deployment, with the status that it is up to date.
 func Deployment(i int) *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": Name(i)}
 	return &appsv1.Deployment{
-		ObjectMeta: metaOf(Namespace(i), Name(i), Name(i)),
+		ObjectMeta: metaOf(i, Name(i)),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(Pods)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
@@ -111,19 +101,17 @@ func Deployment(i int) *appsv1.Deployment {
 // templateHash is what the ReplicaSets are named after.
 const templateHash = "5d4f8c"
 
-// ReplicaSet is that of Deployment i.
-func ReplicaSet(i int) *appsv1.ReplicaSet {
-	set := &appsv1.ReplicaSet{ObjectMeta: metaOf(Namespace(i), Name(i)+"-"+templateHash, Name(i))}
+// ReplicaSet is that of Deployment i, which exists.
+func ReplicaSet(i int, of *appsv1.Deployment) *appsv1.ReplicaSet {
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metaOf(i, Name(i)+"-"+templateHash),
+		Spec:       appsv1.ReplicaSetSpec{Selector: of.Spec.Selector, Template: *of.Spec.Template.DeepCopy()},
+	}
 	set.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = templateHash
 	set.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
-	set.OwnerReferences = controlledBy("apps/v1", "Deployment", metaOf(Namespace(i), Name(i), ""))
+	set.Spec.Template.Labels = set.Labels
+	controlledBy(set, of, "apps/v1", "Deployment")
 	return set
-}
-
-// Pod is the i-th pod of the fleet, which runs.
-func Pod(i int) *corev1.Pod {
-	set := ReplicaSet(i / Pods)
-	return podIn(Namespace(i/Pods), PodName(i/Pods, i%Pods), set.ObjectMeta)
 }
 
 // PodName is the name of the j-th pod of Deployment i.
@@ -136,41 +124,21 @@ func DeploymentOf(pod string) (i int, ok bool) {
 	return i, err == nil
 }
 
-// ForeignPod is the i-th pod that no scaler names.
-func ForeignPod(i int) *corev1.Pod {
-	namespace, name := fmt.Sprintf("other-%04d", i/PerNamespace), fmt.Sprintf("job-%06d-%s", i, templateHash)
-	return podIn(namespace, name+"-00000", metaOf(namespace, name, name))
-}
-
-func podIn(namespace, name string, set metav1.ObjectMeta) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metaOf(namespace, name, set.Labels["app.kubernetes.io/name"]), Spec: podSpec()}
+// Pod is the j-th pod of Deployment i, whose ReplicaSet exists.
+func Pod(i, j int, of *appsv1.ReplicaSet) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metaOf(i, PodName(i, j)), Spec: podSpec()}
 	p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = templateHash
-	p.OwnerReferences = controlledBy("apps/v1", "ReplicaSet", set)
-	p.Spec.NodeName = "node-1"
-	p.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &created, ObservedGeneration: 1, PodIP: "10.0.0.1", HostIP: "10.1.0.1",
-	}
-	for _, condition := range []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: created})
-	}
-	for _, c := range p.Spec.Containers {
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Ready: true, Image: c.Image, ImageID: c.Image + "@sha256:" + strings.Repeat("a", 64), ContainerID: "containerd://" + strings.Repeat("b", 64),
-			State:     corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: created}},
-			Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests,
-		})
-	}
+	controlledBy(p, of, "apps/v1", "ReplicaSet")
 	return p
 }
 
-// Scaler is the scaler of Deployment i, which no operator has seen yet.
+// Scaler is the scaler of Deployment i.
 func Scaler(i int) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
-		ObjectMeta: metaOf(Namespace(i), Name(i), Name(i)),
+		ObjectMeta: metaOf(i, Name(i)),
 		Spec: v1beta1.VerticalScalerSpec{
 			DeploymentName: Name(i),
 			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeInPlace, Fallback: v1beta1.FallbackWait}},
 		},
-		Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
 	}
 }

@@ -1,10 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keeper
+package node
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,8 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
 // Folder is the folder that the user names. Everything about a node follows from it, so nodes with different folders are
@@ -39,7 +38,13 @@ func (f Folder) kubeconfig() string { return filepath.Join(string(f), "kubeconfi
 func (f Folder) pid() string        { return filepath.Join(string(f), "keeper.pid") }
 
 // Spec is the spec of the node that runs in the folder, or that ended without being cleaned up.
-func (f Folder) Spec() (node.Spec, error) { return node.Load(f.state()) }
+func (f Folder) Spec() (s Spec, err error) {
+	text, err := os.ReadFile(filepath.Join(f.state(), SpecFile))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
+}
 
 // keeper is the process that keeps the node of the folder; 0 if none runs.
 func (f Folder) keeper() int {
@@ -63,7 +68,7 @@ func (f Folder) keeper() int {
 //
 // The keeper has a session of its own, because it must outlive Ctrl-C in order to clean up. Until the node is ready, the
 // kernel asks the keeper to end when this process ends, by whatever signal; see [Keep].
-func Start(f Folder, spec node.Spec, images []string) error {
+func Start(f Folder, spec Spec, images []string) error {
 	if pid := f.keeper(); pid != 0 {
 		return fmt.Errorf("a node runs in %s already (process %d); end it with down.sh, or choose another folder", f, pid)
 	}
@@ -118,13 +123,13 @@ func Start(f Folder, spec node.Spec, images []string) error {
 }
 
 // prepare removes what the last node left, and fills the state folder with everything that the keeper has to know.
-func (f Folder) prepare(spec node.Spec, images []string) error {
+func (f Folder) prepare(spec Spec, images []string) error {
 	// Before the old logs are removed: processes of the last node may still use them.
 	if err := errors.Join(f.clean(), os.RemoveAll(f.logs())); err != nil {
 		return err
 	}
-	archives := filepath.Join(f.state(), node.ImagesFolder)
-	for _, folder := range []string{f.logs(), archives, filepath.Join(f.state(), node.SharedFolder)} {
+	archives := filepath.Join(f.state(), ImagesFolder)
+	for _, folder := range []string{f.logs(), archives, filepath.Join(f.state(), SharedFolder)} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
@@ -143,12 +148,12 @@ func (f Folder) prepare(spec node.Spec, images []string) error {
 	if err != nil {
 		return fmt.Errorf("asking containerd for its version: %w", err)
 	}
-	if spec.Containerd, err = node.ParseContainerdVersion(string(version)); err != nil {
+	if spec.Containerd, err = ParseContainerdVersion(string(version)); err != nil {
 		return err
 	}
-	// The ID is short because it becomes part of a cgroup's name.
-	spec.ID, spec.Started = fmt.Sprintf("%x", sha256.Sum256([]byte(f)))[:10], time.Now()
-	return spec.Save(f.state())
+	// Nodes with other folders have other cgroups.
+	spec.Group.Name, spec.Started = fmt.Sprintf("verticalscaler-%x", sha256.Sum256([]byte(f)))[:25], time.Now()
+	return spec.save(f.state())
 }
 
 // Stop ends the node of a folder and waits until nothing is left of it. Without a node it only removes remains.
@@ -166,14 +171,14 @@ func Stop(f Folder, limit time.Duration) error {
 
 // clean removes everything that a node may have left: processes and cgroups first, because they use the files.
 func (f Folder) clean() error {
-	if spec, err := node.Load(f.state()); err == nil && spec.Group.Name != "" {
+	if spec, err := f.Spec(); err == nil && spec.Group.Name != "" {
 		if err := spec.Group.Destroy(cleanLimit); err != nil {
 			return err
 		}
 	}
-	logs := filepath.Join(f.state(), node.ClusterLogs)
+	logs := filepath.Join(f.state(), ClusterLogs)
 	if _, err := os.Stat(logs); err == nil {
-		link := filepath.Join(f.logs(), node.ControlPlaneLogs)
+		link := filepath.Join(f.logs(), ControlPlaneLogs)
 		if err := errors.Join(os.RemoveAll(link), os.Rename(logs, link)); err != nil {
 			return err
 		}

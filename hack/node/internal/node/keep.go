@@ -1,9 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the part of the node that stays outside the sandbox. It creates the cgroup, starts the sandbox, and
-// cleans up when the node ends, whatever the cause.
-package keeper
+package node
 
 import (
 	"context"
@@ -20,7 +18,6 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/cgroups"
-	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
 // cleanLimit is how long processes may take to leave a cgroup after they were killed.
@@ -42,23 +39,21 @@ func Keep(f Folder) error {
 
 // hold creates the cgroup and keeps the sandbox running until it ends or the context does.
 func hold(ctx context.Context, f Folder) error {
-	spec, err := node.Load(f.state())
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
-	layout, err := cgroups.Detect()
-	if err != nil {
+	if spec.Group.Layout, err = cgroups.Detect(); err != nil {
 		return err
 	}
-	door, port, err := listen(spec.HostPort)
+	door, port, err := listen()
 	if err != nil {
 		return err
 	}
 	defer door.Close()
 	spec.HostPort = port
-	spec.Group = cgroups.Group{Name: "verticalscaler-" + spec.ID, Layout: layout}
 	// Saved even if that failed half way, because the spec names what must be removed.
-	if err := errors.Join(spec.Group.Create(), spec.Save(f.state())); err != nil {
+	if err := errors.Join(spec.Group.Create(), spec.save(f.state())); err != nil {
 		return err
 	}
 
@@ -81,22 +76,22 @@ func hold(ctx context.Context, f Folder) error {
 			return err
 		case <-time.After(100 * time.Millisecond):
 		}
-		if _, err := os.Stat(filepath.Join(f.state(), node.ReadyFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(f.state(), ReadyFile)); err == nil {
 			break
 		}
 	}
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, 0, 0)
 	// Only now, so that a program that waits for the file finds a cluster that works.
-	if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
+	if err := os.Rename(filepath.Join(f.state(), KubeconfigFile), f.kubeconfig()); err != nil {
 		return err
 	}
 	return <-ended
 }
 
-// listen opens the port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
+// listen opens a free port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
 // of the host.
-func listen(port int) (door *os.File, actual int, err error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func listen() (door *os.File, actual int, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -114,7 +109,7 @@ func Enter(f Folder, door *os.File) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	spec, err := node.Load(f.state())
+	spec, err := f.Spec()
 	if err != nil {
 		return err
 	}
@@ -141,12 +136,9 @@ func Enter(f Folder, door *os.File) error {
 	if err := first.Start(); err != nil {
 		return fmt.Errorf("creating namespaces: %w", err)
 	}
-	pid := filepath.Join(f.state(), node.InitPIDFile)
+	pid := filepath.Join(f.state(), InitPIDFile)
 	if err := os.WriteFile(pid, []byte(strconv.Itoa(first.Process.Pid)+"\n"), 0o644); err != nil {
 		return err
 	}
 	return first.Wait()
 }
-
-// Init is the first process of the sandbox.
-func Init(f Folder, door *os.File) error { return node.Main(f.state(), f.logs(), door) }
