@@ -8,6 +8,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -108,6 +109,9 @@ type namespaceState struct {
 	failures int
 	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
 	uncertain int
+	// clocks is the first of these failures in a row; nil if the last answer was not one. A message with each age
+	// would be another one in each round.
+	clocks *clocksError
 	// delivered is the time of each pod's newest sample.
 	delivered map[string]time.Time
 }
@@ -204,6 +208,10 @@ func (c *Collector) Collect(ctx context.Context) {
 func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1beta1.VerticalScaler, list lister) {
 	now := c.Clock.Now()
 	samples, refused, err := list(ctx, namespace, now)
+	count(samples, refused)
+	if err == nil {
+		err = clocksOf(samples, refused, now)
+	}
 	outage := c.outage(namespace, err)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
@@ -214,7 +222,6 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 		}
 		return
 	}
-	count(samples, refused)
 	byPod := groupByPod(samples)
 	repeated := c.repeated(namespace, byPod, now)
 	refusals := map[string][]usage.Refused{}
@@ -385,8 +392,14 @@ func (c *Collector) outage(namespace string, err error) string {
 	defer c.mu.Unlock()
 	state := c.stateOf(namespace)
 	if err == nil {
-		state.failures, state.uncertain = 0, max(state.uncertain-1, 0)
+		state.failures, state.uncertain, state.clocks = 0, max(state.uncertain-1, 0), nil
 		return ""
+	}
+	var clocks *clocksError
+	if errors.As(err, &clocks) && state.clocks != nil && (clocks.age < 0) == (state.clocks.age < 0) {
+		err = state.clocks
+	} else {
+		state.clocks = clocks
 	}
 	state.uncertain = recoveredAfter
 	if state.failures++; state.failures < outageAfter {
@@ -398,7 +411,10 @@ func (c *Collector) outage(namespace string, err error) string {
 // sayOutage keeps what is the same in every round: the API server's messages hold
 // addresses and request IDs.
 func sayOutage(err error) string {
+	var clocks *clocksError
 	switch {
+	case errors.As(err, &clocks):
+		return clocks.Error()
 	case apierrors.IsForbidden(err):
 		return "the operator may not list pods.metrics.k8s.io"
 	case apierrors.IsNotFound(err):

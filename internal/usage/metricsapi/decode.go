@@ -226,7 +226,7 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 
 	at, window, why := d.times(pod)
 	if why != "" {
-		to.refuse(name, "", why)
+		to.refused = append(to.refused, usage.Refused{Pod: name, Why: why, Time: at})
 		return
 	}
 	d.kept += len(pod.Containers)
@@ -257,6 +257,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	if err != nil {
 		return at, window, usage.Malformed
 	}
+	at = at.UTC()
 	if window, err = time.ParseDuration(pod.Window); err != nil {
 		return at, window, usage.Malformed
 	}
@@ -268,7 +269,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	case window <= 0 || window > maxWindow:
 		return at, window, usage.BadWindow
 	}
-	return at.UTC(), window, ""
+	return at, window, ""
 }
 
 // readAmount reads a quantity. convert rounds it up to whole units:
