@@ -61,6 +61,7 @@ type entry struct {
 	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved     map[string]mark                   // what the object leads to
 	known     digest                            // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
+	unsure    digest                            // of what this process has sent last without a reply that tells whether it is stored
 	overtaken history.Histories                 // what was in memory when another process had saved; nil for nothing
 	newer     []v1beta1.ContainerCheckpoint     // parts that a newer version has saved; they are never overwritten
 
@@ -129,6 +130,12 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	}
 	if isLoaded {
 		e.overtaken = e.histories
+	}
+	if found := digestOf(object.Spec); e.overtaken != nil && found == e.unsure {
+		// Only the reply was lost: what is in memory goes on from there.
+		e.histories, e.overtaken, e.object, e.known = e.overtaken, nil, &object, found
+		e.filling.unsaved = e.filling.done && object.Annotations[FilledAnnotation] == ""
+		return nil
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
@@ -444,7 +451,7 @@ func isOutdated(err error) bool {
 
 // meet reads the checkpoint that is there instead of the one that was read last, so that it can be
 // overwritten. A save of another process is not: the history in memory is dropped, and the next Load
-// reads that one. So it is with a save of this process whose reply was lost.
+// reads that one. Load also recognizes a save of this process whose reply was lost.
 func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
@@ -505,9 +512,13 @@ func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScale
 	if object.ResourceVersion == "" {
 		write = func() error { return s.Client.Create(ctx, object) }
 	}
+	sent := digestOf(object.Spec)
 	err := write()
-	if err == nil {
+	switch {
+	case err == nil:
 		e.known = digestOf(object.Spec)
+	case !isOutdated(err):
+		e.unsure = sent
 	}
 	return err
 }
