@@ -21,6 +21,10 @@ const (
 	// AppliedAnnotation is on every object that a ScaledDeployment creates. Its value is a
 	// hash of what was last applied. The operator applies an object again only if it changed.
 	AppliedAnnotation = "autoscaling.verticalscaler.io/applied"
+
+	// ApplyingLabel is on a Deployment while the operator applies it. Admission policies select the
+	// operator's writes by it.
+	ApplyingLabel = "autoscaling.verticalscaler.io/applying"
 )
 
 // IsScaledDeployment reports whether the owner is a ScaledDeployment of this API group,

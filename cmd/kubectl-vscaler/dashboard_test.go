@@ -9,54 +9,38 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	testclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
-
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 )
 
-// fleetServer is a cluster with a scaler whose pods differ, and many more in other namespaces.
-type fleetServer struct{ *apiServer }
-
 const (
-	metrics   = "/apis/metrics.k8s.io/v1beta1"
 	otherTeam = 6
 	otherApps = 300
 )
 
 // newFleetServer has the scaler web in the namespace shop: it lowers pods, and verifies the first. One
 // of the pods has no usage. 300 others are in 6 namespaces, in all states.
-func newFleetServer(t *testing.T) fleetServer {
+func newFleetServer(t *testing.T) *apiServer {
 	t.Helper()
-	s := fleetServer{newAPIServer(t)}
-	q, now := resource.MustParse, time.Now()
+	s, q, now := startServer(t), resource.MustParse, time.Now()
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
-	amounts := func(cpu, memory string) v1beta1.Amounts {
-		return v1beta1.Amounts{CPU: ptr.To(q(cpu)), Memory: ptr.To(q(memory))}
-	}
-	web := s.objects[ours+"/namespaces/shop/verticalscalers/web"].(v1beta1.VerticalScaler)
-	web.Status.Conditions = []metav1.Condition{
-		{Type: "Ready", Status: "True", Reason: "OperatingNormally", LastTransitionTime: ago(50 * time.Hour)},
-		{Type: "Applied", Status: "False", Reason: "Verifying", Message: "1 of 3 pods is verified at 310m, the others follow", LastTransitionTime: ago(80 * time.Second)},
-	}
+	web := newScaler("shop", "web", metav1.Condition{Status: "False", Reason: "Verifying", Message: "1 of 3 pods is verified at 310m, the others follow", LastTransitionTime: ago(80 * time.Second)})
 	web.Status.Summary = &v1beta1.Summary{CPU: "500m->310m", Memory: "640Mi", Pods: "1/3", Reason: "Verifying", ReasonTime: ptr.To(ago(80 * time.Second))}
 	web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
 		ContainerName: "app", ObservedSeconds: 8 * 24 * 3600,
@@ -71,103 +55,33 @@ func newFleetServer(t *testing.T) fleetServer {
 	web.Status.Decision = &v1beta1.Decision{
 		Time: ago(2 * time.Minute), Reason: "ScaleDown",
 		Containers:   []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("310m", "640Mi")}},
-		Verification: &v1beta1.Verification{StartTime: ago(80 * time.Second), LastGood: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(q("500m"))}}}},
+		Verification: &v1beta1.Verification{StartTime: ago(80 * time.Second), LastGood: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("500m", "")}}},
 	}
 	web.Status.RevertedChanges = []v1beta1.RevertedChange{{ContainerName: "app", Resource: "memory", Value: q("512Mi"), LastGood: q("640Mi"), Time: ago(30 * time.Hour), Message: "pod web-1 was OOM-killed"}}
 	web.Status.History = []v1beta1.HistoryEntry{
 		{Time: ago(2 * time.Minute), Message: "ScaleDown: app cpu 500m->310m"}, {Time: ago(31 * time.Hour), Message: "OOMKill: app memory 512Mi->640Mi"},
 	}
-	s.setScaler(web)
-
-	var pods []corev1.Pod
-	var used []map[string]any
+	s.put(web, newDeployment("shop", "web", 3, "500m", "1Gi", ""))
 	for i, cpu := range []string{"310m", "500m", "500m"} {
-		pods = append(pods, podOf("shop", "web", i, cpu, "640Mi"))
-		if i < 2 {
-			used = append(used, usageOf(pods[i], now, fmt.Sprintf("%dm", 120+200*i), "410Mi"))
+		pod := newPod("shop", fmt.Sprintf("web-5d4f8b9c4-%d", i), "web", cpu, "640Mi", "1Gi")
+		if s.put(pod); i < 2 {
+			s.put(usageOf(pod, fmt.Sprintf("%dm", 120+200*i), "410Mi"))
 		}
 	}
-	s.set("/api/v1/namespaces/shop/pods", corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
-	s.set(metrics+"/namespaces/shop/pods", map[string]any{"kind": "PodMetricsList", "items": used})
-
 	states := []metav1.Condition{
 		{Status: "True", Reason: "Applied"}, {Status: "False", Reason: "Resizing"}, {Status: "False", Reason: "QoSChange"}, {Status: "Unknown", Reason: "WaitingForDeployment"}, {Status: "False", Reason: "OfANewerVersion"},
 	}
-	list := s.objects[ours+"/verticalscalers"].(v1beta1.VerticalScalerList)
-	usedBy := map[string][]map[string]any{}
 	for i := range otherApps {
 		namespace, name := fmt.Sprintf("team-%d", i%otherTeam), fmt.Sprintf("app-with-a-rather-long-name-%03d", i)
-		other := v1beta1.VerticalScaler{
-			TypeMeta: web.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"},
-			Spec: v1beta1.VerticalScalerSpec{DeploymentName: name},
-		}
 		applied := states[i%len(states)]
-		applied.Type, applied.Message = "Applied", "A message of the operator about "+name
-		other.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally"}, applied}
+		applied.Message = "A message of the operator about " + name
+		other := newScaler(namespace, name, applied)
 		other.Status.Summary = &v1beta1.Summary{CPU: fmt.Sprintf("%dm->200m", 100+i), Memory: "1Gi", Pods: "1/1"}
 		other.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", Target: amounts("200m", "1Gi")}}}
-		list.Items = append(list.Items, other)
-		s.objects[ours+"/namespaces/"+namespace+"/verticalscalers/"+name] = other
-		pods = append(pods, podOf(namespace, name, 0, fmt.Sprintf("%dm", 100+i), "1Gi"))
-		usedBy[namespace] = append(usedBy[namespace], usageOf(pods[len(pods)-1], now, "150m", "900Mi"))
-	}
-	s.set(ours+"/verticalscalers", list)
-	s.set("/api/v1/pods", corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
-	for namespace, used := range usedBy {
-		s.set(metrics+"/namespaces/"+namespace+"/pods", map[string]any{"kind": "PodMetricsList", "items": used})
+		pod := newPod(namespace, name+"-0", name, fmt.Sprintf("%dm", 100+i), "1Gi", "1Gi")
+		s.put(other, pod, usageOf(pod, "150m", "900Mi"))
 	}
 	return s
-}
-
-// setScaler replaces the scaler web.
-func (s fleetServer) setScaler(web v1beta1.VerticalScaler) {
-	s.set(ours+"/namespaces/shop/verticalscalers/web", web)
-	for _, path := range []string{ours + "/verticalscalers", ours + "/namespaces/shop/verticalscalers"} {
-		list := s.object(path).(v1beta1.VerticalScalerList)
-		list.Items = slices.Clone(list.Items)
-		for i := range list.Items {
-			if list.Items[i].Namespace == "shop" && list.Items[i].Name == "web" {
-				list.Items[i] = web
-			}
-		}
-		s.set(path, list)
-	}
-}
-
-func (s fleetServer) object(path string) any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.objects[path]
-}
-
-// forbid refuses what begins with the paths.
-func (s fleetServer) forbid(paths ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forbidden = paths
-}
-
-func podOf(namespace, deployment string, i int, cpu, memory string) corev1.Pod {
-	const hash = "5d4f8b9c4"
-	p := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s-%s-%d", deployment, hash, i), Labels: map[string]string{"pod-template-hash": hash},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: deployment + "-" + hash, Controller: ptr.To(true)}},
-		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-	}
-	p.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)},
-		Limits:   corev1.ResourceList{"memory": resource.MustParse("1Gi")},
-	}}}
-	return p
-}
-
-func usageOf(p corev1.Pod, at time.Time, cpu, memory string) map[string]any {
-	return map[string]any{
-		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace}, "timestamp": at.UTC().Format(time.RFC3339), "window": "15s",
-		"containers": []any{map[string]any{"name": "app", "usage": map[string]any{"cpu": cpu, "memory": memory}}},
-	}
 }
 
 // startDashboard runs the command until stop is called or the test ends, and returns its address.
@@ -236,10 +150,10 @@ func TestTheDashboardShowsWhatTheUserMaySee(t *testing.T) {
 			[]string{"ScaleDown: app cpu 500m-&gt;310m", "15 % more", "120m to 320m", "310m to 500m", "verified at 310m", "512Mi was reverted to 640Mi", "is restored if the changed pods"},
 			"Not included",
 		},
-		"no usage": {[]string{metrics}, []string{"301 of 301 scalers", "The usage of 7 of 7 namespaces: "}, []string{"Usage: ", "310m to 500m", "No usage is known yet"}, "120m"},
+		"no usage": {[]string{metricsPath}, []string{"301 of 301 scalers", "The usage of 7 of 7 namespaces: "}, []string{"Usage: ", "310m to 500m", "No usage is known yet"}, "120m"},
 		"no pods":  {[]string{"/api/v1"}, []string{"301 of 301 scalers", "The pods: you may not"}, []string{"Not included", "The pods of Deployment shop/web: you may not", "Target"}, "310m to 500m"},
 		"nothing but scalers": {
-			[]string{"/api/v1", apps, metrics},
+			[]string{"/api/v1", apps, metricsPath},
 			[]string{"301 of 301 scalers", "The Deployments: you may not"},
 			[]string{"The pod template and the pods of Deployment shop/web: you may not", "Target"},
 			"310m to 500m",
@@ -248,10 +162,6 @@ func TestTheDashboardShowsWhatTheUserMaySee(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFleetServer(t)
 			s.forbid(tc.forbidden...)
-			// The scaler late has no Deployment, and is not in the namespaces of the others.
-			list := s.object(ours + "/verticalscalers").(v1beta1.VerticalScalerList)
-			list.Items = list.Items[1:]
-			s.set(ours+"/verticalscalers", list)
 			address, _ := startDashboard(t, "-A")
 			code, text := pageAt(t, address)
 			expect(t, "the fleet", code, text, tc.fleet)
@@ -279,7 +189,7 @@ func expect(t *testing.T, what string, code int, text string, want []string) {
 func TestTheDashboardShowsOneNamespace(t *testing.T) {
 	newFleetServer(t)
 	address, stop := startDashboard(t, "-n", "shop")
-	if _, text := pageAt(t, address); !strings.Contains(text, "2 of 2 scalers") || !strings.Contains(text, "namespace <b>shop</b>") {
+	if _, text := pageAt(t, address); !strings.Contains(text, "1 of 1 scalers") || !strings.Contains(text, "namespace <b>shop</b>") {
 		t.Error(text)
 	}
 	if code, _ := pageAt(t, address+"scalers/team-0/app-with-a-rather-long-name-000"); code != http.StatusNotFound {
@@ -296,31 +206,6 @@ func TestTheDashboardShowsOneNamespace(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestTheDashboardRefusesToStart(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args      []string
-		forbidden []string
-		code      int
-		err       string
-	}{
-		"an argument":                {[]string{"web"}, nil, 2, `unexpected argument "web"`},
-		"a port that is none":        {[]string{"--port", "70000"}, nil, 2, "--port must be from 0 to 65535"},
-		"valid for ever":             {[]string{"--expires-after", "9999h"}, nil, 2, "--expires-after must be from 1m to 168h"},
-		"a token without an address": {[]string{"--prometheus-ca-file", "ca"}, nil, 2, "--prometheus-ca-file requires --prometheus"},
-		"an address with a query":    {[]string{"--prometheus", "http://localhost/?a"}, nil, 2, "without ? and #"},
-		"an address that is none":    {[]string{"--prometheus", "localhost"}, nil, 2, "must be an http or https URL"},
-		"no rights":                  {nil, []string{ours}, 1, "listing VerticalScalers: you may not"},
-		"not installed":              {[]string{"-n", "elsewhere"}, nil, 1, "is the operator installed?"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			newAPIServer(t).forbidden = tc.forbidden
-			if out, errOut, code := run(t, nil, append([]string{"dashboard"}, tc.args...)...); code != tc.code || !strings.Contains(errOut, tc.err) || out != "" {
-				t.Errorf("exit code %d, want %d: %s%s", code, tc.code, errOut, out)
-			}
-		})
 	}
 }
 
@@ -361,8 +246,8 @@ func TestAPlotRemembersWhatWasSeen(t *testing.T) {
 		clock.SetTime(clock.Now().Add(5 * time.Second))
 	}
 	d, err := source.Scaler(t.Context(), webName, pages.Live)
-	if n := len(d.Points("app", "cpu")); err != nil || n != 5 || d.Points("app", "cpu")[n-1].Used != 320 || d.Points("app", "cpu")[n-1].Request != 500 {
-		t.Errorf("%v: %+v", err, d.Points("app", "cpu"))
+	if n := len(d.Record.Series("app", "cpu")); err != nil || n != 5 || d.Record.Series("app", "cpu")[n-1].Used != 320 || d.Record.Series("app", "cpu")[n-1].Request != 500 {
+		t.Errorf("%v: %+v", err, d.Record.Series("app", "cpu"))
 	}
 }
 
@@ -397,7 +282,7 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 	broken = false
 	clock.SetTime(clock.Now().Add(30 * time.Second))
 	d := look()
-	if n := len(d.Points("app", "cpu")); len(d.Missing) != 0 || n < 280 {
+	if n := len(d.Record.Series("app", "cpu")); len(d.Missing) != 0 || n < 280 {
 		t.Errorf("%d points of a day; missing is %q", n, d.Missing)
 	}
 	before = asked
@@ -415,7 +300,7 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 }
 
 func TestTheDashboardBacktests(t *testing.T) {
-	newFleetCluster(t)
+	newFleetCluster(t).put(newScaler("shop", "web", metav1.Condition{}))
 	source, _ := newSource(t, past.Options{Address: serve(t, fleetPrometheus)})
 	var page strings.Builder
 	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &page); err != nil {
@@ -429,13 +314,7 @@ func TestTheDashboardBacktests(t *testing.T) {
 // A scaler whose operator has stopped looks fine in its own status.
 func TestTheDashboardShowsThatTheOperatorIsSilent(t *testing.T) {
 	s := newFleetServer(t)
-	s.set(coordination+"/leases", coordinationv1.LeaseList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
-		Items: []coordinationv1.Lease{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "verticalscaler-system", Name: v1beta1.LeaseName},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-90 * time.Second)}},
-		}},
-	})
+	s.lastHeard(90 * time.Second)
 	address, _ := startDashboard(t, "-A")
 	code, text := pageAt(t, address)
 	expect(t, "the fleet", code, text, []string{`id="state-OperatorSilent"`, "not Ready"})
@@ -542,7 +421,7 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 			if missing := strings.Join(d.Missing, "\n"); !strings.HasPrefix(missing, tc.missing) || tc.missing == "" && missing != "" {
 				t.Errorf("missing is %q", missing)
 			}
-			columns := live.Columns(d.Points("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
+			columns := live.Columns(d.Record.Series("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
 			var got []string
 			for _, c := range columns {
 				got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))
@@ -554,5 +433,49 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 				t.Errorf("%d millicores were used at most on the first day, want 300", used)
 			}
 		})
+	}
+}
+
+// waitForEvidence makes the scaler web keep 230m until 256 minutes have been observed, of which its status
+// has 116.
+func waitForEvidence(s *apiServer, written time.Time) {
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.UID = "" // its evidence doubles at 64, 128, 256 minutes
+		web.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", Subresource: "status", Time: ptr.To(metav1.NewTime(written))}}
+		applied := &web.Status.Conditions[1]
+		applied.Reason, applied.Message = v1beta1.ReasonWithinBounds, "app cpu: 230m stays until the upper bound of 437m falls below it"
+		web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+			ContainerName: "app", ObservedSeconds: 116 * 60, Target: amounts("66m", ""), LowerBound: amounts("60m", ""), UpperBound: amounts("437m", ""),
+		}}}
+	})
+}
+
+func TestEveryViewSaysWhenARequestIsLowered(t *testing.T) {
+	s := newAPIServer(t)
+	waitForEvidence(s, time.Now())
+	const want = "app cpu is lowered in about 2h20m, when enough usage has been observed"
+	views := map[string]string{}
+	for _, args := range [][]string{
+		{"status", "-o", "wide"}, {"status", "-o", "json"}, {"explain", "web"}, {"top", "web", "--once"}, {"top", "web", "-o", "yaml"}, {"top", "-A", "-o", "json"},
+	} {
+		out, errOut, code := run(t, nil, args...)
+		if code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, errOut)
+		}
+		views[strings.Join(args, " ")] = out
+	}
+	address, _ := startDashboard(t, "-A")
+	_, views["dashboard"] = pageAt(t, address+"scalers/shop/web")
+	for view, out := range views {
+		if got := strings.Join(strings.Fields(out), " "); !strings.Contains(got, want) {
+			t.Errorf("%s does not say %q:\n%s", view, want, out)
+		}
+	}
+	waitForEvidence(s, time.Now().Add(-10*time.Minute))
+	s.lastHeard(5 * time.Minute)
+	for _, args := range [][]string{{"status", "-o", "wide"}, {"explain", "web"}, {"top", "web", "--once"}} {
+		if out, _, _ := run(t, nil, args...); strings.Contains(out, "in about") {
+			t.Errorf("%v: a silent operator lowers nothing:\n%s", args, out)
+		}
 	}
 }

@@ -4,8 +4,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -15,16 +17,18 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/utils/ptr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // deployed is a Deployment of the fleet in these tests, with one container.
@@ -40,14 +44,6 @@ type deployed struct {
 }
 
 func (d deployed) pod(i int) string { return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2) }
-
-func (d deployed) resources(cpu string) corev1.ResourceRequirements {
-	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(d.memory)}}
-	if d.limit != "" {
-		r.Limits = corev1.ResourceList{"memory": resource.MustParse(d.limit)}
-	}
-	return r
-}
 
 var deployedFleet = []deployed{
 	{namespace: "bank", name: "api", cores: 0.2, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 3},
@@ -121,65 +117,22 @@ func newFleetCluster(t *testing.T) *apiServer {
 	return newClusterOf(t, deployedFleet)
 }
 
+// newClusterOf has Deployments, with two objects in each response. Of web, a pod is running and one has failed.
 func newClusterOf(t *testing.T, all []deployed) *apiServer {
 	t.Helper()
-	s := newAPIServer(t)
-	page := func(r *http.Request) int { // two objects at a time, whatever is asked for
-		n := 0
-		_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &n) // the first page has none
-		return n
-	}
-	deployments := func(namespace string) any {
-		return func(r *http.Request) any {
-			list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
-			selected := []appsv1.Deployment{}
-			for _, d := range all {
-				if namespace != "" && d.namespace != namespace || strings.Contains(r.URL.Query().Get("labelSelector"), "app=") && "app="+d.name != r.URL.Query().Get("labelSelector") {
-					continue
-				}
-				cpu := d.cpu
-				if d.name == "web" {
-					cpu = "100m"
-				}
-				selected = append(selected, appsv1.Deployment{
-					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name, OwnerReferences: d.owners},
-					Spec: appsv1.DeploymentSpec{Replicas: ptr.To(d.replicas), Template: corev1.PodTemplateSpec{
-						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources(cpu)}}},
-					}},
-				})
-			}
-			n := page(r)
-			list.Items = selected[n:min(n+2, len(selected))]
-			if n+2 < len(selected) {
-				list.Continue = fmt.Sprint(n + 2)
-			}
-			return list
+	s := startServer(t)
+	s.pageSize = 2
+	for _, d := range all {
+		cpu := d.cpu
+		if d.name == "web" {
+			cpu = "100m"
+			failed := newPod(d.namespace, d.pod(1), d.name, "9", d.memory, d.limit)
+			failed.Status.Phase = corev1.PodFailed
+			s.put(newPod(d.namespace, d.pod(0), d.name, d.cpu, d.memory, d.limit), failed)
 		}
-	}
-	pods := func(namespace string) any {
-		return func(r *http.Request) any {
-			list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-			for _, d := range all {
-				if d.name != "web" || namespace != "" && d.namespace != namespace {
-					continue
-				}
-				for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
-					list.Items = append(list.Items, corev1.Pod{
-						ObjectMeta: metav1.ObjectMeta{
-							Namespace: d.namespace, Name: d.pod(i), Labels: map[string]string{"pod-template-hash": "5d4f8b9c4"},
-							OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: d.name + "-5d4f8b9c4", Controller: ptr.To(true)}},
-						},
-						Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources([]string{d.cpu, "9"}[i])}}},
-						Status: corev1.PodStatus{Phase: phase},
-					})
-				}
-			}
-			return list
-		}
-	}
-	for path, namespace := range map[string]string{"": "", "/namespaces/shop": "shop", "/namespaces/bank": "bank", "/namespaces/empty": "empty"} {
-		s.set(apps+path+"/deployments", deployments(namespace))
-		s.set("/api/v1"+path+"/pods", pods(namespace))
+		deployment := newDeployment(d.namespace, d.name, d.replicas, cpu, d.memory, d.limit)
+		deployment.OwnerReferences = d.owners
+		s.put(deployment)
 	}
 	return s
 }
@@ -318,6 +271,7 @@ func TestPatches(t *testing.T) {
 				}
 			}
 		}
+		newClusterOf(t, all)
 		write("0 patches")
 		for name, before := range files {
 			if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(text) != before {
@@ -345,8 +299,10 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 		}
 		resources = values.Resources
 	} else {
+		containers := container(d.cpu, d.memory, d.limit)
+		containers[0].Image = "app:1"
 		before, err := json.Marshal(appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Resources: d.resources(d.cpu)}}},
+			Spec: corev1.PodSpec{Containers: containers},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -363,7 +319,7 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 		if err := json.Unmarshal(after, &deployment); err != nil {
 			t.Fatal(err)
 		}
-		containers := deployment.Spec.Template.Spec.Containers
+		containers = deployment.Spec.Template.Spec.Containers
 		if len(containers) != 1 || containers[0].Image != "app:1" || deployment.Name != d.name {
 			t.Fatalf("the patch changes more than resources: %s", after)
 		}
@@ -381,113 +337,289 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 	}
 }
 
+// A file that this command has not written stays, and a Deployment that another object controls has no patch.
 func TestPatchesRefuse(t *testing.T) {
 	all := slices.Clone(deployedFleet)
-	all[0].owners = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "api", Controller: ptr.To(true)}}
+	all[0].owners = []metav1.OwnerReference{controller("ScaledDeployment", "api")}
 	newClusterOf(t, all)
-	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "shop_web.yaml")
 	if err := os.WriteFile(file, []byte("mine: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"--patches=kustomize":                                       {"--patches requires --patches-folder", 2},
-		"--patches-folder=x":                                        {"--patches-folder requires --patches", 2},
-		"--patches=ssa --patches-folder=x --helm-path=a":            {"--helm-path requires --patches=helm-values", 2},
-		"--patches=helm-values --patches-folder=x --helm-path=a..b": {`--helm-path "a..b" has an empty key`, 2},
-		"--patches=ssa --patches-folder=" + folder:                  {"writing patches: " + file + " exists and was not written by this command", 1},
-		"--patches=ssa --patches-folder=" + file:                    {"writing patches: mkdir ", 1},
-	} {
-		out, errOut, code := run(t, nil, append([]string{"report", "-A", reportUntil, prometheus}, strings.Fields(args)...)...)
-		if out != "" || code != want.code || !strings.Contains(errOut, want.message) {
-			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
-		}
+	out, errOut, code := run(t, nil, "report", "-A", reportUntil, "--prometheus="+serve(t, fleetPrometheus), "--patches=ssa", "--patches-folder="+folder)
+	if want := "writing patches: " + file + " exists and was not written by this command"; out != "" || code != 1 || errOut != want {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "bank_api.yaml")); err == nil {
 		t.Error("a Deployment that a ScaledDeployment controls has a patch")
 	}
 }
 
-func TestReportRefuses(t *testing.T) {
-	newFleetCluster(t)
-	good := serve(t, fleetPrometheus)
-	without := func(words ...string) string { // a Prometheus that has no metrics with these words
-		return serve(t, func(w http.ResponseWriter, r *http.Request) {
-			for _, word := range words {
-				if strings.Contains(r.FormValue("query"), word) {
-					kind := map[bool]string{true: "matrix", false: "vector"}[strings.HasSuffix(r.URL.Path, "query_range")]
-					fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[]}}`, kind)
-					return
-				}
-			}
-			fleetPrometheus(w, r)
-		})
+const folder = "../../internal/backtest/testdata/traces"
+
+// run runs the command, and tells what it wrote and the code that it would exit with.
+func run(t *testing.T, stdin io.Reader, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	var o, e bytes.Buffer
+	root, _ := newRoot(genericiooptions.IOStreams{In: stdin, Out: &o, ErrOut: &e})
+	root.SetArgs(args)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		return o.String(), err.Error(), cli.ExitCode(err)
 	}
-	refusing := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	folder := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	return o.String(), e.String(), 0
+}
+
+// A series stands for a Deployment with one pod, whose limit equals its request.
+func TestReportOfTables(t *testing.T) {
+	withoutCluster(t)
+	var report fleet.Report
+	out, errOut, code := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe,Calm", "-o=json")
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || errOut != "" || err != nil {
+		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
+	}
+	if len(report.Containers) != 5 || report.Deployments != 5 || report.ContainerDays != 30 {
+		t.Errorf("%d containers, %d Deployments, %d days", len(report.Containers), report.Deployments, report.ContainerDays)
+	}
+	byRule := map[string]fleet.Total{}
+	for _, total := range report.Rules {
+		byRule[total.Rule] = total
+	}
+	if len(byRule) != 8 || byRule["frugal"].Cores > byRule["safe"].Cores || byRule["calm"].ResizesPerDay > byRule["balanced"].ResizesPerDay {
+		t.Errorf("rules %+v", report.Rules)
+	}
+	leak := report.Containers[slices.IndexFunc(report.Containers, func(r fleet.Row) bool { return r.Name == "leak" })]
+	if leak.Namespace != "" || leak.Deployment != "leak" || leak.Replicas != 1 || leak.Rules[0].OOMDays == 0 {
+		t.Errorf("leak is %+v, and today %+v", leak.Container, leak.Rules[0])
+	}
+	if again, _, _ := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe,Calm", "-o=json", "--workers=1"); again != out {
+		t.Errorf("with one worker, the report is\n%s\nwant\n%s", again, out)
+	}
+}
+
+// A table without requests, from standard input.
+func TestReportOfStandardInput(t *testing.T) {
+	usage, err := os.Open(filepath.Join(folder, "leak.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = usage.Close() })
+	out, errOut, code := run(t, usage, "report", "-", "--warm-up=0")
+	if code != 0 || !strings.Contains(out, "\n            leak         leak        1      none -> ") {
+		t.Errorf("exit code %d: %s\n%s", code, errOut, out)
+	}
+}
+
+func TestReportWritesAPage(t *testing.T) {
+	scratch := t.TempDir()
+	path := filepath.Join(scratch, "page.html")
+	out, errOut, code := run(t, nil, "report", folder, "-o=html", "--top=4", "--output-file="+path)
+	if code != 0 || out != "" || errOut != "" {
+		t.Fatalf("exit code %d: %q, %q", code, out, errOut)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(page), `<figure class="plot">`); got != 8 {
+		t.Errorf("the page has %d plots, want 8", got)
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) != 1 {
+		t.Errorf("files are left over: %v, %v", left, err)
+	}
+}
+
+// What is saved can be reported, and leads to the same recommendations.
+func TestReportOfSavedUsage(t *testing.T) {
+	newFleetCluster(t)
+	saved := filepath.Join(t.TempDir(), "usage")
+	first, _ := reportOf(t, "-A", "--prometheus="+serve(t, fleetPrometheus), "--save="+saved)
+	withoutCluster(t)
+	out, errOut, code := run(t, nil, "report", saved, "-o=json")
+	var again fleet.Report
+	if err := json.Unmarshal([]byte(out), &again); code != 0 || err != nil {
+		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
+	}
+	for _, row := range first.Containers {
+		i := slices.IndexFunc(again.Containers, func(r fleet.Row) bool {
+			return r.Namespace == row.Namespace && r.Deployment == row.Deployment && r.Name == row.Name
+		})
+		if i < 0 || again.Containers[i].Git() != row.Git() || again.Containers[i].Rules[0].Requests() != row.Rules[0].Requests() {
+			t.Errorf("%s/%s is not the same: %+v", row.Namespace, row.Deployment, again.Containers)
+		}
+	}
+}
+
+// TestExamplesRun runs what help shows, from the folder that it is meant for.
+func TestExamplesRun(t *testing.T) {
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	command, _, err := root.Find([]string{"report"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newScaledCluster(t, scaledFleet)
+	t.Chdir(filepath.Join("..", ".."))
+	scratch := t.TempDir()
+	prices := filepath.Join(scratch, "prices.yaml")
+	if err := os.WriteFile(prices, []byte("cpuCoreHour: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address, token, ca := tokenServer(t)
+	places := strings.NewReplacer("report.html", filepath.Join(scratch, "report.html"), "report.csv", filepath.Join(scratch, "report.csv"), "prices.yaml", prices,
+		"folder requests", "folder "+filepath.Join(scratch, "requests"), "http://localhost:9090", serve(t, fleetPrometheus),
+		"https://prometheus.example.com", address, "-file token", "-file "+token+" --prometheus-ca-file "+ca)
+	ran := 0
+	for line := range strings.Lines(command.Example) {
+		_, args, isCommand := strings.Cut(strings.TrimSpace(line), cli.Name+" ")
+		if !isCommand || strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		usage, err := os.Open("internal/backtest/testdata/traces/leak.csv")
+		if err != nil {
 			t.Fatal(err)
 		}
-		return path
-	}
-	noUsage := without("container_")
-	for args, want := range map[string]struct {
-		message string
-		code    int
-	}{
-		"": {"--until requires --prometheus", 2},
-		"--prometheus=" + good + " --deployment=none":                     {"no Deployment selected: there is none in namespace shop with the name none", 1},
-		"--from-metrics --deployment=none --prometheus=" + good:           {"no Deployment selected: there is none in namespace shop with the name none", 1},
-		"--prometheus=localhost:9090":                                     {"the address of Prometheus must be an http or https URL", 2},
-		"--prometheus=https://me:hush@p":                                  {"without credentials", 2},
-		"--prometheus=http://p --prometheus-token-file=token":             {"credentials for Prometheus require https", 2},
-		"--prometheus=" + good + " --prometheus-label=a\"=b":              {"is not a valid label name", 2},
-		"-A --prometheus=" + good + " --save=" + file("file", ""):         {"saving usage: mkdir ", 1},
-		"--prometheus=ftp://x":                                            {"must be an http or https URL", 2},
-		"--prometheus=" + good + "/?x=1":                                  {"must be a URL without ? and #", 2},
-		"--profile=Bold --prometheus=" + good:                             {`--profile "Bold" is not one of Balanced, Frugal, Safe, Calm`, 2},
-		"--profile=Safe,Safe --prometheus=" + good:                        {"--profile names Safe twice", 2},
-		"--until=yesterday --prometheus=" + good:                          {`--until "yesterday" is not like 2026-11-23T12:00:00Z`, 2},
-		"--since=1h --prometheus=" + good:                                 {"--since 1h0m0s is not longer than --warm-up 72h0m0s: nothing would be measured", 2},
-		"--since=9999h --prometheus=" + good:                              {"--since must be from two steps to 2160h0m0s", 2},
-		"--step=1s --prometheus=" + good:                                  {"--step must be from 1m to 1h, in whole seconds", 2},
-		"--warm-up=-1h --prometheus=" + good:                              {"--warm-up must be from 0 to", 2},
-		"--top=-1 --prometheus=" + good:                                   {"--top and --workers must not be negative", 2},
-		"-l=a=b=c --prometheus=" + good:                                   {"--selector: ", 2},
-		"-l=a=b --from-metrics --prometheus=" + good:                      {"--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster", 2},
-		"--prices=" + folder + "/none --prometheus=" + good:               {"reading --prices: open ", 1},
-		"--prices=" + file("keys", "cpu: 1") + " --prometheus=" + good:    {`unknown field "cpu": the keys are currency, cpuCoreHour and memoryGiBHour`, 1},
-		"--context=none --prometheus=" + good:                             {`the kubeconfig has no context "none": see "kubectl config get-contexts"`, 1},
-		"-n=empty --prometheus=" + good:                                   {"no Deployment selected: there is none in namespace empty", 1},
-		"-A -l=app=none --prometheus=" + good:                             {"no Deployment selected: there is none in any namespace with the labels app=none", 1},
-		"-n=none --prometheus=" + good:                                    {"listing pods: ", 1},
-		"-A --prometheus=" + noUsage:                                      {"Prometheus at " + noUsage + " has no cAdvisor metrics (container_cpu_usage_seconds_total) at 2026-11-23T12:00:00Z: it must scrape the kubelets' /metrics/cadvisor", 1},
-		"-A --prometheus=" + without("working_set"):                       {"has no cAdvisor metrics (container_memory_working_set_bytes) at", 1},
-		"-A --prometheus=" + without("rate("):                             {"has cAdvisor metrics, but not enough of the 3 containers of the selected Deployments since 2026-11-15T12:00:00Z: Prometheus knows no usage of its pods; its usage is not longer than the warm-up of 72h0m0s (see --since, --until and --prometheus-label)", 1},
-		"-A --from-metrics --prometheus=" + without("kube_"):              {"has no metrics of kube-state-metrics (kube_deployment_spec_replicas) at 2026-11-23T12:00:00Z: omit --from-metrics to read Deployments from the cluster", 1},
-		"-A --from-metrics --prometheus=" + without("_info"):              {"has no metrics of kube-state-metrics (kube_pod_container_info) at", 1},
-		"-n=empty --from-metrics --prometheus=" + good:                    {"no Deployment selected: there is none in namespace empty", 1},
-		"-A --prometheus=" + refusing:                                     {"the credentials were rejected (--prometheus-token-file)", 1},
-		"-A --from-metrics --prometheus=" + refusing:                      {"the credentials were rejected (--prometheus-token-file)", 1},
-		"-A -o=csv --output-file=" + folder + "/a/b --prometheus=" + good: {"no such file or directory", 1},
-	} {
-		all := append([]string{"report"}, strings.Fields(args)...)
-		if !strings.Contains(args, "--until") {
-			all = append(all, reportUntil)
+		args = places.Replace(args)
+		if _, errOut, code := run(t, usage, strings.Fields(args)...); code != 0 {
+			t.Errorf("%s: exit code %d: %s", args, code, errOut)
 		}
-		out, errOut, code := run(t, nil, all...)
-		if out != "" || code != want.code || !strings.Contains(errOut, want.message) || strings.Contains(errOut, "hush") {
-			t.Errorf("report %s: exit code %d: %s\n%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
+		ran++
+		_ = usage.Close()
+	}
+	if ran < 6 {
+		t.Errorf("only %d examples were run", ran)
+	}
+}
+
+var scaledFleet = []deployed{
+	{namespace: "bank", name: "api", cpu: "4", memory: "8Gi", replicas: 3},
+	{namespace: "bank", name: "owned", cpu: "1", memory: "1Gi", replicas: 1, owners: []metav1.OwnerReference{controller("ScaledDeployment", "owned")}},
+	{namespace: "shop", name: "applied", cpu: "1", memory: "1Gi", replicas: 1},
+	{namespace: "shop", name: "idle", cpu: "1", memory: "1Gi"},
+	{namespace: "shop", name: "lone", cpu: "1", memory: "1Gi", replicas: 1},
+	{namespace: "shop", name: "moved", cpu: "1", memory: "1Gi", replicas: 1},
+	{namespace: "shop", name: "new", cpu: "1", memory: "1Gi", replicas: 1},
+	{namespace: "shop", name: "silent", cpu: "1", memory: "1Gi", replicas: 1},
+	{namespace: "shop", name: "web", cpu: "250m", memory: "256Mi", limit: "512Mi", replicas: 2},
+}
+
+// recommending is a scaler in updateMode Recommend, whose status has a recommendation for the container app from two days.
+func recommending(namespace, name, cpu, memory string) v1beta1.VerticalScaler {
+	s := v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: name}}
+	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
+	s.Status.Annotations = map[string]string{v1beta1.ClaimAnnotation: namespace + "/" + name}
+	rec := v1beta1.ContainerRecommendation{ContainerName: "app", ObservedSeconds: 172800, Target: amounts(cpu, memory)}
+	s.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "gone"}, rec}}
+	return s
+}
+
+// newScaledCluster has a fleet with scalers in all states, two of them in each response.
+func newScaledCluster(t *testing.T, all []deployed) *apiServer {
+	t.Helper()
+	scalers := []v1beta1.VerticalScaler{
+		recommending("bank", "api", "300m", "500Mi"), recommending("bank", "owned", "300m", "500Mi"), recommending("shop", "applied", "300m", "500Mi"),
+		recommending("shop", "gone", "300m", "500Mi"), recommending("shop", "idle", "300m", "500Mi"), recommending("shop", "moved", "300m", "500Mi"),
+		recommending("shop", "new", "300m", "500Mi"), recommending("shop", "silent", "", ""), recommending("shop", "web", "600m", ""),
+		recommending("shop", "web-2", "7", "7Gi"),
+	}
+	scalers[2].Spec.UpdatePolicy.UpdateMode = "" // the default, InPlace
+	scalers[5].Spec.DeploymentName = "lone"      // the status still is about moved
+	scalers[6].Status.Recommendation.ContainerRecommendations[1].ObservedSeconds = 86399
+	scalers[9].Spec.DeploymentName, scalers[9].Status.Annotations = "web", nil                                  // stands back
+	scalers[8].OwnerReferences = []metav1.OwnerReference{controller(v1beta1.ClusterScalingPolicyKind, "fleet")} // those of policies count, too
+	s := newClusterOf(t, all)
+	for i := range scalers {
+		s.put(&scalers[i])
+	}
+	return s
+}
+
+// Without Prometheus, a report compares with what scalers recommend, and says what it does not know.
+func TestReportOfScalers(t *testing.T) {
+	newScaledCluster(t, scaledFleet)
+	out, errOut, code := run(t, nil, "report", "-A")
+	want := `3 containers of 3 Deployments, by what their scalers recommend
+
+RULE     CORES     GIB       CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
+today    13.50     25.50     0%             0%                unknown   unknown    unknown
+scaler   2.400     2.453     -82.2%         -90.4%            unknown   unknown    unknown
+vpa      unknown   unknown   unknown        unknown           unknown   unknown    unknown
+krr      unknown   unknown   unknown        unknown           unknown   unknown    unknown
+git      2.400     2.453     -82.2%         -90.4%            unknown   unknown    unknown
+
+NAMESPACE   DEPLOYMENT   CONTAINER   PODS   CPU             MEMORY            VPA       KRR       GIT          STARVED   OOM DAYS
+bank        api          app         3      4000m -> 300m   8192Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
+bank        owned        app         1      1000m -> 300m   1024Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
+shop        web          app         2      250m -> 600m    256Mi -> 256Mi    unknown   unknown   600m 256Mi   unknown   unknown
+
+Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm
+
+Skipped, because it has no replicas: shop/idle/app
+
+Skipped, because its scaler applies what it recommends (updateMode InPlace): shop/applied/app
+
+Skipped, because its scaler has observed less than 24h0m0s of usage: shop/new/app
+
+Skipped, because its scaler recommends nothing for it yet, or does not size it: shop/silent/app
+
+Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
+`
+	if diff := gocmp.Diff(want, out); code != 0 || errOut != "" || diff != "" {
+		t.Errorf("exit code %d: %s (-want +got):\n%s", code, errOut, diff)
+	}
+	if again, _, _ := run(t, nil, "report", "-A"); again != out {
+		t.Errorf("the same report again is:\n%s", again)
+	}
+	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.HasPrefix(out, "1 container of 1 Deployment, ") {
+		t.Errorf("of a selection: exit code %d: %s%s", code, errOut, out)
+	}
+}
+
+// Figures that are not known are missing in files, and not 0.
+func TestReportOfScalersInFiles(t *testing.T) {
+	newScaledCluster(t, scaledFleet)
+	prices := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.1\nmemoryGiBHour: 0.01\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output := func(format string) string {
+		t.Helper()
+		out, errOut, code := run(t, nil, "report", "-A", "-o="+format, "--prices="+prices)
+		if code != 0 || errOut != "" {
+			t.Fatalf("%s: exit code %d: %s", format, code, errOut)
+		}
+		return out
+	}
+
+	text := output("json")
+	var report fleet.Report
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, unknown := range []string{"starvedPercent", "oomDays", "resizesPerDay", `"from"`, "warmUpSeconds", `"days"`, "containerDays"} {
+		if strings.Contains(text, unknown) {
+			t.Errorf("there is a %s in:\n%s", unknown, text)
 		}
 	}
-	withoutCluster(t)
-	if _, errOut, code := run(t, nil, "report", "--prometheus="+good); code != 1 || !strings.Contains(errOut, "reading Deployments from the cluster (or set --from-metrics): no cluster is configured") {
-		t.Errorf("without a cluster: exit code %d: %s", code, errOut)
+	api := report.Containers[0]
+	if today, ours, vpa := api.Rules[0], api.Rules[1], api.Rules[2]; api.Deployment != "api" || api.ObservedSeconds != 172800 || vpa.Rule != "vpa" || vpa.Requested != nil ||
+		*today.CostPerMonth != 1051.2 || *ours.CostPerMonth != 76.3934 {
+		t.Errorf("the first container is %+v", api)
+	}
+
+	lines := strings.Split(output("csv"), "\n")
+	if want := "bank,api,app,3,13.3535,,4000,8589934592,1051.2,,,,300,524288000,76.3934,,,,,,,,,,,,,,,,300,524288000,76.3934,,,"; len(lines) != 5 || lines[1] != want {
+		t.Errorf("lines %q, want %s", lines, want)
+	}
+
+	page := output("html")
+	for _, want := range []string{"<td>unknown</td>", "Unknown are the figures", "Cores requested; today 13.50; scaler 2.400; git 2.400", "Cost per month EUR"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q in:\n%s", want, page)
+		}
+	}
+	for _, unwanted := range []string{"Time starved", "OOM days\"", "over time", "NaN", "In the pictures", "replayed"} {
+		if strings.Contains(page, unwanted) {
+			t.Errorf("%q is in:\n%s", unwanted, page)
+		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -48,41 +48,29 @@ func unpacked(t *testing.T, archive io.Reader) map[string]string {
 
 // supported adds what only a bundle reads, with secrets in many places.
 func (s *apiServer) supported() {
-	const core = "/api/v1/namespaces/"
-	list := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind + "List"} }
-	s.ready()
 	vpas(s)
-	event := func(kind, name, message string) corev1.Event {
-		return corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Message: message}
+	event := func(kind, name, message string) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Message: message}
 	}
-	s.set(core+"shop/events", corev1.EventList{TypeMeta: list("Event"), Items: []corev1.Event{
-		event("VerticalScaler", "web", "refused: Authorization: Bearer canary123"), event("Pod", "a", "of a sized pod"), event("Pod", "other", "canary"),
-	}})
-	s.set(core+"shop/limitranges", corev1.LimitRangeList{TypeMeta: list("LimitRange"), Items: []corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"a": "canary"}}}}})
-	s.set(core+"shop/resourcequotas", corev1.ResourceQuotaList{TypeMeta: list("ResourceQuota")})
-	s.set("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers", map[string]any{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscalerList", "items": []any{}})
-	operator := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultOperatorNamespace, Name: "operator-0"}}
-	operator.Spec.Containers = []corev1.Container{{Name: "manager", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "canary"}}}}
-	s.set(core+kube.DefaultOperatorNamespace+"/pods", corev1.PodList{TypeMeta: list("Pod"), Items: []corev1.Pod{operator}})
-	s.set(core+kube.DefaultOperatorNamespace+"/pods/operator-0/log", func(r *http.Request) any {
+	operator := newPod(kube.DefaultOperatorNamespace, "operator-0", "operator", "1", "1", "")
+	operator.Labels = map[string]string{"app.kubernetes.io/name": "verticalscaler-operator", "app.kubernetes.io/component": "manager"}
+	operator.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "canary"}}
+	s.put(event("VerticalScaler", "web", "refused: Authorization: Bearer canary123"), event("Pod", "a", "of a sized pod"), event("Pod", "other", "canary"),
+		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "limits", Labels: map[string]string{"a": "canary"}}}, operator)
+	s.answers["/api/v1/namespaces/"+kube.DefaultOperatorNamespace+"/pods/operator-0/log"] = func(r *http.Request) any {
 		return "token=canary; of " + r.URL.Query().Get("tailLines") + " lines"
-	})
-	pods := s.objects[core+"shop/pods"].(corev1.PodList)
-	pods.Items = slices.Clone(pods.Items)
-	for i := range pods.Items {
-		pod := pods.Items[i].DeepCopy()
-		pod.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "canary"}
-		pod.Spec.NodeName, pod.Status.PodIP = "canary", "10.0.0.1"
-		pod.Spec.Containers[0].Image, pod.Spec.Containers[0].Args = "canary", []string{"--password=canary"}
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DB", Value: "canary"}}
-		pods.Items[i] = *pod
 	}
-	s.set(core+"shop/pods", pods)
-	path := ours + "/namespaces/shop/verticalscalers"
-	scalers := s.objects[path].(v1beta1.VerticalScalerList)
-	scalers.Items = slices.Clone(scalers.Items)
-	scalers.Items[1].Status.Conditions = append(slices.Clone(scalers.Items[1].Status.Conditions), metav1.Condition{Type: "Stalled", Message: "webhook https://max:canary@hook.example said no"})
-	s.set(path, scalers)
+	for _, object := range s.objects {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == "shop" {
+			pod.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "canary"}
+			pod.Spec.NodeName, pod.Status.PodIP = "canary", "10.0.0.1"
+			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].Args = "canary", []string{"--password=canary"}
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DB", Value: "canary"}}
+		}
+	}
+	s.edit("web", func(web *v1beta1.VerticalScaler) {
+		web.Status.Conditions = append(web.Status.Conditions, metav1.Condition{Type: "Stalled", Message: "webhook https://max:canary@hook.example said no"})
+	})
 }
 
 func TestSupportBundle(t *testing.T) {
@@ -115,7 +103,7 @@ func TestSupportBundle(t *testing.T) {
 		"verticalpodautoscalers.yaml": "updateMode: InPlace",
 		"events.yaml":                 "of a sized pod",
 		"limitranges.yaml":            "name: limits",
-		"operator/pods.yaml":          "name: manager",
+		"operator/pods.yaml":          "name: app",
 		"operator/operator-0.log":     "of 7 lines",
 	} {
 		if !strings.Contains(files[name], want) {
@@ -127,10 +115,8 @@ func TestSupportBundle(t *testing.T) {
 			t.Errorf("%s gives away a secret:\n%s", name, content)
 		}
 	}
-	for _, written := range server.written {
-		if !strings.HasPrefix(written, "POST "+reviews) {
-			t.Errorf("written %s", written)
-		}
+	if len(server.written) > 0 {
+		t.Errorf("written %q", server.written)
 	}
 	if _, errOut, code := run(t, nil, "support-bundle", "-o", file); code != 1 || !strings.Contains(errOut, "file exists") {
 		t.Errorf("overwritten: exit code %d: %s", code, errOut)
@@ -155,18 +141,31 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 			t.Errorf("README.txt does not say %q:\n%s", want, files["README.txt"])
 		}
 	}
-	for name, tc := range map[string]struct {
-		args []string
-		code int
-		err  string
-	}{
-		"not installed":  {[]string{"-n", "elsewhere"}, 1, kube.ErrNotInstalled.Error()},
-		"an argument":    {[]string{"web"}, 2, `unexpected argument "web"`},
-		"less than none": {[]string{"--log-lines", "-1"}, 2, "--log-lines must not be negative"},
-		"nowhere":        {[]string{"-o", filepath.Join(t.TempDir(), "no", "folder")}, 1, "creating the archive: "},
-	} {
-		if _, errOut, code := run(t, nil, append([]string{"support-bundle"}, tc.args...)...); code != tc.code || !strings.HasPrefix(errOut, tc.err) {
-			t.Errorf("%s: exit code %d: %s", name, code, errOut)
+}
+
+// A bundle has the policies that the user may read, and their explanations.
+func TestSupportBundleHasPolicies(t *testing.T) {
+	server := newAPIServer(t)
+	server.supported()
+	server.put(&v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", Annotations: map[string]string{"a": "canary", v1beta1.PausedAnnotation: "incident"}}},
+		&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Labels: map[string]string{"a": "canary"}}})
+	for _, mayReadAll := range []bool{true, false} {
+		if !mayReadAll {
+			server.forbidden = []string{clusterPolicies}
+		}
+		out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
+		if code != 0 || errOut != "" {
+			t.Fatalf("exit code %d: %s", code, errOut)
+		}
+		files := unpacked(t, strings.NewReader(out))
+		policies := files["policies.yaml"]
+		if !strings.Contains(policies, "kind: ScalingPolicy\n") || !strings.Contains(policies, "paused: incident") || strings.Contains(policies, "canary") ||
+			!strings.Contains(files["policies/ScalingPolicy-own.txt"], "ScalingPolicy shop/own\n") {
+			t.Errorf("policies.yaml:\n%s\n%v", policies, files["policies/ScalingPolicy-own.txt"])
+		}
+		if strings.Contains(policies, "kind: ClusterScalingPolicy\n") != mayReadAll || (files["policies/ClusterScalingPolicy-fleet.txt"] != "") != mayReadAll ||
+			strings.Contains(files["README.txt"], "ClusterScalingPolicies: you may not") == mayReadAll {
+			t.Errorf("may read all: %t: %s", mayReadAll, fmt.Sprint(files["README.txt"], policies))
 		}
 	}
 }

@@ -240,16 +240,21 @@ func TestChangedSizesAreWrittenAgain(t *testing.T) {
 		"another text":  object("verticalscaler", "\nweb app,7,,,\n", Labels()),
 		"without label": object("verticalscaler", "\nweb app,1,,,\n", nil),
 		"another name":  object("verticalscaler-2", "\nweb app,7,,,\n", Labels()),
+		"none of both":  object("verticalscaler-2", "\nweb app,7,,,\n", nil),
 	} {
 		right := map[string]string{found.Name: right["verticalscaler"], "theirs": right["theirs"]}
 		f := newFixture(t, scalerOf("web", "1"), found, object("theirs", right["theirs"], map[string]string{"mine": "yes"}))
 		f.reconcile()
-		if diff := cmp.Diff(right, f.sizes()); diff != "" {
-			t.Errorf("%s: sizes (-want +got):\n%s", name, diff)
-		}
-		f.writes = 0
+		f.wants(name, right, 1)
 		f.reconcile()
 		f.wants(name+", once it is right", right, 0)
+		if err := f.Client.Delete(t.Context(), scalerOf("web", "1")); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile()
+		if _, isLeft := f.sizes()[found.Name]; isLeft {
+			t.Errorf("%s: the object stays without its scaler", name)
+		}
 	}
 }
 
@@ -323,37 +328,6 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	always("b", "c", "e")
 	f.writes = 0
 	f.wants("with fewer", map[string]string{"verticalscaler-2": "\ne app,5,,,\n", "verticalscaler-3": "\nb app,2,,,\nc app,3,,,\n"}, 0)
-}
-
-// A user removes the label of an object. It is still ours: it follows the scalers, and goes with them.
-func TestAnObjectWithoutItsLabelIsStillOurs(t *testing.T) {
-	for name, isLabelled := range map[string]bool{"with its scaler": true, "after its scaler": false} {
-		f := newFixture(t, scalerOf("web", "1"))
-		f.reconcile()
-		var o v1beta1.NewPodSizes
-		if err := f.Client.Get(t.Context(), request("shop").NamespacedName, &o); err != nil {
-			t.Fatal(err)
-		}
-		o.Labels = nil
-		if err := f.Client.Update(t.Context(), &o); err != nil {
-			t.Fatal(err)
-		}
-		if !isLabelled {
-			if err := f.Client.Delete(t.Context(), scalerOf("web", "1")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.reconcile()
-		f.writes = 0
-		f.reconcile()
-		var all v1beta1.NewPodSizesList
-		if err := f.Client.List(t.Context(), &all, client.MatchingLabels(Labels())); err != nil {
-			t.Fatal(err)
-		}
-		if len(all.Items) == 1 != isLabelled || len(f.sizes()) != len(all.Items) || f.writes > 0 {
-			t.Errorf("%s: %v, %d with the label, and %d more writes", name, f.sizes(), len(all.Items), f.writes)
-		}
-	}
 }
 
 func TestWhatTheAPIServerRefuses(t *testing.T) {

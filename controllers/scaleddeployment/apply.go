@@ -88,24 +88,16 @@ func (r *Reconciler) ensureDeployment(ctx context.Context, s *scope) error {
 			return fmt.Errorf("reading the managed fields of Deployment %s: %w", client.ObjectKeyFromObject(s.deployment), err)
 		}
 		live = s.deployment
-	} else if err := r.checkOwnerExists(ctx, s.owner); err != nil {
-		return err
 	}
 	desired, err := deploymentFor(adoptHPAReplicas(s), scalers)
 	if err != nil {
 		return err
 	}
 	var answer appsv1.Deployment
-	event, err := r.apply(ctx, desired, live, &answer)
-	if err != nil {
+	if applied, err := r.apply(ctx, s, desired, live, &answer); !applied {
 		return err
 	}
-	if answer.Name != "" {
-		s.deployment = &answer
-	}
-	if event != "" {
-		s.changed(event, s.deployment)
-	}
+	s.deployment = &answer
 	return nil
 }
 
@@ -140,24 +132,16 @@ func (r *Reconciler) ensureScaler(ctx context.Context, s *scope) error {
 	var live client.Object
 	if s.scaler != nil {
 		live = s.scaler
-	} else if err := r.checkOwnerExists(ctx, s.owner); err != nil {
-		return err
 	}
 	desired, err := scalerFor(s.owner)
 	if err != nil {
 		return err
 	}
 	var answer v1beta1.VerticalScaler
-	event, err := r.apply(ctx, desired, live, &answer)
-	if err != nil {
+	if applied, err := r.apply(ctx, s, desired, live, &answer); !applied {
 		return err
 	}
-	if answer.Name != "" {
-		s.scaler = &answer
-	}
-	if event != "" {
-		s.changed(event, s.scaler)
-	}
+	s.scaler = &answer
 	return nil
 }
 
@@ -184,32 +168,37 @@ func attemptOf(desired *unstructured.Unstructured, live client.Object) attempt {
 }
 
 // apply applies the document unless live already has all of it. live is nil if the object
-// does not exist. The result is decoded into answer. event is the reason of the event to
-// record; "" if nothing changed.
+// does not exist. The result is decoded into answer.
 //
 // Without a live object, the apply is not forced: if another client has created the object
 // meanwhile, the result is a conflict. With a live object, the write has the version that
 // was read as a precondition, because field ownership may have changed since.
-func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, answer client.Object) (event string, err error) {
+func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.Unstructured, live, answer client.Object) (applied bool, err error) {
 	document := desired.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(Name)}
 	if live != nil {
 		applied, err := isApplied(desired, live)
-		if applied || err != nil || r.hadNoEffect(desired, live) {
-			return "", err
+		before, _ := r.ineffective.Load(keyOf(desired))
+		if applied || err != nil || before == attemptOf(desired, live) {
+			return false, err
 		}
 		document.SetUID(live.GetUID())
 		document.SetResourceVersion(live.GetResourceVersion())
 		options = append(options, client.ForceOwnership)
-	} else if err := r.checkNameAvailable(ctx, desired); err != nil {
-		return "", err
+	} else {
+		if err := r.checkOwnerExists(ctx, s.owner); err != nil {
+			return false, err
+		}
+		if err := r.checkNameAvailable(ctx, desired); err != nil {
+			return false, err
+		}
 	}
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...); err != nil {
-		return "", fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
+	if err := r.write(ctx, document, options...); err != nil {
+		return false, fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}
 	// The client has decoded the response into the document.
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, answer); err != nil {
-		return "", fmt.Errorf("decoding the response to applying %s: %w", desired.GetKind(), err)
+		return false, fmt.Errorf("decoding the response to applying %s: %w", desired.GetKind(), err)
 	}
 	if applied, err := isApplied(desired, answer); err == nil && !applied {
 		r.ineffective.Store(keyOf(desired), attemptOf(desired, answer))
@@ -217,18 +206,26 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	}
 	switch {
 	case live == nil:
-		return eventCreated, nil
-	case isSameSpec(live, answer):
-		return "", nil // Only our annotation has changed.
+		s.changed(eventCreated, answer)
+	case !isSameSpec(live, answer): // Otherwise, only our annotation has changed.
+		s.changed(eventUpdated, answer)
 	}
-	return eventUpdated, nil
+	return true, nil
 }
 
-// hadNoEffect reports whether the same document was applied to the same object before, and
-// the API server modified it.
-func (r *Reconciler) hadNoEffect(desired *unstructured.Unstructured, live client.Object) bool {
-	before, ok := r.ineffective.Load(keyOf(desired))
-	return ok && before == attemptOf(desired, live)
+// write applies the document. A Deployment first gets the label that the admission policies
+// require, and loses it again: with it, they would refuse copies and backups.
+func (r *Reconciler) write(ctx context.Context, document *unstructured.Unstructured, options ...client.ApplyOption) error {
+	if document.GetKind() == deploymentKind.Kind {
+		applying := applyingDocument(document)
+		if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applying), options...); err != nil {
+			return err
+		}
+		document.SetUID(applying.GetUID())
+		document.SetResourceVersion("") // The deployment controller writes the status meanwhile.
+		options = append(options, client.ForceOwnership)
+	}
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...)
 }
 
 // isSameSpec reports whether two objects of one kind have the same spec. The generation of
@@ -243,10 +240,10 @@ func isSameSpec(a, b client.Object) bool {
 	}
 }
 
-// dryRun asks the API server whether it would accept the document. It ignores an exceeded
+// dryRun asks the API server whether it would accept the Deployment. It ignores an exceeded
 // quota, because deleting the previous object frees its share.
 func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (apierror.Rejection, error) {
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applyingDocument(desired)), client.FieldOwner(Name), client.DryRunAll)
 	rejection := apierror.Of(err)
 	switch {
 	case rejection.Reason == v1beta1.ReasonQuotaExceeded:

@@ -172,6 +172,15 @@ func stampAppliedHash(desired *unstructured.Unstructured) error {
 	return nil
 }
 
+// applyingDocument is what is applied first: the document with the label, and without its hash.
+// So a Deployment that has kept the label is applied again.
+func applyingDocument(desired *unstructured.Unstructured) *unstructured.Unstructured {
+	out := desired.DeepCopy()
+	out.SetLabels(map[string]string{v1beta1.ScaledDeploymentLabel: desired.GetLabels()[v1beta1.ScaledDeploymentLabel], v1beta1.ApplyingLabel: "true"})
+	out.SetAnnotations(nil)
+	return out
+}
+
 // appliedHash is the hash of the document, or of the document that was applied to an object.
 func appliedHash(object metav1.Object) string {
 	return object.GetAnnotations()[v1beta1.AppliedAnnotation]

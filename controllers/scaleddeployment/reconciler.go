@@ -187,16 +187,14 @@ func (r *Reconciler) mayBeOutdated(s *scope) bool {
 	if !strings.Contains(s.rejection.Message, ownedPolicy) {
 		return false
 	}
+	first := comparison{uid: s.owner.UID, generation: s.owner.Generation, since: s.now}
 	key := client.ObjectKeyFromObject(s.owner)
-	now := comparison{uid: s.owner.UID, generation: s.owner.Generation, since: s.now}
-	first, ok := now, false
-	if before, found := r.compared.Load(key); found {
-		first, ok = before.(comparison)
+	if before, ok := r.compared.Load(key); ok {
+		if before, ok := before.(comparison); ok && before.uid == first.uid && before.generation == first.generation {
+			first = before
+		}
 	}
-	if !ok || first.uid != now.uid || first.generation != now.generation {
-		r.compared.Store(key, now)
-		return true
-	}
+	r.compared.Store(key, first)
 	return s.now.Sub(first.since) < policyDelay
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestTheFirstReconcileCreatesBothObjectsAndTheNextWritesNothing(t *testing.T
 	if err != nil || result.RequeueAfter < 10*time.Minute || result.RequeueAfter > 12*time.Minute {
 		t.Fatalf("Reconcile() = %+v, %v", result, err)
 	}
-	if len(s.applied) != 2 || len(s.recorder.Events) != 2 {
+	if len(s.applied) != 3 || len(s.recorder.Events) != 2 {
 		t.Errorf("applied %v, %d events", s.applied, len(s.recorder.Events))
 	}
 	version := owner.ResourceVersion
@@ -134,7 +135,7 @@ func TestTheFirstReconcileCreatesBothObjectsAndTheNextWritesNothing(t *testing.T
 			t.Fatal(err)
 		}
 	}
-	if len(s.applied) != 2 || owner.ResourceVersion != version || s.deleted > 0 {
+	if len(s.applied) != 3 || owner.ResourceVersion != version || s.deleted > 0 {
 		t.Errorf("applied %v, deleted %d, status %+v", s.applied, s.deleted, owner.Status)
 	}
 }
@@ -170,7 +171,7 @@ func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(s.applied) != 1 {
+	if len(s.applied) != 2 {
 		t.Errorf("applied %d times", len(s.applied))
 	}
 	// A new document is applied.
@@ -187,8 +188,43 @@ func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(s.applied) != 2 {
+	if len(s.applied) != 4 { // each with the label, and without it
 		t.Errorf("applied %d times", len(s.applied))
+	}
+}
+
+// The label that the admission policies require does not stay, also if the operator stops before its second request.
+func TestTheLabelOfAWriteIsRemoved(t *testing.T) {
+	var labels []string
+	s := newFixture(t, anOwner(), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if o, ok := document.(interface{ GetLabels() map[string]string }); ok {
+			labels = append(labels, o.GetLabels()[v1beta1.ApplyingLabel])
+		}
+		if len(labels) == 2 {
+			return errors.New("the operator stops")
+		}
+		return c.Apply(ctx, document, options...)
+	}})
+	stored := func() (label, hash string) {
+		var d appsv1.Deployment
+		if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Labels[v1beta1.ApplyingLabel], appliedHash(&d)
+	}
+	if _, _, err := s.reconcile(); err == nil {
+		t.Error("the reconcile does not fail")
+	}
+	if label, hash := stored(); label != "true" || hash != "" {
+		t.Errorf("before the second request, the label is %q and the hash %q", label, hash)
+	}
+	for range 3 {
+		if _, _, err := s.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if label, hash := stored(); label != "" || hash == "" || !slices.Equal(labels, []string{"true", "", "true", ""}) {
+		t.Errorf("the label is %q, the hash %q, and the requests had %q", label, hash, labels)
 	}
 }
 

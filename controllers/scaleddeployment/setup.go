@@ -77,7 +77,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, &handler.EnqueueRequestForObject{}), builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec)).
 		WithOptions(queue.Options(r.Workers)).
 		Complete(r)
 	if err != nil {

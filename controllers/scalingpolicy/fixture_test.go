@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -148,7 +147,7 @@ func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object)
 	}
 	s.reconciler = &Reconciler{
 		Client: interceptor.NewClient(s.api, funcs), Recorder: s.recorder, Clock: s.clock, ResyncPeriod: 10 * time.Minute, OwnNamespace: "sizing",
-		ServesCluster: true, Rights: s.rights, written: &ownwrites.Memory{},
+		ServesCluster: true, Rights: s.rights,
 		Live: interceptor.NewClient(s.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			s.live++
 			return c.List(ctx, list, options...)
@@ -237,7 +236,7 @@ func (s *fixture) settle() {
 	for range 10 {
 		s.sync()
 		before := len(s.writes)
-		all, err := s.reconciler.policies(s.Context())
+		all, err := s.reconciler.policies(s.Context(), "")
 		s.must(err)
 		for _, d := range s.reconciler.Fleet.All("") {
 			_, err := s.member(d.Key().String())

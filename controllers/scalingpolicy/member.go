@@ -48,7 +48,8 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	case rejection.Reason == v1beta1.ReasonNamespaceTerminating:
 		return reconcile.Result{}, nil
 	case rejection.Reason != "":
-		if r.rejected.set(key, conditions.Truncated(rejection.Message)) {
+		message := conditions.Truncated(rejection.Message)
+		if before, _ := r.rejected.Swap(key, message); before != message {
 			r.notify(key.Namespace)
 		}
 		return reconcile.Result{RequeueAfter: rejectedRetry}, nil
@@ -62,7 +63,7 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 
 // accept notes that the API server rejects nothing about a Deployment.
 func (r members) accept(key types.NamespacedName) {
-	if r.rejected.set(key, "") {
+	if _, wasRejected := r.rejected.LoadAndDelete(key); wasRejected {
 		r.notify(key.Namespace)
 	}
 }
@@ -81,7 +82,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	if isOurs && fleet.IsDetached(named.Annotations) {
 		return func(ctx context.Context) error { return r.update(ctx, fleet.Released(named)) }, nil
 	}
-	all, err := r.policies(ctx)
+	all, err := r.policies(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (r members) wanted(ctx context.Context, all policies, key types.NamespacedN
 	if err != nil || namespace.Terminating {
 		return nil, err
 	}
-	return fleet.Choose(all.covering(key.Namespace), deployment, namespace), nil
+	return fleet.Choose(all.valid, deployment, namespace), nil
 }
 
 // removal deletes a scaler that no policy wants. Its policy may be unknown only because the cache is old.

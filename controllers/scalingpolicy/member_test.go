@@ -192,7 +192,7 @@ func TestErrorsOfWritesAreClassified(t *testing.T) {
 			if after, err := s.member("shop/web"); after != tc.after || (err != nil) != tc.fails {
 				t.Errorf("Reconcile() = %s, %v", after, err)
 			}
-			if got := s.reconciler.rejected.get(keyOf("shop/web")); !strings.Contains(got, tc.rejected) || (got == "") != (tc.rejected == "") || len(got) > 1024 {
+			if got := s.reconciler.rejection(keyOf("shop/web")); !strings.Contains(got, tc.rejected) || (got == "") != (tc.rejected == "") || len(got) > 1024 {
 				t.Errorf("rejected: %q", got)
 			}
 			if _, err := s.policy("shop/p"); err != nil {

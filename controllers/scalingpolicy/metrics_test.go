@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
@@ -51,21 +52,20 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 }
 
 func TestADeletedPolicyHasNoMetrics(t *testing.T) {
-	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aPolicy("p"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
-	s.reconciler.Metrics = &metrics.Policies{}
+	metrics.ForgetPolicies()
+	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aPolicy("p"))
 	s.settle()
-	series := func() int {
-		return testutil.CollectAndCount(s.reconciler.Metrics, "verticalscaler_policy_deployments") / 2
+	expect := func(what string, want int) {
+		t.Helper()
+		if n, err := testutil.GatherAndCount(ctrlmetrics.Registry, "verticalscaler_policy_deployments"); err != nil || n != want {
+			t.Errorf("%s: %d series, want %d: %v", what, n, want, err)
+		}
 	}
-	if n := series(); n != 2 {
-		t.Errorf("%d policies have metrics, want 2", n)
-	}
+	expect("two policies", 4)
 	s.must(s.api.Delete(t.Context(), aPolicy("p")))
 	s.sync()
 	if _, err := s.policy("shop/p"); err != nil {
 		t.Fatal(err)
 	}
-	if n := series(); n != 1 {
-		t.Errorf("%d policies have metrics after one was deleted, want 1", n)
-	}
+	expect("one was deleted", 2)
 }

@@ -74,6 +74,9 @@ func (s *scope) tolerate(err error) error {
 // frozenRetry is when to look again whether promotions are still frozen.
 const frozenRetry = 15 * time.Second
 
+// errOldCache is returned if the cache is older than our last write. What it shows must not be counted.
+var errOldCache = errors.New("the cache is older than the last write")
+
 // phase is one step of a reconcile. It returns done if the later phases must not run.
 type phase func(ctx context.Context, s *scope) (done bool, err error)
 
@@ -84,11 +87,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
 	}
-	if r.written.IsNewerThan(s.object, s.now) {
-		return reconcile.Result{RequeueAfter: r.conflict.Delay(request.NamespacedName)}, nil
-	}
 	if err := r.run(ctx, s); err != nil {
-		if apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) || errors.Is(err, errOldCache) {
 			return reconcile.Result{RequeueAfter: r.conflict.Delay(request.NamespacedName)}, nil
 		}
 		return reconcile.Result{}, err
@@ -105,6 +105,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // run runs the phases in order, and then writes the status.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
+	if r.written.IsNewerThan(s.object, s.now) {
+		return errOldCache
+	}
 	for _, phase := range []phase{r.checkRights, r.checkSelectors, r.count, r.markHarm, r.promote} {
 		if done, err := phase(ctx, s); err != nil {
 			return err
@@ -130,7 +133,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 			r.written.Forget(key)
 			r.writtenAt.Delete(key)
 			r.conflict.Forget(key)
-			r.Metrics.Forget(measured(key))
+			measured(key).Forget()
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading the policy: %w", err)
@@ -156,18 +159,17 @@ func (r *Reconciler) checkRights(ctx context.Context, s *scope) (done bool, err 
 
 // checkSelectors is a phase: a policy whose selectors cannot be parsed selects nothing, and keeps its scalers.
 func (r *Reconciler) checkSelectors(_ context.Context, s *scope) (done bool, err error) {
-	s.policy, s.invalid = r.parsed.of(s.object, r.OwnNamespace)
+	s.policy, s.invalid = r.parse(s.object)
 	return s.invalid != nil, nil
 }
 
 // count is a phase: it looks at all Deployments that the policy selects.
 func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error) {
 	s.pausedBy, s.isPaused = s.policy.PausedBy()
-	all, err := r.policies(ctx)
+	all, err := r.policies(ctx, s.object.GetNamespace())
 	if err != nil {
 		return false, err
 	}
-	r.parsed.keep(all.byUID)
 	namespaces, err := r.allNamespaces(ctx)
 	if err != nil {
 		return false, err
@@ -184,11 +186,14 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 		if namespace == nil {
 			namespace = &fleet.Namespace{Name: key.Namespace, Terminating: r.ServesCluster}
 		}
-		member, ok := fleet.MemberOf(s.policy, all.valid, deployment, namespace, scalers[key], r.rejected.get(key))
+		member, ok := fleet.MemberOf(s.policy, all.valid, deployment, namespace, scalers[key], r.rejection(key))
 		if !ok {
 			continue
 		}
 		if member.Scaler != nil {
+			if r.promoted.IsNewerThan(member.Scaler, s.now) {
+				return false, errOldCache
+			}
 			s.scalers[key] = member.Scaler
 		}
 		members = append(members, member)
@@ -278,11 +283,6 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 		case s.isPaused:
 			c.Blocked = true
 		}
-		if !c.Promoted.IsZero() {
-			r.promoted.forget(c.Key)
-		} else {
-			c.Promoted = r.promoted.of(c.Key, s.now)
-		}
 	}
 	s.promotion = fleet.Promote(fleet.RolloutOf(s.policy.Rules.Rollout), haltsIn(s.status.Rollout), s.survey.Candidates, s.now)
 	var errs []error
@@ -292,11 +292,12 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 			s.lookAgainIn(pause) // It is not known yet whether there is a freeze.
 			continue
 		}
-		if err := r.update(ctx, s.policy.Promoted(s.scalers[key], s.now)); err != nil {
+		scaler := s.policy.Promoted(s.scalers[key], s.now)
+		if err := r.update(ctx, scaler); err != nil {
 			errs = append(errs, s.tolerate(err))
 			continue
 		}
-		r.promoted.add(key, s.now)
+		r.promoted.Remember(scaler, s.now)
 		promoted++
 	}
 	if s.frozen != "" {

@@ -16,7 +16,6 @@ package scalingpolicy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -34,7 +33,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -53,8 +51,6 @@ type Reconciler struct {
 	Freeze *freeze.Switch
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Metrics has the state of the policies, for Prometheus; nil for none.
-	Metrics *metrics.Policies
 	// Clock is the time; the real one if unset.
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a policy is reconciled without any event.
@@ -72,11 +68,11 @@ type Reconciler struct {
 	// Rights reports which rights to serve policies are missing.
 	Rights Rights
 
-	parsed   parsedPolicies
-	rejected rejections
-	promoted recentPromotions
-	written  *ownwrites.Memory
-	conflict queue.Conflicts
+	// rejected has why the API server has rejected the scaler of a Deployment, by its key.
+	rejected sync.Map
+	// promoted and written have the last promotions of scalers, and the last statuses of policies.
+	promoted, written ownwrites.Memory
+	conflict          queue.Conflicts
 	// gone has the UIDs of policies that do not exist anymore.
 	gone sync.Map
 	// writtenAt is when the status of a policy, by name, was last written.
@@ -116,25 +112,15 @@ func (p policies) of(s *v1beta1.VerticalScaler) (policy *fleet.Policy, exists bo
 	return policy, exists
 }
 
-// covering are the policies that can select Deployments of a namespace.
-func (p policies) covering(namespace string) (out []*fleet.Policy) {
-	for _, policy := range p.valid {
-		if policy.Covers(namespace) {
-			out = append(out, policy)
-		}
-	}
-	return out
-}
-
-// policies reads all policies.
-func (r *Reconciler) policies(ctx context.Context) (policies, error) {
+// policies reads the policies that can select Deployments of a namespace, or all if it is empty.
+func (r *Reconciler) policies(ctx context.Context, namespace string) (policies, error) {
 	out := policies{byUID: map[types.UID]*fleet.Policy{}}
 	var some v1beta1.ScalingPolicyList
-	if err := r.Cached.List(ctx, &some, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cached.List(ctx, &some, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing ScalingPolicies: %w", err)
 	}
 	for i := range some.Items {
-		out.add(&some.Items[i], func() (*fleet.Policy, error) { return r.parsed.of(&some.Items[i], r.OwnNamespace) })
+		r.add(&out, &some.Items[i])
 	}
 	if !r.ServesCluster {
 		return out, nil
@@ -144,21 +130,32 @@ func (r *Reconciler) policies(ctx context.Context) (policies, error) {
 		return out, fmt.Errorf("listing ClusterScalingPolicies: %w", err)
 	}
 	for i := range all.Items {
-		out.add(&all.Items[i], func() (*fleet.Policy, error) { return r.parsed.of(&all.Items[i], r.OwnNamespace) })
+		r.add(&out, &all.Items[i])
 	}
 	return out, nil
 }
 
-func (p *policies) add(object client.Object, parse func() (*fleet.Policy, error)) {
-	p.byUID[object.GetUID()] = nil
-	p.keys = append(p.keys, client.ObjectKeyFromObject(object))
+func (r *Reconciler) add(to *policies, object client.Object) {
+	to.byUID[object.GetUID()] = nil
+	to.keys = append(to.keys, client.ObjectKeyFromObject(object))
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
-	if policy, err := parse(); err == nil { // The status of the policy reports the error.
-		p.byUID[object.GetUID()] = policy
-		p.valid = append(p.valid, policy)
+	if policy, err := r.parse(object); err == nil { // The status of the policy reports the error.
+		to.byUID[object.GetUID()] = policy
+		to.valid = append(to.valid, policy)
 	}
+}
+
+// parse reads a policy. The error says which selector cannot be parsed.
+func (r *Reconciler) parse(object client.Object) (*fleet.Policy, error) {
+	switch o := object.(type) {
+	case *v1beta1.ScalingPolicy:
+		return fleet.Read(o)
+	case *v1beta1.ClusterScalingPolicy:
+		return fleet.ReadCluster(o, r.OwnNamespace)
+	}
+	return nil, fmt.Errorf("%T is no policy", object)
 }
 
 // namespace reads what policies see of a namespace. Namespaces that may not be read have no labels.
@@ -183,107 +180,9 @@ func read(out *fleet.Namespace, ns *corev1.Namespace) {
 	out.Labels, out.Excluded, out.Terminating = ns.Labels, fleet.IsExcluded(ns.Annotations), ns.DeletionTimestamp != nil
 }
 
-// parsedPolicies remembers parsed selectors until their policy changes. The zero value is ready for concurrent use.
-type parsedPolicies struct {
-	mu    sync.Mutex
-	known map[types.UID]parsed
-}
-
-type parsed struct {
-	version string
-	policy  *fleet.Policy
-	err     error
-}
-
-func (p *parsedPolicies) of(object client.Object, ownNamespace string) (*fleet.Policy, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if last, ok := p.known[object.GetUID()]; ok && last.version == object.GetResourceVersion() {
-		return last.policy, last.err
-	}
-	now := parsed{version: object.GetResourceVersion()}
-	switch o := object.(type) {
-	case *v1beta1.ScalingPolicy:
-		now.policy, now.err = fleet.Read(o)
-	case *v1beta1.ClusterScalingPolicy:
-		now.policy, now.err = fleet.ReadCluster(o, ownNamespace)
-	}
-	if p.known == nil {
-		p.known = map[types.UID]parsed{}
-	}
-	p.known[object.GetUID()] = now
-	return now.policy, now.err
-}
-
-// keep forgets all policies but these.
-func (p *parsedPolicies) keep(policies map[types.UID]*fleet.Policy) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.known, func(uid types.UID, _ parsed) bool {
-		_, exists := policies[uid]
-		return !exists
-	})
-}
-
-// rejections remembers why the API server has rejected the scaler of a Deployment. The zero value is ready for
-// concurrent use.
-type rejections struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]string
-}
-
-// set notes the message of a rejection; empty for none. It reports whether that is new.
-func (r *rejections) set(deployment types.NamespacedName, message string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.last[deployment]
-	if r.last == nil {
-		r.last = map[types.NamespacedName]string{}
-	}
-	if message == "" {
-		delete(r.last, deployment)
-	} else {
-		r.last[deployment] = message
-	}
-	return before != message
-}
-
-func (r *rejections) get(deployment types.NamespacedName) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last[deployment]
-}
-
-// recentPromotions remembers promotions that the cache may not have yet, so that none is counted too late. The
-// zero value is ready for use by one reconcile at a time of each policy.
-type recentPromotions struct {
-	mu sync.Mutex
-	at map[types.NamespacedName]time.Time
-}
-
-func (p *recentPromotions) add(scaler types.NamespacedName, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.at == nil {
-		p.at = map[types.NamespacedName]time.Time{}
-	}
-	p.at[scaler] = now
-}
-
-// of is when a scaler was promoted that the cache has as not promoted; zero if it was not.
-func (p *recentPromotions) of(scaler types.NamespacedName, now time.Time) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at, ok := p.at[scaler]
-	if ok && now.Sub(at) > ownwrites.StaleFor {
-		delete(p.at, scaler)
-		return time.Time{}
-	}
-	return at
-}
-
-func (p *recentPromotions) forget(scaler types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.at, scaler)
+// rejection is why the API server has rejected the scaler of a Deployment; empty if it has not.
+func (r *Reconciler) rejection(deployment types.NamespacedName) string {
+	last, _ := r.rejected.Load(deployment)
+	message, _ := last.(string)
+	return message
 }

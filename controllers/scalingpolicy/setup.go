@@ -25,8 +25,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/predicates"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 const (
@@ -63,7 +63,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
-	r.written = &ownwrites.Memory{}
+	metrics.ForgetPolicies() // of the manager before this one
 	if err := r.Watch(ctx); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notifyOf(e.Object) },
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notifyOf(e.ObjectOld, e.ObjectNew) },
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requests) { r.notifyOf(e.Object) },
-		}, statusPredicate()))
+		}, predicate.ResourceVersionChangedPredicate{}))
 	if r.ServesCluster {
 		building.WatchesRawSource(r.kind(&corev1.Namespace{}, handler.Funcs{
 			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notify(e.Object.GetName()) },
@@ -196,13 +196,14 @@ func request(namespace, name string) reconcile.Request {
 // notify triggers the policies that may select Deployments of a namespace.
 func (r *Reconciler) notify(namespace string) {
 	r.changedPolicies.addFound(func(ctx context.Context) (found []reconcile.Request, err error) {
-		all, err := r.policyKeys(ctx)
-		for _, key := range all {
-			if key.Namespace == "" || key.Namespace == namespace {
-				found = append(found, reconcile.Request{NamespacedName: key})
-			}
+		all, err := r.policies(ctx, namespace)
+		if err != nil {
+			return nil, err
 		}
-		return found, err
+		for _, key := range all.keys {
+			found = append(found, reconcile.Request{NamespacedName: key})
+		}
+		return found, nil
 	})
 }
 
@@ -213,40 +214,20 @@ func (r *Reconciler) notifyOf(scalers ...client.Object) {
 	}
 }
 
-// policyKeys are the keys of all policies that are served.
-func (r *Reconciler) policyKeys(ctx context.Context) (out []types.NamespacedName, err error) {
-	all, err := r.policies(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return all.keys, nil
-}
-
 // memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
 func memberPredicate() predicate.Predicate {
-	return predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
-	})
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		predicates.Updates(func(before, after client.Object) bool {
+			return !equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
+		}))
 }
 
-func isOtherwiseMarked(before, after client.Object) bool {
-	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
-		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
-}
-
-// statusPredicate passes changes of a scaler that the status of a policy tells, or that may lead to a promotion.
-func statusPredicate() predicate.Predicate {
-	return predicates.Updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || !equality.Semantic.DeepEqual(before.Status, after.Status)
-	})
-}
-
-// policyPredicate passes all changes of a policy but those of its status.
+// policyPredicate passes all changes of a policy but those of its status, unless another program has reset that.
 func policyPredicate() predicate.Predicate {
-	return predicates.Updates(func(before, after client.Object) bool {
-		return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
-			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) || observed(after) < observed(before)
-	})
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		predicates.Updates(func(before, after client.Object) bool { return observed(after) < observed(before) }))
 }
 
 // observed is the generation that the status of a policy describes.

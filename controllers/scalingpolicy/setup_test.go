@@ -22,112 +22,55 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// passes is whether an update passes, and fails unless creations and deletions do.
-func passes(t *testing.T, p predicate.Predicate, before, after client.Object) bool {
-	t.Helper()
-	if !p.Create(event.CreateEvent{Object: after}) || !p.Delete(event.DeleteEvent{Object: before}) {
-		t.Error("a creation or a deletion is dropped")
-	}
-	if p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: &corev1.Pod{}}) && p.Update(event.UpdateEvent{ObjectOld: &corev1.Pod{}, ObjectNew: nil}) {
-		t.Error("objects of another kind pass")
-	}
-	return p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
-}
-
-func TestChangesOfScalersThatTriggerAReconcile(t *testing.T) {
-	now := metav1.Now()
+// Of the updates of an object, only those trigger a reconcile that may lead to a write. All creations and deletions do.
+func TestUpdatesThatTriggerAReconcile(t *testing.T) {
+	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
+		Generation: 1, Labels: map[string]string{v1beta1.PolicyLabel: "p"}, OwnerReferences: []metav1.OwnerReference{{UID: "p", Controller: new(true)}},
+	}}
+	policy := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: v1beta1.ScalingPolicyStatus{ObservedGeneration: 1}}
+	cluster := &v1beta1.ClusterScalingPolicy{ObjectMeta: policy.ObjectMeta, Status: policy.Status}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"env": "live"}}}
 	for name, tc := range map[string]struct {
-		change           func(*v1beta1.VerticalScaler)
-		member, policies bool
+		predicate     predicate.Predicate
+		before, after client.Object
+		want          bool
 	}{
-		"nothing":              {func(*v1beta1.VerticalScaler) {}, false, false},
-		"the resource version": {func(s *v1beta1.VerticalScaler) { s.ResourceVersion = "2" }, false, false},
-		"a finalizer":          {func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"x"} }, false, false},
-		"a managed field":      {func(s *v1beta1.VerticalScaler) { s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}} }, false, false},
-		"the status":           {func(s *v1beta1.VerticalScaler) { s.Status.Summary = &v1beta1.Summary{Reason: "Applied"} }, false, true},
-		"a condition": {func(s *v1beta1.VerticalScaler) {
-			s.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReadyForPromotion, Status: "True"}}
-		}, false, true},
-		"the spec":         {func(s *v1beta1.VerticalScaler) { s.Generation = 2 }, true, true},
-		"a label":          {func(s *v1beta1.VerticalScaler) { s.Labels = nil }, true, true},
-		"an annotation":    {func(s *v1beta1.VerticalScaler) { s.Annotations = map[string]string{v1beta1.DetachedAnnotation: ""} }, true, true},
-		"no owner":         {func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }, true, true},
-		"no controller":    {func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }, true, true},
-		"its own deletion": {func(s *v1beta1.VerticalScaler) { s.DeletionTimestamp = &now }, true, false},
+		"a finalizer of a scaler": {memberPredicate(), scaler, changed(scaler, func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"x"} }), false},
+		"the status of a scaler":  {memberPredicate(), scaler, changed(scaler, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = 1 }), false},
+		"the spec of a scaler":    {memberPredicate(), scaler, changed(scaler, func(s *v1beta1.VerticalScaler) { s.Generation = 2 }), true},
+		"a label of a scaler":     {memberPredicate(), scaler, changed(scaler, func(s *v1beta1.VerticalScaler) { s.Labels = nil }), true},
+		"a detached scaler":       {memberPredicate(), scaler, changed(scaler, annotated[*v1beta1.VerticalScaler](v1beta1.DetachedAnnotation, "")), true},
+		"a scaler's controller":   {memberPredicate(), scaler, changed(scaler, func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), true},
+		"the status of a policy":  {policyPredicate(), policy, changed(policy, func(p *v1beta1.ScalingPolicy) { p.Status.ObservedGeneration = 2 }), false},
+		"a status that another program has reset": {
+			policyPredicate(), cluster, changed(cluster, func(p *v1beta1.ClusterScalingPolicy) { p.Status = v1beta1.ScalingPolicyStatus{} }), true,
+		},
+		"the spec of a policy":          {policyPredicate(), policy, changed(policy, func(p *v1beta1.ScalingPolicy) { p.Generation = 2 }), true},
+		"a paused policy":               {policyPredicate(), policy, changed(policy, annotated[*v1beta1.ScalingPolicy](v1beta1.PausedAnnotation, "")), true},
+		"a label of a policy":           {policyPredicate(), policy, changed(policy, func(p *v1beta1.ScalingPolicy) { p.Labels = map[string]string{"a": "b"} }), false},
+		"the phase of a namespace":      {namespacePredicate(), namespace, changed(namespace, func(n *corev1.Namespace) { n.Status.Phase = "Active" }), false},
+		"an annotation of a namespace":  {namespacePredicate(), namespace, changed(namespace, annotated[*corev1.Namespace]("a", "b")), false},
+		"an excluded namespace":         {namespacePredicate(), namespace, changed(namespace, annotated[*corev1.Namespace](v1beta1.ExcludeAnnotation, "")), true},
+		"a label of a namespace":        {namespacePredicate(), namespace, changed(namespace, func(n *corev1.Namespace) { n.Labels = nil }), true},
+		"the deletion of the namespace": {namespacePredicate(), namespace, changed(namespace, func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()) }), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			before := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
-				Generation: 1, Labels: map[string]string{v1beta1.PolicyLabel: "p"}, OwnerReferences: []metav1.OwnerReference{{UID: "p", Controller: new(true)}},
-			}}
-			after := before.DeepCopy()
-			tc.change(after)
-			if got := passes(t, memberPredicate(), before, after); got != tc.member {
-				t.Errorf("the Deployment is reconciled: %t", got)
-			}
-			if got := passes(t, statusPredicate(), before, after); got != tc.policies {
-				t.Errorf("the policies are reconciled: %t", got)
-			}
-		})
+		if got := tc.predicate.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s: triggers a reconcile: %t", name, got)
+		}
+		if !tc.predicate.Create(event.CreateEvent{Object: tc.after}) || !tc.predicate.Delete(event.DeleteEvent{Object: tc.before}) {
+			t.Errorf("%s: a creation or a deletion is dropped", name)
+		}
 	}
 }
 
-func TestChangesOfPoliciesThatTriggerAReconcile(t *testing.T) {
-	now := metav1.Now()
-	for name, tc := range map[string]struct {
-		change func(o client.Object, status *v1beta1.ScalingPolicyStatus)
-		want   bool
-	}{
-		"nothing":    {func(client.Object, *v1beta1.ScalingPolicyStatus) {}, false},
-		"the status": {func(_ client.Object, s *v1beta1.ScalingPolicyStatus) { s.Scaled, s.ObservedGeneration = 7, 2 }, false},
-		"a status that another program has reset": {func(_ client.Object, s *v1beta1.ScalingPolicyStatus) { *s = v1beta1.ScalingPolicyStatus{} }, true},
-		"the spec": {func(o client.Object, _ *v1beta1.ScalingPolicyStatus) { o.SetGeneration(2) }, true},
-		"a pause": {func(o client.Object, _ *v1beta1.ScalingPolicyStatus) {
-			o.SetAnnotations(map[string]string{v1beta1.PausedAnnotation: ""})
-		}, true},
-		"the deletion":  {func(o client.Object, _ *v1beta1.ScalingPolicyStatus) { o.SetDeletionTimestamp(&now) }, true},
-		"another label": {func(o client.Object, _ *v1beta1.ScalingPolicyStatus) { o.SetLabels(map[string]string{"a": "b"}) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status := v1beta1.ScalingPolicyStatus{ObservedGeneration: 1}
-			before := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: status}
-			after := before.DeepCopy()
-			tc.change(after, &after.Status)
-			if got := passes(t, policyPredicate(), before, after); got != tc.want {
-				t.Errorf("a ScalingPolicy passes: %t", got)
-			}
-			wide := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: status}
-			wider := wide.DeepCopy()
-			tc.change(wider, &wider.Status)
-			if got := passes(t, policyPredicate(), wide, wider); got != tc.want {
-				t.Errorf("a ClusterScalingPolicy passes: %t", got)
-			}
-		})
-	}
-}
-
-func TestChangesOfNamespacesThatTriggerAReconcile(t *testing.T) {
-	now := metav1.Now()
-	for name, tc := range map[string]struct {
-		change func(*corev1.Namespace)
-		want   bool
-	}{
-		"nothing":                  {func(*corev1.Namespace) {}, false},
-		"the phase":                {func(n *corev1.Namespace) { n.Status.Phase = "Active" }, false},
-		"another annotation":       {func(n *corev1.Namespace) { n.Annotations = map[string]string{"a": "b"} }, false},
-		"an exclusion":             {func(n *corev1.Namespace) { n.Annotations = map[string]string{v1beta1.ExcludeAnnotation: ""} }, true},
-		"no exclusion":             {func(n *corev1.Namespace) { n.Annotations = map[string]string{v1beta1.ExcludeAnnotation: "false"} }, false},
-		"a label":                  {func(n *corev1.Namespace) { n.Labels = map[string]string{"env": "test"} }, true},
-		"the namespace's deletion": {func(n *corev1.Namespace) { n.DeletionTimestamp = &now }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"env": "live"}}}
-			after := before.DeepCopy()
-			tc.change(after)
-			if got := passes(t, namespacePredicate(), before, after); got != tc.want {
-				t.Errorf("it passes: %t", got)
-			}
-		})
-	}
+// changed is a changed copy.
+func changed[T interface {
+	client.Object
+	DeepCopy() T
+}](object T, change func(T)) T {
+	out := object.DeepCopy()
+	change(out)
+	return out
 }
 
 func names(requests []reconcile.Request) (out []string) {

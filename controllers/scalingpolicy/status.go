@@ -27,7 +27,7 @@ const slowPeriod = 10 * time.Second
 // writeStatus writes the status unless it is equal to the one that was read.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before, status := *s.status.DeepCopy(), statusOf(s)
-	r.Metrics.Record(measured(client.ObjectKeyFromObject(s.object)), measuredState(status))
+	measured(client.ObjectKeyFromObject(s.object)).Record(measuredState(status))
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
@@ -154,40 +154,43 @@ func pauseMessage(value string) string {
 	return text
 }
 
-func ready(s state) metav1.Condition {
-	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
-	if s.isStalled {
-		c.Status = metav1.ConditionFalse
+func condition(kind string, isTrue bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if isTrue {
+		c.Status = metav1.ConditionTrue
 	}
 	return c
+}
+
+func ready(s state) metav1.Condition {
+	return condition(v1beta1.ConditionReady, !s.isStalled, s.reason, s.message)
 }
 
 func reconciling(s *scope, state state) metav1.Condition {
 	if s.survey.Pending > 0 && !state.isStalled && !s.isPaused {
-		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonCreatingScalers, Message: "Scalers are created, changed or deleted"}
+		return condition(v1beta1.ConditionReconciling, true, v1beta1.ReasonCreatingScalers, "Scalers are created, changed or deleted")
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
+	return condition(v1beta1.ConditionReconciling, false, v1beta1.ReasonOperatingNormally, "No change in progress")
 }
 
 func stalled(s state) metav1.Condition {
 	if s.isStalled {
-		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
+		return condition(v1beta1.ConditionStalled, true, s.reason, s.message)
 	}
-	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No action required"}
+	return condition(v1beta1.ConditionStalled, false, v1beta1.ReasonOperatingNormally, "No action required")
 }
 
 // promoting says how the promotion is doing.
 func promoting(s *scope) metav1.Condition {
-	c := metav1.Condition{Type: v1beta1.ConditionPromoting, Status: metav1.ConditionTrue, Reason: s.promotion.Reason, Message: s.promotion.Message}
 	switch {
 	case len(s.promotion.Halts) > 0:
-		c.Status = metav1.ConditionFalse
+		return condition(v1beta1.ConditionPromoting, false, s.promotion.Reason, s.promotion.Message)
 	case s.isPaused:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)
+		return condition(v1beta1.ConditionPromoting, false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy))
 	case s.frozen != "" && s.promotion.Promoted < len(s.survey.Candidates):
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonFrozen, s.frozen
+		return condition(v1beta1.ConditionPromoting, false, v1beta1.ReasonFrozen, s.frozen)
 	}
-	return c
+	return condition(v1beta1.ConditionPromoting, true, s.promotion.Reason, s.promotion.Message)
 }
 
 // recordEvents records that a policy requires action, or that it does not anymore.

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
@@ -60,28 +57,5 @@ func TestClusterAccess(t *testing.T) {
 				t.Errorf("ClusterAccess is %+v\nwant %s: %s", got, tc.reason, tc.wants)
 			}
 		})
-	}
-}
-
-// The same scope says the same, and another one takes the place of what was said.
-func TestClusterAccessComesAndGoes(t *testing.T) {
-	vs := checkout()
-	pass := func(cluster scaler.ClusterAccess, after time.Duration) v1beta1.VerticalScalerStatus {
-		p := &scope{now: noon.Add(after), access: cluster, status: *vs.Status.DeepCopy()}
-		completeFor(vs, p)
-		return p.status
-	}
-	vs.Status = pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, 0)
-	if again := pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, time.Minute); !scaler.EqualStatus(vs.Status, again) {
-		t.Errorf("a minute later (-before +after):\n%s", cmp.Diff(vs.Status, again))
-	}
-	for name, access := range map[string]scaler.ClusterAccess{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
-		if scaler.EqualStatus(vs.Status, pass(access, time.Minute)) {
-			t.Errorf("%s: the status stays", name)
-		}
-	}
-	vs.Status = pass(scaler.ClusterAccess{}, time.Minute)
-	if c := meta.FindStatusCondition(vs.Status.Conditions, "ClusterAccess"); c != nil {
-		t.Errorf("with all namespaces, ClusterAccess is still %+v", c)
 	}
 }

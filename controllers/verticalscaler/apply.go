@@ -41,9 +41,9 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 			return err
 		}
 		s.status.OriginalResources = nil
-		s.requeueAfter = staleCacheRetry
+		s.again(staleCacheRetry)
 	case plan.Record:
-		s.requeueAfter = staleCacheRetry
+		s.again(staleCacheRetry)
 	default:
 		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", s.plan.Verdict.Reason, "message", s.plan.Verdict.Message)
 	}
@@ -81,15 +81,10 @@ type change struct {
 	after     workload.Resources
 }
 
-func changesOf(s plan.Situation, step plan.Resize) (out []change) {
-	for _, pod := range s.Pods {
-		if pod.UID != step.UID {
-			continue
-		}
-		for _, size := range step.Sizes {
-			if c, ok := pod.Container(size.Container); ok && c.Resources != size.Resources {
-				out = append(out, change{"pod " + pod.Name, size.Container, c.Resources, size.Resources})
-			}
+func changesOf(pod workload.Pod, sizes []plan.Size) (out []change) {
+	for _, size := range sizes {
+		if c, ok := pod.Container(size.Container); ok && c.Resources != size.Resources {
+			out = append(out, change{"pod " + pod.Name, size.Container, c.Resources, size.Resources})
 		}
 	}
 	return out

@@ -4,14 +4,9 @@
 package verticalscaler
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -41,75 +36,14 @@ func TestResizePatch(t *testing.T) {
 	}
 }
 
-func TestResizePatchOfPodLevelResources(t *testing.T) {
-	got, err := resizePatch(plan.Resize{
-		Pod: "web-1", UID: "uid", ResourceVersion: "7",
-		Sizes:    []plan.Size{{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640)}}},
-		PodLevel: workload.Resources{Requests: amounts(500, 1024), Limits: amounts(0, 2048)},
-	}, workload.Pod{Containers: []workload.Container{{Name: "app"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"metadata":{"uid":"uid","resourceVersion":"7"},"spec":{"containers":[` +
-		`{"name":"app","resources":{"requests":{"cpu":"250m","memory":"640Mi"}}}],` +
-		`"resources":{"limits":{"memory":"2Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("resizePatch() (-want +got):\n%s", diff)
-	}
-}
-
-// The API server merges a resize into the pod. What it does not name stays: other resources, and
-// containers that another controller has injected.
-func TestAResizeKeepsWhatItDoesNotName(t *testing.T) {
-	patch, err := resizePatch(plan.Resize{
-		Pod: "web-1", UID: "uid", ResourceVersion: "7",
-		Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(500, 0)}}},
-	}, workload.Pod{Containers: []workload.Container{{Name: "app"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{
-			"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory),
-			"ephemeral-storage": resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("64Mi"), "nvidia.com/gpu": resource.MustParse("1"),
-		}
-	}
-	proxy := corev1.Container{Name: "proxy", Image: "proxy:1", Resources: corev1.ResourceRequirements{Requests: list("10m", "32Mi")}}
-	sizedApp := func(requests, limits corev1.ResourceList) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}},
-			Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "app-init", Resources: corev1.ResourceRequirements{Requests: list("1", "1Gi")}}},
-				Containers:     []corev1.Container{proxy, {Name: "app", Image: "app:1", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}},
-			},
-		}
-	}
-	before, err := json.Marshal(sizedApp(list("100m", "128Mi"), list("200m", "256Mi")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := strategicpatch.StrategicMergePatch(before, patch, corev1.Pod{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got corev1.Pod
-	if err := json.Unmarshal(after, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(sizedApp(list("250m", "640Mi"), list("500m", "256Mi")), &got); diff != "" {
-		t.Errorf("the pod after the resize (-want +got):\n%s", diff)
-	}
-}
-
 func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 	before := workload.Resources{Requests: amounts(100, 128), Limits: amounts(200, 256)}
 	app := workload.Container{Name: "app", Resources: before}
 	s := plan.Situation{
 		Deployment: workload.Deployment{Name: "web", Containers: []workload.Container{app}},
-		Pods:       []workload.Pod{{Name: "other", UID: "1"}, {Name: "web-1", UID: "2", Containers: []workload.Container{app, {Name: "log"}}}},
 	}
 	after := workload.Resources{Requests: amounts(100, 256), Limits: amounts(200, 512)}
-	resized := changesOf(s, plan.Resize{UID: "2", Sizes: []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}}})
+	resized := changesOf(workload.Pod{Name: "web-1", Containers: []workload.Container{app, {Name: "log"}}}, []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}})
 	if want, got := "app memory 128Mi->256Mi memory limit 256Mi->512Mi", formatChanges(resized); got != want {
 		t.Errorf("resized: %q, want %q", got, want)
 	}

@@ -13,10 +13,7 @@ import (
 func TestTheOperatorsCeilingsBoundADecision(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	p.Ceilings = plan.Ceilings{Container: quantity.Amounts{CPUMillis: 150}}
-	vs, _, err := p.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vs := p.mustReconcile()
 	if got := vs.Status.Decision.Containers[0].Requests.CPU; got.MilliValue() != 150 {
 		t.Errorf("decided %s, and the ceiling is 150m", got)
 	}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -36,29 +35,6 @@ func TestOnlyWhatDiffersIsContested(t *testing.T) {
 	want := []ownership.Leaf{{Container: "app", List: "limits", Resource: "cpu"}, {Container: "app", List: "requests", Resource: "cpu"}}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("contestedLeaves() (-want +got):\n%s", diff)
-	}
-}
-
-func TestWhetherWhatDiffersIsStillOurs(t *testing.T) {
-	path := func(list string) fieldpath.Path {
-		return fieldpath.MakePathOrDie("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "app"), "resources", list, "cpu")
-	}
-	request, limit := ownership.Leaf{Container: "app", List: "requests", Resource: "cpu"}, ownership.Leaf{Container: "app", List: "limits", Resource: "cpu"}
-	owned := fieldpath.NewSet(path("limits"))
-	for name, tc := range map[string]struct {
-		leaves []ownership.Leaf
-		want   bool
-	}{
-		"all of it":       {[]ownership.Leaf{limit}, true},
-		"a part":          {[]ownership.Leaf{limit, request}, false},
-		"nothing":         {[]ownership.Leaf{request}, false},
-		"nothing differs": {nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := hasAll(owned, tc.leaves); got != tc.want {
-				t.Errorf("hasAll() = %t", got)
-			}
-		})
 	}
 }
 

@@ -48,8 +48,6 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	if err == nil {
 		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
 		r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
-		// What was refused before is granted now: the next pod need not wait.
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.eviction = nil })
 		s.evicted = step.Pod
 		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)
 		return nil

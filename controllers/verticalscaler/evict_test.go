@@ -18,61 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-func recreates(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Recreate" }
-
-// evictingScaler is the scaler of toEvict.
-func evictingScaler() *v1beta1.VerticalScaler {
-	return checkout(recreates, func(s *v1beta1.VerticalScaler) {
-		s.Status.ObservedGeneration, s.Status.NewPods = s.Generation, scaler.APINewPods(toEvict().NewPods)
-	})
-}
-
-// evictingServer is a reconciler whose API server sizes new pods, and answers evictions.
-func evictingServer(t *testing.T, answer func(subresource string, body client.Object) error) *Reconciler {
-	t.Helper()
-	line := admission.LineOf(evictingScaler(), *scaler.APINewPods(toEvict().NewPods))
-	r := apiServer(t, interceptor.Funcs{
-		SubResourceCreate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
-			return answer(subresource, body)
-		},
-	}, admission.Policy(), admission.Binding(), sizes("\n"+line+"\n"))
-	r.Clock = clocktesting.NewFakePassiveClock(noon)
-	return r
-}
-
-// toEvict is a situation in which a pod is to be evicted: its node can never hold what was
-// decided.
-func toEvict() plan.Situation {
-	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128)}}
-	large := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(200, 256)}}
-	s := plan.Situation{
-		Deployment: workload.Deployment{UID: "web", Replicas: 2, Containers: []workload.Container{app}},
-		Decision:   &plan.Decision{Time: noon.Add(-time.Hour), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
-		NewPods: plan.NewPods{
-			Sizes: []plan.Size{{Container: "app", Resources: large.Resources}}, AskedSince: noon.Add(-time.Hour), EffectiveSince: noon.Add(-time.Hour),
-		},
-	}
-	for _, name := range []string{"web-1", "web-2"} {
-		s.Pods = append(s.Pods, workload.Pod{
-			Name: name, UID: types.UID(name), ResourceVersion: "7", Current: true, Running: true, Ready: true, QoS: "Burstable",
-			Created: noon.Add(-2 * time.Hour), Started: noon.Add(-2 * time.Hour), Resized: noon.Add(-time.Hour),
-			Containers: []workload.Container{large}, Actual: map[string]workload.Resources{"app": app.Resources},
-			Resize: workload.Resize{Infeasible: true, Message: "no room", Since: noon.Add(-time.Minute)},
-		})
-	}
-	return s
-}
-
 func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
-	vs := evictingScaler()
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 0)
 	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
 	slow := &apierrors.StatusError{ErrStatus: *budget.ErrStatus.DeepCopy()}
@@ -80,170 +30,57 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, tc := range map[string]struct {
 		answer  error
-		reason  string
+		reason  string // why the next one is refused; empty if it is not
 		stalled bool
 		again   time.Duration
-		fails   bool
 	}{
-		"it is granted":                      {nil, "Recreating", false, 0, false},
-		"a budget is asked later":            {budget, "DisruptionBudget", false, 30 * time.Second, false},
-		"but not as late as it may say":      {slow, "DisruptionBudget", false, 5 * time.Minute, false},
-		"several budgets need a user":        {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which"}}, "ManyDisruptionBudgets", true, 10 * time.Minute, false},
-		"so does a right that is missing":    {apierrors.NewForbidden(pods, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), "Forbidden", true, 10 * time.Minute, false},
-		"another pod by that name is spared": {apierrors.NewConflict(pods, "web-1", errors.New("the UID in the precondition")), "Recreating", false, 0, true},
-		"a pod that has gone is no matter":   {apierrors.NewNotFound(pods, "web-1"), "Recreating", false, 0, true},
-		"an outage is tried again":           {errors.New("connection refused"), "Recreating", false, 0, true},
+		"it is granted":                      {},
+		"a budget is asked later":            {budget, "DisruptionBudget", false, 30 * time.Second},
+		"but not as late as it may say":      {slow, "DisruptionBudget", false, 5 * time.Minute},
+		"several budgets need a user":        {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which"}}, "ManyDisruptionBudgets", true, 10 * time.Minute},
+		"so does a right that is missing":    {apierrors.NewForbidden(pods, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), "Forbidden", true, 10 * time.Minute},
+		"another pod by that name is spared": {answer: apierrors.NewConflict(pods, "web-1", errors.New("the UID in the precondition"))},
+		"a pod that has gone is no matter":   {answer: apierrors.NewNotFound(pods, "web-1")},
+		"an outage is tried again":           {answer: errors.New("connection refused")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []*policyv1.Eviction
-			r := evictingServer(t, func(subresource string, body client.Object) error {
-				if eviction, ok := body.(*policyv1.Eviction); ok && subresource == "eviction" {
-					asked = append(asked, eviction)
-				}
-				return tc.answer
-			})
-			plans := func() *scope {
-				p := &scope{scaler: vs, now: noon}
-				p.observation.situation = toEvict()
-				if _, _, err := r.recallPods(vs, &p.observation.situation); err != nil {
-					p.err = err
-					return p
-				}
-				p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
-				p.plan = plan.Next(p.observation.situation, p.policy, p.now)
-				return p
-			}
-			p := plans()
-			step, evicts := p.plan.Step.(plan.Evict)
-			if !evicts {
-				t.Fatalf("%s: %s", p.plan.Verdict.Reason, p.plan.Verdict.Message)
-			}
-			err := r.evict(t.Context(), p, step)
-			isRefused := tc.answer != nil && !tc.fails
-			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != isRefused {
-				t.Errorf("failed: %v", err)
+			r := apiServer(t, interceptor.Funcs{
+				SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
+					asked = append(asked, body.(*policyv1.Eviction))
+					return tc.answer
+				},
+			}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+			r.Clock = clocktesting.NewFakePassiveClock(noon)
+			s := sizing(withUpdate(evicting))
+			s.observation.situation.Deployment.UID = "web"
+			err := r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
+			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.evicted != "") != (err == nil) {
+				t.Errorf("evicted %q: %v", s.evicted, err)
 			}
 			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
 				t.Fatalf("asked for %+v", asked)
 			}
-			if (p.evicted != "") != (tc.answer == nil) {
-				t.Errorf("evicted %q", p.evicted)
+			// Another reconcile follows at once on the same cache.
+			next := plan.Situation{Deployment: s.observation.situation.Deployment}
+			next.Pods = append(next.Pods, runningPod("web-1"))
+			next.Pods[0].UID = types.UID("web-1")
+			if _, _, err := r.recallPods(s.scaler, &next); errors.Is(err, errStaleCache) != (tc.answer == nil) {
+				t.Errorf("the pod is in the cache, and the next reconcile: %v", err)
 			}
-			next := plans() // Another reconcile follows at once on the same cache.
-			if tc.answer == nil {
-				if !errors.Is(next.err, errStaleCache) {
-					t.Errorf("the pod is still in the cache, and the reconcile goes on: %v, %+v", next.err, next.plan.Step)
+			rejected := next.RejectedEviction
+			if tc.reason == "" {
+				if rejected != nil {
+					t.Errorf("rejected: %+v", rejected)
 				}
 				return
 			}
-			if tc.fails {
-				// The reply may be lost: the same pod is asked for, which the API server refuses.
-				if again, ok := next.plan.Step.(plan.Evict); ok && again.UID != step.UID {
-					t.Errorf("pod %s is evicted, too", again.Pod)
-				}
-				return
+			if rejected == nil || rejected.Reason != tc.reason || rejected.Stalled != tc.stalled {
+				t.Fatalf("rejected: %+v", rejected)
 			}
-			v := next.plan.Verdict
-			if next.plan.Step != nil || v.Reason != tc.reason || v.State.IsStalled() != tc.stalled {
-				t.Errorf("%s: %s, stalled %t, %+v", v.Reason, v.Message, v.State.IsStalled(), next.plan.Step)
-			}
-			if a, b := v.RequeueAfter, tc.again; a < b*8/10 || a > b {
-				t.Errorf("again in %s, want %s", a, b)
+			if again := rejected.Until.Sub(noon); again < tc.again*8/10 || again > tc.again {
+				t.Errorf("again in %s, want %s", again, tc.again)
 			}
 		})
-	}
-}
-
-// An eviction that no record tells of: the operator was killed right after it, or its reply was lost.
-// What the API server shows is enough, however old the cache is.
-func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
-	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
-	replacement := func(s *plan.Situation, change func(*workload.Pod)) {
-		s.Pods[0].Name, s.Pods[0].UID = "web-3", "web-3"
-		s.Pods[0].Created, s.Pods[0].Started = noon.Add(-time.Second), noon.Add(-time.Second)
-		s.Pods[0].Resized, s.Pods[0].Resize = time.Time{}, workload.Resize{}
-		s.Pods[0].Actual = map[string]workload.Resources{"app": s.Pods[0].Containers[0].Resources}
-		s.Pods[0].Ready, s.Pods[0].ReadyChanged = false, noon.Add(-time.Second)
-		change(&s.Pods[0])
-	}
-	for name, tc := range map[string]struct {
-		sees func(s *plan.Situation)
-		// evicts is the only pod that may be asked for; empty for none.
-		evicts string
-	}{
-		"the cache is older":     {func(*plan.Situation) {}, "web-1"},
-		"its order is another":   {func(s *plan.Situation) { s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0] }, "web-1"},
-		"the pod terminates":     {func(s *plan.Situation) { s.Pods[0].Terminating = true }, ""},
-		"the pod has gone":       {func(s *plan.Situation) { s.Pods = s.Pods[1:] }, ""},
-		"its replacement waits":  {func(s *plan.Situation) { replacement(s, func(p *workload.Pod) { p.Running = false }) }, ""},
-		"its replacement starts": {func(s *plan.Situation) { replacement(s, func(*workload.Pod) {}) }, ""},
-		"both are there, it starts": {func(s *plan.Situation) {
-			old := s.Pods[0]
-			old.Terminating = true
-			replacement(s, func(*workload.Pod) {})
-			s.Pods = append(s.Pods, old)
-		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon)} // a new process
-			situation := toEvict()
-			tc.sees(&situation)
-			if _, _, err := r.recallPods(vs, &situation); err != nil {
-				t.Fatal(err)
-			}
-			step, evicts := plan.Next(situation, scaler.PlanPolicy(vs, situation.Deployment), noon).Step.(plan.Evict)
-			switch {
-			case tc.evicts == "" && evicts:
-				t.Errorf("pod %s is evicted, too", step.Pod)
-			case tc.evicts != "" && (step.Pod != tc.evicts || string(step.UID) != tc.evicts):
-				t.Errorf("pod %q (%s) is evicted, want %s again: the API server refuses that", step.Pod, step.UID, tc.evicts)
-			}
-		})
-	}
-}
-
-// A refusal counts until the scaler is edited. Once an eviction is granted, it does not keep the next pod waiting.
-func TestAGrantedEvictionEndsARefusal(t *testing.T) {
-	vs := evictingScaler()
-	answers := []error{apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), nil}
-	r := evictingServer(t, func(string, client.Object) error {
-		answer := answers[0]
-		answers = answers[1:]
-		return answer
-	})
-	pass := func() *scope {
-		t.Helper()
-		s := &scope{scaler: vs, now: noon}
-		s.observation.situation = toEvict()
-		if _, _, err := r.recallPods(vs, &s.observation.situation); err != nil {
-			t.Fatal(err)
-		}
-		s.policy = scaler.PlanPolicy(vs, s.observation.situation.Deployment)
-		s.plan = plan.Next(s.observation.situation, s.policy, s.now)
-		return s
-	}
-	evict := func(s *scope, want error) {
-		t.Helper()
-		step, ok := s.plan.Step.(plan.Evict)
-		if !ok {
-			t.Fatalf("%s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
-		}
-		if err := r.evict(t.Context(), s, step); !errors.Is(err, want) {
-			t.Fatal(err)
-		}
-	}
-	evict(pass(), errRefused)
-	if s := pass(); s.plan.Verdict.Reason != "Forbidden" {
-		t.Errorf("after the refusal: %s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
-	}
-	vs.Generation++
-	evict(pass(), nil)
-	situation := toEvict()
-	situation.Pods = situation.Pods[1:] // The first one is gone.
-	if _, _, err := r.recallPods(vs, &situation); err != nil {
-		t.Fatal(err)
-	}
-	if rejected := situation.RejectedEviction; rejected != nil {
-		t.Errorf("after an eviction, the refusal still counts: %+v", rejected)
 	}
 }

@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"slices"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -13,22 +12,6 @@ import (
 )
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
-
-// The operator was killed between the finalizer and the record of the original values. The next
-// reconcile needs both: it keeps the finalizer and writes the record.
-func TestACrashBetweenFinalizerAndRecordLeavesTheFinalizer(t *testing.T) {
-	p := newPlant(t, 400, withMode("Rollout"), withFinalizer)
-	for range 2 { // a decision to verify is recorded first
-		if _, _, err := p.reconcile(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	vs, _, _ := p.reconcile()
-	if len(p.finalizers) > 0 || !slices.Contains(vs.Finalizers, v1beta1.RestoreFinalizer) || vs.Status.OriginalResources == nil {
-		t.Errorf("finalizers %v, written %q, original values %v, %s; want the finalizer, no write of it, and the values",
-			vs.Finalizers, p.finalizers, vs.Status.OriginalResources, condition(vs, "Applied").Message)
-	}
-}
 
 // A finalizer without original values goes when nothing will be recorded.
 func TestAFinalizerWithoutOriginalValuesIsRemoved(t *testing.T) {
@@ -44,9 +27,7 @@ func TestAFinalizerWithoutOriginalValuesIsRemoved(t *testing.T) {
 				s.Spec.UpdatePolicy.TolerancePercent = ptr.To[int32](90)
 			})
 			for range 3 {
-				if _, _, err := p.reconcile(); err != nil {
-					t.Fatal(err)
-				}
+				p.mustReconcile()
 			}
 			if vs, _, err := p.reconcile(); err != nil || len(vs.Finalizers) > 0 || len(p.finalizers) != 1 {
 				t.Errorf("finalizers %v after %d writes, %v, %v", vs.Finalizers, len(p.finalizers), err, condition(vs, "Applied"))

@@ -58,10 +58,7 @@ func TestASettledScalerWritesNothingForHours(t *testing.T) {
 				outdated = scaler.IsRecommendationOutdated(vs, deploymentOfPlant(), podsOfPlant(), histories, p.Params)
 			})
 		}
-		var err error
-		if vs, _, err = p.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		vs = p.mustReconcile()
 		after := versions()
 		if wrote := [2]bool{after[0] != before[0], after[1] != before[1]}; minute > young && wrote != [2]bool{} {
 			written[minute] = wrote

@@ -91,15 +91,6 @@ func TestARecreatedScalerCountsAnOldKillOnce(t *testing.T) {
 	}
 }
 
-func TestALostCheckpointCountsAnOldKillOnce(t *testing.T) {
-	pod := killedPod{name: "a", limitMiB: 414, restarts: 1, killed: killNoon.Add(-time.Hour), resized: killNoon.Add(-59 * time.Minute)}
-	for range 3 {
-		if got := floor(history.Histories{}, killNoon, pod); got != 0 {
-			t.Errorf("the floor is %d MiB of a size that nobody knows", got)
-		}
-	}
-}
-
 // TestKillsOfSeveralPodsAreSeenInOrder: the pod that the operator reads first may have been killed
 // last.
 func TestKillsOfSeveralPodsAreSeenInOrder(t *testing.T) {
@@ -119,28 +110,5 @@ func TestKillsOfSeveralPodsAreSeenInOrder(t *testing.T) {
 	pods[1] = killedPod{name: "a", limitMiB: 480, restarts: 2, killed: now.Add(time.Minute), resized: now}
 	if got := floor(histories, now.Add(time.Minute), pods...); got != 816 {
 		t.Errorf("one of them was killed again at 480 MiB: floor %d MiB, want 816", got)
-	}
-}
-
-// TestKillsWhileTheOperatorWasAwayAreARow: the first pod in the list was killed at a larger size, later.
-func TestKillsWhileTheOperatorWasAwayAreARow(t *testing.T) {
-	now := killNoon.Add(time.Hour)
-	got := floor(used(25, 300), now,
-		killedPod{name: "a", limitMiB: 480, restarts: 1, killed: killNoon.Add(30 * time.Minute)},
-		killedPod{name: "b", limitMiB: 400, restarts: 1, killed: killNoon.Add(10 * time.Minute)})
-	if got != 816 {
-		t.Errorf("killed at 400 MiB and then at 480: floor %d MiB, want 816", got)
-	}
-}
-
-func TestANodeWithAWrongClockHidesNoKill(t *testing.T) {
-	histories := used(25, 300)
-	ahead := killedPod{name: "ahead", limitMiB: 345, restarts: 1, killed: killNoon.AddDate(0, 0, 30)}
-	if got := floor(histories, killNoon, ahead); got != 414 {
-		t.Errorf("a kill of next month: floor %d MiB, want 414", got)
-	}
-	right := killedPod{name: "right", limitMiB: 414, restarts: 1, killed: killNoon.Add(5 * time.Minute)}
-	if got := floor(histories, killNoon.Add(5*time.Minute), ahead, right); got < 496 {
-		t.Errorf("and one of today, of another pod: floor %d MiB, want 496 or more", got)
 	}
 }

@@ -10,11 +10,12 @@ import (
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/gitops"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -29,6 +30,22 @@ func reconciled(vs *v1beta1.VerticalScaler, p *scope) *v1beta1.VerticalScaler {
 	out := vs.DeepCopy()
 	out.Status = p.status
 	return out
+}
+
+// kstatusOf is how kstatus, which Flux uses, sees the scaler.
+func kstatusOf(t *testing.T, vs *v1beta1.VerticalScaler) kstatus.Status {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("VerticalScaler"))
+	result, err := kstatus.Compute(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Status
 }
 
 func is(state plan.State, reason string) func(*scope) {
@@ -90,11 +107,11 @@ func TestKStatus(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			created := namingContainer("app")
-			if got := gitops.StatusOf(t, created); got != inProgress {
+			if got := kstatusOf(t, created); got != inProgress {
 				t.Errorf("before the first reconcile it is %s", got)
 			}
 			edited := reconciled(created, of(tc.scope, 0))
-			if got := gitops.StatusOf(t, edited); got != tc.edited {
+			if got := kstatusOf(t, edited); got != tc.edited {
 				t.Errorf("after the first reconcile it is %s, want %s:\n%s", got, tc.edited, formatConditions(edited.Status.Conditions))
 			}
 			// What the spec asks for is done. Hours later, usage leads to the same state, and it lasts.
@@ -102,7 +119,7 @@ func TestKStatus(t *testing.T) {
 			for _, later := range []time.Duration{time.Hour, time.Hour + unmatchedLimit} {
 				at = reconciled(at, of(tc.scope, later))
 			}
-			if got := gitops.StatusOf(t, at); got != tc.settled {
+			if got := kstatusOf(t, at); got != tc.settled {
 				t.Errorf("hours later it is %s, want %s:\n%s", got, tc.settled, formatConditions(at.Status.Conditions))
 			}
 		})
@@ -132,7 +149,7 @@ func TestAnEditIsInProgressUntilItIsApplied(t *testing.T) {
 			{is(plan.Changing, "Resizing"), kstatus.CurrentStatus},
 		} {
 			at = reconciled(at, aScope(step.scope))
-			if got := gitops.StatusOf(t, at); got != step.want {
+			if got := kstatusOf(t, at); got != step.want {
 				t.Errorf("%s: after reconcile %d it is %s, want %s", end, i, got, step.want)
 			}
 		}

@@ -115,22 +115,27 @@ func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) ([]
 	return l.claimants(ctx, client.ObjectKeyFromObject(deployment))
 }
 
-// ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a
-// ScaledDeployment does not name the Deployment, and is mapped to all scalers of the namespace.
+// ofHPA maps an HPA to the scalers of what it scales.
 func (l *lookup) ofHPA(all find) find {
 	return func(ctx context.Context, obj client.Object) ([]reconcile.Request, error) {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok {
 			return nil, nil
 		}
-		switch target := hpa.Spec.ScaleTargetRef; target.Kind {
-		case "Deployment":
-			return l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: target.Name})
-		case v1beta1.ScaledDeploymentKind:
-			return all(ctx, hpa)
-		}
-		return nil, nil
+		return l.ofTarget(ctx, all, hpa.Namespace, hpa.Spec.ScaleTargetRef)
 	}
+}
+
+// ofTarget are the scalers that claim the Deployment that another autoscaler changes. A ScaledDeployment does not name its
+// Deployment, and is mapped to all scalers of the namespace.
+func (l *lookup) ofTarget(ctx context.Context, all find, namespace string, target autoscalingv2.CrossVersionObjectReference) ([]reconcile.Request, error) {
+	switch target.Kind {
+	case "Deployment":
+		return l.claimants(ctx, types.NamespacedName{Namespace: namespace, Name: target.Name})
+	case v1beta1.ScaledDeploymentKind:
+		return all(ctx, inNamespace(namespace))
+	}
+	return nil, nil
 }
 
 // ofNamespace maps an object to the scalers of its namespace, or of all namespaces if it has none, except those that stand
@@ -169,16 +174,9 @@ func ofQuota(all find, mayWait func(types.NamespacedName) bool) find {
 	}
 }
 
-// ofVPA maps a VerticalPodAutoscaler to the scalers that claim what it sizes, as ofHPA
-// does.
+// ofVPA maps a VerticalPodAutoscaler to the scalers of what it sizes.
 func (l *lookup) ofVPA(all find) func(context.Context, workload.VPA) ([]reconcile.Request, error) {
 	return func(ctx context.Context, vpa workload.VPA) ([]reconcile.Request, error) {
-		switch vpa.Target.Kind {
-		case "Deployment":
-			return l.claimants(ctx, types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Target.Name})
-		case v1beta1.ScaledDeploymentKind:
-			return all(ctx, inNamespace(vpa.Namespace))
-		}
-		return nil, nil
+		return l.ofTarget(ctx, all, vpa.Namespace, vpa.Target)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -82,7 +83,7 @@ type rejectedUntil struct {
 
 // isNewerThan reports whether our last write led to a later generation than that one.
 func (m remembered) isNewerThan(generation int64, now time.Time) bool {
-	return generation < m.generation && now.Sub(m.at) < staleFor
+	return generation < m.generation && now.Sub(m.at) < ownwrites.StaleFor
 }
 
 // isUndone reports whether another controller has changed our last resize of the pod.
@@ -98,24 +99,15 @@ func (m remembered) isUndone(pod workload.Pod) bool {
 	return false
 }
 
-// rejectedAt returns the rejected resizes that still count.
-func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize) {
+// rejectedAt returns the rejected resizes that still count, and how long it takes until the first of them ends; 0 for none.
+func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize, left time.Duration) {
 	for _, last := range m.rejected {
 		if now.Before(last.until) {
 			rejected = append(rejected, last.RejectedResize)
+			left = soonest(left, last.until.Sub(now))
 		}
 	}
-	return rejected
-}
-
-// untilRetry is how long it takes until the first rejection ends, or the time before if that is less; 0 for never.
-func (m remembered) untilRetry(before time.Duration, now time.Time) time.Duration {
-	for _, last := range m.rejected {
-		if left := last.until.Sub(now); left > 0 && (before == 0 || left < before) {
-			before = left
-		}
-	}
-	return before
+	return rejected, left
 }
 
 const (
@@ -165,25 +157,15 @@ func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change 
 // recall returns what is remembered of the scaler's pods, and forgets deleted pods.
 func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
 	pods, _ := m.get(scaler)
-	if areAlive(pods, alive) {
-		return pods
-	}
-	m.replace(scaler, func(pods map[types.UID]remembered) map[types.UID]remembered {
-		pods = maps.Clone(pods)
-		maps.DeleteFunc(pods, func(uid types.UID, _ remembered) bool { return !alive[uid] })
-		return pods
-	})
-	pods, _ = m.get(scaler)
-	return pods
-}
-
-func areAlive(pods map[types.UID]remembered, alive map[types.UID]bool) bool {
 	for uid := range pods {
 		if !alive[uid] {
-			return false
+			pods = maps.Clone(pods)
+			maps.DeleteFunc(pods, func(uid types.UID, _ remembered) bool { return !alive[uid] })
+			m.replace(scaler, func(map[types.UID]remembered) map[types.UID]remembered { return pods })
+			break
 		}
 	}
-	return true
+	return pods
 }
 
 // acknowledge forgets the resizes that another controller has changed, once the status

@@ -4,14 +4,13 @@
 package verticalscaler
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -59,17 +58,6 @@ func TestMeasuredSizesAreThoseOfAllPods(t *testing.T) {
 	s.observation.situation.Originals = []plan.Original{{Container: "app", CPU: true, Resources: workload.Resources{Requests: amounts(1000, 0)}}}
 	if got := measuredSizes(s).Original; got != amounts(2100, 1152) {
 		t.Errorf("with recorded values of the template, the original requests are %v", got)
-	}
-}
-
-func TestMeasuredSizesWithoutADeploymentOrAPlan(t *testing.T) {
-	missing := aScope(func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} })
-	if got := measuredSizes(missing); !cmp.Equal(got, &metrics.Sizes{}) {
-		t.Errorf("without a Deployment: %v", got)
-	}
-	failed := aScope(func(p *scope) { p.observation, p.plan, p.err = observation{}, plan.Plan{}, errors.New("etcd") })
-	if got := measuredSizes(failed); got != nil {
-		t.Errorf("after an error: %v, instead of what was last known", got)
 	}
 }
 
@@ -121,32 +109,15 @@ func TestKillsAreAttributed(t *testing.T) {
 	}
 }
 
-func TestAKillIsCountedOnce(t *testing.T) {
-	histories := used(25, 300)
-	pod := killedPod{name: "a", limitMiB: 400, restarts: 1, killed: killNoon}
-	situation := plan.Situation{Deployment: workload.Deployment{Containers: []workload.Container{{Name: "app"}}}, Pods: []workload.Pod{pod.read()}}
-	for round, want := range []int{1, 0} {
-		if got := recordOOMKills(histories, situation, plan.Policy{}, killNoon.Add(1), killParams); len(got) != want {
-			t.Errorf("round %d: %d kills instead of %d", round, len(got), want)
-		}
-	}
-}
-
 func TestRevertsAreCounted(t *testing.T) {
 	r := &Reconciler{Metrics: &metrics.Scalers{Detail: metrics.Full}}
-	key := types.NamespacedName{Namespace: "shop", Name: "checkout"}
-	regressed := aScope(func(p *scope) { p.scaler, p.plan.Reverted = checkout(), "2 of 3 changed pods restart" })
-	r.countReverts(key, regressed)
-	undone := aScope(func(p *scope) {
-		p.scaler = checkout()
-		p.status.Decision = &v1beta1.Decision{Reverts: 1}
-	})
-	r.countReverts(key, undone)
-	again := aScope(func(p *scope) {
-		p.scaler = checkout(func(vs *v1beta1.VerticalScaler) { vs.Status.Decision = &v1beta1.Decision{Reverts: 1} })
-		p.status.Decision = &v1beta1.Decision{Reverts: 1}
-	})
-	r.countReverts(key, again)
+	vs := checkout()
+	for range 2 { // The second time, the status has the revert already.
+		s := aScope(func(p *scope) { p.scaler, p.status.Decision = vs, &v1beta1.Decision{Reverts: 1} })
+		r.countReverts(client.ObjectKeyFromObject(vs), s)
+		vs = checkout(func(vs *v1beta1.VerticalScaler) { vs.Status.Decision = &v1beta1.Decision{Reverts: 1} })
+	}
+	r.countReverts(client.ObjectKeyFromObject(vs), aScope(func(p *scope) { p.scaler, p.plan.Reverted = vs, "2 of 3 changed pods restart" }))
 	want := `
 # HELP verticalscaler_reverts_total [BETA] Changes that were undone, by cause: Regression if the operator reverted its own change because pods did worse with it, OtherWriter if another writer undid it.
 # TYPE verticalscaler_reverts_total counter
@@ -162,10 +133,7 @@ verticalscaler_reverts_total{cause="Regression",scaler="checkout",target_namespa
 func TestAReconcileIsMeasured(t *testing.T) {
 	p := newPlant(t, 500) // of 100m
 	p.Metrics = &metrics.Scalers{Detail: metrics.Full}
-	vs, _, err := p.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	vs := p.mustReconcile()
 	want := fmt.Sprintf(`
 # HELP verticalscaler_changes_total [BETA] Changes of pods and pod templates, by action: resize, rollout, evict, restore.
 # TYPE verticalscaler_changes_total counter

@@ -102,9 +102,7 @@ func untilUnmatchedStalls(s *scope) (wait time.Duration) {
 		if c == nil || c.Reason != reason {
 			continue
 		}
-		if left := c.LastTransitionTime.Add(unmatchedLimit).Sub(s.now); left > 0 && (wait == 0 || left < wait) {
-			wait = left
-		}
+		wait = soonest(wait, c.LastTransitionTime.Add(unmatchedLimit).Sub(s.now))
 	}
 	return wait
 }

@@ -4,6 +4,8 @@
 package verticalscaler
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,56 +106,35 @@ func TestANameThatMatchesNothingStalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(100)
 			at := tc.scaler
-			look := func(change func(*scope), after time.Duration) (stalled string, again time.Duration) {
-				t.Helper()
-				p := aScope(func(p *scope) {
-					change(p)
-					p.now = noon.Add(after)
-				})
-				next := reconciled(at, p)
+			for _, step := range []struct {
+				change         func(*scope)
+				after          time.Duration
+				stalled        string
+				atLeast, again time.Duration // when it is looked at again
+			}{
+				{tc.lost, 300 * time.Millisecond, "", 0, unmatchedLimit},
+				{tc.lost, 9 * time.Minute, "", time.Minute, time.Minute},
+				{tc.lost, 10 * time.Minute, tc.stalled, 0, 2 * time.Hour},
+				{tc.lost, time.Hour, tc.stalled, 0, 2 * time.Hour},
+				{tc.found, 2 * time.Hour, "", unmatchedLimit, 2 * time.Hour},
+				{tc.lost, 3 * time.Hour, "", 0, unmatchedLimit},
+			} {
+				p := aScope(step.change, func(p *scope) { p.now = noon.Add(step.after) })
+				at = reconciled(at, p)
 				(&Reconciler{Recorder: recorder}).recordEvents(p)
 				result, err := (&Reconciler{ResyncPeriod: time.Hour}).result(p)
-				if err != nil {
-					t.Fatal(err)
+				got := ""
+				if c := condition(at, v1beta1.ConditionStalled); c.Status == "True" {
+					got = c.Reason + ": " + c.Message
 				}
-				at = next
-				c := meta.FindStatusCondition(at.Status.Conditions, v1beta1.ConditionStalled)
-				if c.Status != "True" {
-					return "", result.RequeueAfter
+				if again := result.RequeueAfter; got != step.stalled || again < step.atLeast || again > step.again || err != nil {
+					t.Errorf("after %s: stalled %q, want %q, looked at again after %s: %v", step.after, got, step.stalled, again, err)
 				}
-				if meta.IsStatusConditionTrue(at.Status.Conditions, v1beta1.ConditionReady) {
-					t.Error("Stalled and Ready")
-				}
-				return c.Reason + ": " + c.Message, result.RequeueAfter
-			}
-			if stalled, again := look(tc.lost, 300*time.Millisecond); stalled != "" || again <= 0 || again > unmatchedLimit {
-				t.Errorf("at once: stalled %q, looked at again after %s", stalled, again)
-			}
-			if stalled, again := look(tc.lost, 9*time.Minute); stalled != "" || again != time.Minute {
-				t.Errorf("after 9 minutes: stalled %q, looked at again after %s", stalled, again)
-			}
-			if stalled, _ := look(tc.lost, 10*time.Minute); stalled != tc.stalled {
-				t.Errorf("after 10 minutes: stalled %q, want %q", stalled, tc.stalled)
-			}
-			if stalled, _ := look(tc.lost, time.Hour); stalled != tc.stalled {
-				t.Errorf("after an hour: stalled %q, want %q", stalled, tc.stalled)
-			}
-			if stalled, again := look(tc.found, 2*time.Hour); stalled != "" || again <= unmatchedLimit {
-				t.Errorf("with a match: stalled %q, looked at again after %s", stalled, again)
-			}
-			if stalled, _ := look(tc.lost, 3*time.Hour); stalled != "" {
-				t.Errorf("lost again: stalled at once: %q", stalled)
 			}
 			close(recorder.Events)
-			var got []string
-			for e := range recorder.Events {
-				if len(got) == 0 || got[len(got)-1] != e { // on the scaler and on its Deployment
-					got = append(got, e)
-				}
-			}
 			var warnings []string
-			for _, e := range got {
-				if e[:7] == "Warning" {
+			for e := range recorder.Events {
+				if strings.HasPrefix(e, "Warning") && !slices.Equal(warnings[max(0, len(warnings)-1):], []string{e}) { // on the scaler and on its Deployment
 					warnings = append(warnings, e)
 				}
 			}

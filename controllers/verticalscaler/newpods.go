@@ -41,11 +41,14 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 		return err
 	case situation.Unsized.Exists():
 		r.admitted.forget(key)
+		if s.policy.NeedsSizedNewPods() {
+			s.again(unavailableRetry)
+		}
 		return nil
 	case !s.policy.MayEvict():
 		return nil
 	}
-	told, err := r.isTold(ctx, r.Client, s.scaler)
+	told, err := isTold(ctx, r.Client, s.scaler)
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	told, err := r.isTold(ctx, r.Live, s.scaler)
+	told, err := isTold(ctx, r.Live, s.scaler)
 	if err != nil {
 		return err
 	}
@@ -75,20 +78,14 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	return errStaleCache
 }
 
-// noteRefused notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
+// noteUntold notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
 // what the status will say.
-func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
+func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
 	why := r.newPodsRefusal(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
-	var agrees bool
-	var err error
-	if recorded := recordedNewPods(s); recorded != nil && len(recorded.Containers) > 0 {
-		agrees, err = hasLine(ctx, r.Client, s.scaler, *recorded)
-	} else {
-		agrees, err = isToldNothing(ctx, r.Client, s.scaler)
-	}
+	agrees, err := says(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
 	if err == nil && !agrees {
 		s.untold = why
 	}
@@ -103,33 +100,35 @@ func (r *Reconciler) newPodsRefusal(namespace string) apierror.Rejection {
 	return r.NewPodsRefused(namespace)
 }
 
-// isTold reports whether a NewPodSizes object has the sizes in the status, if there are some.
-func (r *Reconciler) isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
-	if vs.Status.NewPods == nil || len(vs.Status.NewPods.Containers) == 0 {
+// isTold reports whether the API server has the sizes in the status, if there are some.
+func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+	line := lineOf(vs, vs.Status.NewPods)
+	if line == "" {
 		return false, nil
 	}
-	return hasLine(ctx, from, vs, *vs.Status.NewPods)
+	return says(ctx, from, vs, line)
 }
 
-// hasLine reports whether a NewPodSizes object has these sizes.
-func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes v1beta1.NewPods) (bool, error) {
-	line := admission.LineOf(vs, sizes)
-	return isInSizes(ctx, from, vs, func(text string) bool { return admission.HasLine(text, line) })
+// lineOf is the line of the scaler's Deployment with these sizes; empty for none.
+func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
+	if sizes == nil {
+		return ""
+	}
+	return admission.LineOf(vs, *sizes)
 }
 
-// isToldNothing reports whether no NewPodSizes object has sizes for the Deployment.
-func isToldNothing(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
-	told, err := isInSizes(ctx, from, vs, func(text string) bool { return admission.HasDeployment(text, vs.Spec.DeploymentName) })
-	return !told, err
-}
-
-// isInSizes reports whether something is true of the text of one of the NewPodSizes objects in the scaler's namespace.
-func isInSizes(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, isIn func(text string) bool) (bool, error) {
+// says reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
+func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
 		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
 	}
-	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return isIn(o.Spec.Deployments) }), nil
+	return (line != "") == slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool {
+		if line == "" {
+			return admission.HasDeployment(o.Spec.Deployments, vs.Spec.DeploymentName)
+		}
+		return admission.HasLine(o.Spec.Deployments, line)
+	}), nil
 }
 
 // untoldRetry is when to look again whether sizes are written down for the API server.
@@ -138,13 +137,13 @@ const untoldRetry = time.Second
 // awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
 // triggers a reconcile.
 func (r *Reconciler) awaitNewPodSizes(s *scope) {
-	wanted := newPodsStatus(s.plan.NewPods)
-	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == nil || len(wanted.Containers) == 0 {
+	wanted := lineOf(s.scaler, newPodsStatus(s.plan.NewPods))
+	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == "" {
 		return
 	}
-	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && admission.LineOf(s.scaler, *s.scaler.Status.NewPods) == admission.LineOf(s.scaler, *wanted)
+	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
 	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
-		s.requeueAfter = untoldRetry
+		s.again(untoldRetry)
 	}
 }
 
@@ -207,11 +206,10 @@ type admissionCheck struct {
 	mu     sync.Mutex
 	last   plan.Obstacle
 	readAt time.Time
-	// wasMissing is true if check has found the policy missing since becomesAvailable last returned true.
-	wasMissing bool
 }
 
-// unavailableRetry is how long it is remembered that the API server does not size new pods.
+// unavailableRetry is how long it is remembered that the API server does not size new pods, and when a scaler that needs it looks
+// again. Others see it with their next resync.
 const unavailableRetry = 30 * time.Second
 
 // check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.
@@ -228,26 +226,8 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, own rele
 	if err != nil {
 		return plan.Obstacle{}, err
 	}
-	a.last, a.readAt, a.wasMissing = last, now, a.wasMissing || last.Exists()
+	a.last, a.readAt = last, now
 	return last, nil
-}
-
-// becomesAvailable returns true once after a missing policy has been installed. The scalers that found it missing must
-// then be reconciled, even if another caller of check was the first to find it installed.
-func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reader, own release.Release, now time.Time) bool {
-	a.mu.Lock()
-	wasMissing := a.wasMissing
-	a.mu.Unlock()
-	if !wasMissing {
-		return false
-	}
-	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.Exists() {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.wasMissing = a.last.Exists() // Another caller may have read it again.
-	return !a.wasMissing
 }
 
 // readAdmission reads whether the policy and its binding are installed.

@@ -10,26 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -110,10 +104,7 @@ func sizes(text string) *v1beta1.NewPodSizes {
 	return &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1beta1.NewPodSizesName}, Spec: v1beta1.NewPodSizesSpec{Deployments: text}}
 }
 
-// A scaler that cannot do without sized new pods says so and changes nothing. The default mode resizes pods in any case,
-// and says what becomes of new ones.
 func TestWithoutThePolicyForNewPods(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", errors.New("no right"))
 	for name, tc := range map[string]struct {
 		answer error
 		reason string
@@ -121,65 +112,15 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 	}{
 		"not installed": {apierrors.NewNotFound(schema.GroupResource{}, "x"), "AdmissionUnavailable", "kubectl apply --server-side -f https://"},
 		"no such kind":  {&meta.NoKindMatchError{}, "AdmissionUnavailable", "Kubernetes 1.36"},
-		"no such right": {forbidden, "Rejected", "may not read"},
+		"no such right": {apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no right")), "Rejected", "may not read"},
 	} {
-		for mode, update := range map[string]v1beta1.UpdatePolicy{"InPlace": inPlace, "Initial": atFirst, "Recreate": evicting} {
-			t.Run(name+" in "+mode, func(t *testing.T) {
-				r := apiServer(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-					return tc.answer
-				}})
-				s := sizing(withUpdate(update))
-				r.decide(t, s)
-				if got := recordedNewPods(s); got != nil {
-					t.Errorf("new pods get %+v", got)
-				}
-				condition, ok := newPodsSized(s)
-				if !ok || condition.Status != "False" || condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.says) {
-					t.Errorf("%s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
-				}
-				if stalls := s.plan.Verdict.State.IsStalled(); stalls != (mode == "Initial") {
-					t.Errorf("stalled %t, %s: %s", stalls, s.plan.Verdict.Reason, s.plan.Verdict.Message)
-				}
-			})
-		}
-	}
-}
-
-// Without the policy, another webhook has given the pod its requests, and they are left alone.
-func TestWithoutThePolicyNoPodIsSetBack(t *testing.T) {
-	p := newPlant(t, 400, func(vs *v1beta1.VerticalScaler) { vs.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized })
-	p.actuates = true
-	for range 4 {
-		if _, _, err := p.reconcile(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.edit("b", withoutNode)
-	p.resized = nil
-	p.clock.SetTime(noon.Add(time.Hour))
-	vs, _, err := p.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := condition(vs, v1beta1.ConditionApplied); got.Reason != v1beta1.ReasonApplied || len(p.resized) > 0 {
-		t.Errorf("resized %v: %s: %s", p.resized, got.Reason, got.Message)
-	}
-}
-
-// With the policy and without its binding, nothing is sized.
-func TestThePolicyNeedsItsBinding(t *testing.T) {
-	for name, tc := range map[string]struct {
-		objects []client.Object
-		want    metav1.ConditionStatus
-	}{
-		"both":        {[]client.Object{admission.Policy(), admission.Binding()}, "True"},
-		"the policy":  {[]client.Object{admission.Policy()}, "False"},
-		"the binding": {[]client.Object{admission.Binding()}, "False"},
-	} {
-		r, s := apiServer(t, interceptor.Funcs{}, tc.objects...), sizing(withUpdate(inPlace))
+		r := apiServer(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return tc.answer
+		}})
+		s := sizing(withUpdate(atFirst))
 		r.decide(t, s)
-		if condition, ok := newPodsSized(s); !ok || condition.Status != tc.want {
-			t.Errorf("%s: %+v", name, condition)
+		if c, _ := newPodsSized(s); recordedNewPods(s) != nil || c.Status != "False" || c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) || s.requeueAfter != unavailableRetry {
+			t.Errorf("%s: new pods get %+v, %s is %s, %s: %s, again in %s", name, recordedNewPods(s), c.Type, c.Status, c.Reason, c.Message, s.requeueAfter)
 		}
 	}
 }
@@ -221,7 +162,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s)
 		}
-		if err := r.noteRefused(t.Context(), s); err != nil {
+		if err := r.noteUntold(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		c, _ := newPodsSized(s)
@@ -274,87 +215,10 @@ func TestScalersShareTheAnswer(t *testing.T) {
 	}
 }
 
-// Once the policy is installed, the scalers that size new pods are reconciled within half a minute.
-func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
-	now := testingclock.NewFakeClock(noon)
-	off := withUpdate(v1beta1.UpdatePolicy{UpdateMode: "Recommend"})
-	off.Name = "off"
-	claiming := withUpdate(inPlace)
-	scaler.RecordClaim(&claiming.Status, scaler.Claim(claiming))
-	scaler.RecordClaim(&off.Status, scaler.Claim(off))
-	r := apiServer(t, interceptor.Funcs{}, claiming, off)
-	source := &admissionSource{&r.admission, r.Live, r.Release, r.Client, now}
-	becomesAvailable := func() bool { return r.admission.becomesAvailable(t.Context(), r.Live, r.Release, noon) }
-	if becomesAvailable() {
-		t.Error("nobody has asked")
-	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || !why.Exists() {
-		t.Fatal(why, err)
-	}
-	if becomesAvailable() {
-		t.Error("it is not installed")
-	}
-	for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
-		if err := r.Client.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.Exists() { // before an eviction
-		t.Fatal(why, err)
-	}
-	if !becomesAvailable() || becomesAvailable() {
-		t.Error("it is not seen once that the policy is installed")
-	}
-	triggered, err := source.sizing(t.Context())
-	if diff := cmp.Diff([]reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "checkout"}}}, triggered); diff != "" || err != nil {
-		t.Errorf("triggered: %v (-want +got):\n%s", err, diff)
-	}
-}
-
-// While changes are frozen, new pods get what they have been getting. Only a scaler that is there for new pods says so.
-func TestFrozenNewPods(t *testing.T) {
-	for mode, update := range map[string]v1beta1.UpdatePolicy{"InPlace": inPlace, "Initial": atFirst} {
-		for name, before := range map[string]*v1beta1.NewPods{
-			"nothing yet": nil,
-			"other sizes": {Containers: []v1beta1.NewPodContainer{{ContainerName: "old"}}},
-			"the same":    scaler.APINewPods(plan.NewPods{Sizes: newPodSize}),
-		} {
-			r, vs := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding()), withUpdate(update)
-			vs.Status.NewPods = before
-			r.Freeze = freeze.New(types.NamespacedName{})
-			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
-			s := sizing(vs)
-			r.decide(t, s)
-			if got := recordedNewPods(s); !equality.Semantic.DeepEqual(got, before) {
-				t.Errorf("%s, %s: new pods get %+v", mode, name, got)
-			}
-			if waits := s.plan.Verdict.Reason == "Frozen"; waits != (mode == "Initial" && name != "the same") {
-				t.Errorf("%s, %s: %s", mode, name, s.plan.Verdict.Reason)
-			}
-		}
-	}
-}
-
 // refusePods lets the API server refuse pods with the recorded size.
 func (s *scope) refusePods() {
 	s.observation.situation.Deployment.CreateFailure = "exceeded quota: team"
 	s.hold()
-}
-
-// While a scaler is suspended, it says why new pods do not keep their size, and goes on saying so.
-func TestNewPodsThatTheAPIServerRefuses(t *testing.T) {
-	vs := withUpdate(inPlace)
-	for i := range 2 {
-		s := sizing(vs)
-		s.refusePods()
-		c, ok := newPodsSized(s)
-		got := recordedNewPods(s)
-		if len(got.Containers) > 0 || !ok || c.Status != "False" || c.Reason != "ReplicaFailure" || !strings.Contains(c.Message, "exceeded quota: team") {
-			t.Errorf("after %d reconciles, new pods get %+v; %s is %s, %s: %s", i, got, c.Type, c.Status, c.Reason, c.Message)
-		}
-		vs = vs.DeepCopy()
-		vs.Status.NewPods, vs.Status.ObservedGeneration = got, vs.Generation
-	}
 }
 
 // What the status records when a suspension, another claim or an error says otherwise than the plan.
@@ -483,24 +347,5 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	}
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
 		t.Errorf("after that: told since %s", got)
-	}
-}
-
-// A refusal does not forget that the policy is not installed.
-func TestARefusedResizeGivesNewPodsNothing(t *testing.T) {
-	p := newPlant(t, 400) // of 100m
-	p.conflict = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/resize"}, "checkout-1-a", errors.New("not allowed"))
-	var vs *v1beta1.VerticalScaler
-	for range 4 { // a reconcile for each pod
-		var err error
-		if vs, _, err = p.reconcile(); err != nil {
-			t.Fatalf("Reconcile() = %v, resized %v", err, p.resized)
-		}
-	}
-	if len(p.resized) == 0 || vs.Status.Decision == nil || vs.Status.NewPods != nil {
-		t.Errorf("resized %v, decided %+v, new pods get %+v", p.resized, vs.Status.Decision, vs.Status.NewPods)
-	}
-	if c := condition(vs, v1beta1.ConditionNewPodsSized); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonAdmissionUnavailable {
-		t.Errorf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -63,9 +64,11 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
-	if o.undone, s.requeueAfter, err = r.recallPods(s.scaler, &situation); err != nil {
+	var retry time.Duration
+	if o.undone, retry, err = r.recallPods(s.scaler, &situation); err != nil {
 		return false, err
 	}
+	s.again(retry)
 	if o.judgesQuotas, err = r.readSurroundings(ctx, o.deployment, &situation); err != nil {
 		return false, err
 	}
@@ -160,7 +163,7 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 	s.IsSetBack = now.Before(last.setBackAt.Add(setBackFor))
 	for _, pod := range s.Pods {
 		what := known[pod.UID]
-		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor
+		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < ownwrites.StaleFor
 		if evictedNow || what.isNewerThan(pod.Generation, now) {
 			return nil, 0, errStaleCache
 		}
@@ -170,8 +173,9 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 			}
 			undone[pod.UID], s.Undone[pod.UID] = pod.Generation, true
 		}
-		retry = what.untilRetry(retry, now)
-		if rejected := what.rejectedAt(now); len(rejected) > 0 {
+		rejected, left := what.rejectedAt(now)
+		retry = soonest(retry, left)
+		if len(rejected) > 0 {
 			if s.RejectedResizes == nil {
 				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			}

@@ -8,12 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
@@ -70,26 +67,6 @@ func TestAChangeNeedsASlot(t *testing.T) {
 	}
 }
 
-func TestWaitingDecidesNothing(t *testing.T) {
-	before := &plan.Decision{Reason: plan.DecidedScaleDown, Time: permitTime}
-	next := &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}
-	p := scope{plan: plan.Plan{
-		Decision: next, Decided: true, Step: plan.Rewrite{},
-		Verdict: plan.Changing.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
-	}}
-	p.observation.situation.Decision = before
-	if err := p.answer(budgetDeferral); err != nil {
-		t.Fatal(err)
-	}
-	want := plan.Plan{
-		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, budgetDeferral.message).Within(time.Minute),
-		Progress: plan.Progress{PodsAtSize: 1, Pods: 2}, IsHeld: true, Postponed: next,
-	}
-	if diff := cmp.Diff(want, p.plan); diff != "" {
-		t.Errorf("the plan (-want +got):\n%s", diff)
-	}
-}
-
 // The budget grows with the pods that scalers may change.
 func TestTheBudgetCountsPods(t *testing.T) {
 	in := func(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) *scope {
@@ -128,43 +105,5 @@ func TestTheBudgetCountsPods(t *testing.T) {
 	r.forgetBudget(types.NamespacedName{Namespace: "n", Name: "web"})
 	if got := r.Budget.Limit(); got != 1 {
 		t.Errorf("deleted: the budget allows %d changes, want 1", got)
-	}
-}
-
-func TestTheBudgetTriggersTheNextScaler(t *testing.T) {
-	clock := clocktesting.NewFakeClock(permitTime)
-	b := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer queue.ShutDown()
-	if err := (&budgetSource{b, clock}).Start(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
-	first, second := types.NamespacedName{Namespace: "n", Name: "first"}, types.NamespacedName{Namespace: "n", Name: "second"}
-	if granted, _ := b.Ask(clock.Now(), first, budget.Want{}); !granted {
-		t.Fatal("the first is not granted")
-	}
-	if granted, _ := b.Ask(clock.Now(), second, budget.Want{}); granted {
-		t.Fatal("the second is granted")
-	}
-	b.Done(clock.Now(), first)
-	triggered := make(chan reconcile.Request, 1)
-	go func() {
-		request, _ := queue.Get()
-		triggered <- request
-	}()
-	// The loop may not have looked at its watch yet: time goes on until it has.
-	for {
-		select {
-		case request := <-triggered:
-			if request.NamespacedName != second {
-				t.Errorf("triggered: %s", request)
-			}
-			if clock.Since(permitTime) < time.Minute {
-				t.Errorf("triggered after %s", clock.Since(permitTime))
-			}
-			return
-		case <-time.After(time.Millisecond):
-			clock.Step(time.Second)
-		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,8 +48,10 @@ type plant struct {
 
 	t      testing.TB
 	server client.WithWatch
-	key    types.NamespacedName
-	clock  *clocktesting.FakePassiveClock
+	// objects are those that were created.
+	objects []client.Object
+	key     types.NamespacedName
+	clock   *clocktesting.FakePassiveClock
 	// refused is the answer to writes of checkpoints; nil accepts them.
 	refused error
 	// unreadable is the answer to reads of checkpoints; nil accepts them.
@@ -97,17 +98,14 @@ func (i indexing) IndexField(_ context.Context, object client.Object, field stri
 }
 
 // newPlant has containers that use cpuMillis each, of the 100m and 128Mi that they request.
-func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalScaler)) *plant {
+func newPlant(t testing.TB, cpuMillis int64, changes ...func(*v1beta1.VerticalScaler)) *plant {
 	t.Helper()
 	p := &plant{t: t, clock: clocktesting.NewFakePassiveClock(noon)}
 	vs := checkout(append([]func(*v1beta1.VerticalScaler){withMode("InPlace")}, changes...)...)
 	vs.UID, vs.CreationTimestamp = "scaler-1", metav1.NewTime(noon.Add(-24*time.Hour))
 	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
 	p.key = client.ObjectKeyFromObject(vs)
-	app := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-	}}
+	app := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{Requests: resources("100m", "128Mi"), Limits: resources("200m", "256Mi")}}
 	labels := map[string]string{"app": "checkout"}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "deployment-1", Generation: 1},
@@ -145,6 +143,7 @@ func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 // start builds the fake client and the reconciler.
 func (p *plant) start(objects []client.Object) {
 	p.t.Helper()
+	p.objects = objects
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -259,6 +258,25 @@ func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
 		p.t.Fatal(getErr)
 	}
 	return &vs, result, err
+}
+
+// mustReconcile reconciles once without an error, and returns the scaler after it.
+func (p *plant) mustReconcile() *v1beta1.VerticalScaler {
+	p.t.Helper()
+	vs, _, err := p.reconcile()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return vs
+}
+
+// create creates an object on the server.
+func (p *plant) create(o client.Object) {
+	p.t.Helper()
+	if err := p.server.Create(p.t.Context(), o); err != nil {
+		p.t.Fatal(err)
+	}
+	p.objects = append(p.objects, o)
 }
 
 func condition(vs *v1beta1.VerticalScaler, kind string) metav1.Condition {

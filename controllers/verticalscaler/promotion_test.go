@@ -62,13 +62,6 @@ func newPromotable(t *testing.T, rules v1beta1.PolicyRules, changes ...func(*v1b
 	return &promotable{plant: p}
 }
 
-func (p *plant) create(o client.Object) {
-	p.t.Helper()
-	if err := p.server.Create(p.t.Context(), o); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // use adds minutes of usage of two uneven pods.
 func (p *promotable) use(minutes int, memory int64) {
 	p.t.Helper()
@@ -139,47 +132,6 @@ func TestAScalerIsReadyForPromotionOnceItsUsageWasCovered(t *testing.T) {
 	})
 }
 
-// While only time passes, the status is written once, when there is enough evidence, and the checkpoint ten times.
-func TestWaitingForPromotionWritesOnce(t *testing.T) {
-	p := newPromotable(t, rollout(24*time.Hour))
-	p.use(60, 100*mebi)
-	p.expect("at first", needsADay)
-	var statuses, checkpoints, ready int
-	status, saved := "", ""
-	for i := range 48 * 6 {
-		p.use(10, 100*mebi)
-		vs, _, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var checkpoint v1beta1.VerticalScalerCheckpoint
-		if err := p.server.Get(t.Context(), p.key, &checkpoint); err != nil {
-			t.Fatal(err)
-		}
-		// Evidence of the recommendation that doubles is written for any scaler. It changes no condition.
-		if now := formatConditions(vs.Status.Conditions); now != status {
-			statuses++
-			status = now
-		}
-		if checkpoint.ResourceVersion != saved {
-			checkpoints++
-			saved = checkpoint.ResourceVersion
-		}
-		if ready == 0 && condition(vs, v1beta1.ConditionReadyForPromotion).Status == metav1.ConditionTrue {
-			ready = 10 * (i + 1)
-		}
-	}
-	if ready < 24*60 || ready > 24*60+10 {
-		t.Errorf("it is ready after %d minutes", ready)
-	}
-	if statuses != 2 {
-		t.Errorf("the conditions changed %d times", statuses-1)
-	}
-	if checkpoints < 10 || checkpoints > 15 {
-		t.Errorf("the checkpoint was written %d times", checkpoints)
-	}
-}
-
 func TestWhoWaitsForPromotion(t *testing.T) {
 	day := rollout(24 * time.Hour)
 	atOnce := rollout(0)
@@ -225,10 +177,7 @@ func TestWhoWaitsForPromotion(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newPromotable(t, tc.rules)
-			vs, _, err := p.reconcile()
-			if err != nil {
-				t.Fatal(err)
-			}
+			vs := p.mustReconcile()
 			if tc.change != nil {
 				tc.change(p, vs)
 				if err := p.server.Update(t.Context(), vs); err != nil {
@@ -237,14 +186,6 @@ func TestWhoWaitsForPromotion(t *testing.T) {
 			}
 			p.expect("of "+name, tc.want)
 		})
-	}
-}
-
-// The API server fills in the defaults of the schema. An object that was stored before it had them means the same.
-func TestTheDefaultsOfARollout(t *testing.T) {
-	vs := checkout(ofPolicy(v1beta1.ScalingPolicyKind, "team"))
-	if got := promotionBy(vs, &v1beta1.PolicyRules{}); !got.waits || !got.isAtStart || got.goal.Time != 7*24*time.Hour {
-		t.Errorf("without any field, the promotion is %+v", got)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -15,13 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/util/jsonpath"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -52,44 +48,6 @@ func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
 	shown, _, _ = strings.Cut(shown, "```")
 	if diff := cmp.Diff(strings.Split(kubectlGet(t, vs), "\n"), strings.Split(shown, "\n")); diff != "" {
 		t.Errorf("README.md (-printed +shown):\n%s", diff)
-	}
-}
-
-// The quick start of the README waits for a condition and ends in the size of a container.
-func TestTheQuickStartEndsInANumber(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	condition := regexp.MustCompile(`kubectl wait vscaler/web .*--for=condition=(\w+)`).FindStringSubmatch(string(readme))
-	path := regexp.MustCompile(`kubectl get vscaler web [^']*-o jsonpath='([^']+)'`).FindStringSubmatch(string(readme))
-	if condition == nil || path == nil {
-		t.Fatal("the README neither waits for a condition nor prints a number")
-	}
-	vs := checkout()
-	s := aScope(func(s *scope) {
-		s.status.Recommendation.ContainerRecommendations = []v1beta1.ContainerRecommendation{{
-			ContainerName: "app", Target: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("20m")), Memory: ptr.To(resource.MustParse("32Mi"))},
-		}}
-	})
-	completeFor(vs, s)
-	if vs.Status = s.status; meta.FindStatusCondition(vs.Status.Conditions, condition[1]) == nil {
-		t.Errorf("a scaler has no condition %s", condition[1])
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := jsonpath.New("number")
-	if err := number.Parse(path[1]); err != nil {
-		t.Fatal(err)
-	}
-	var printed bytes.Buffer
-	if err := number.Execute(&printed, object); err != nil {
-		t.Fatal(err)
-	}
-	if !regexp.MustCompile(`"cpu":"\d+m?","memory":"\d+[KMG]i"`).MatchString(printed.String()) {
-		t.Errorf("the quick start ends in %s", printed.String())
 	}
 }
 

@@ -183,11 +183,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	s.classify(r.run(ctx, s))
 	r.countPods(s)
 	switch s.outcome {
-	case conflicted, refused, unread: // The status stays as it is.
+	case conflicted, unread: // The status stays as it is.
 		return r.result(s)
 	case settled, failed, gone:
 	}
-	if err := r.noteRefused(ctx, s); err != nil {
+	if err := r.noteUntold(ctx, s); err != nil {
 		s.classify(err)
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
@@ -226,7 +226,7 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 // what it has changed before: no event of the Deployment concerns it.
 func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
-		s.requeueAfter = staleCacheRetry // The finalizer is removed after the status is written.
+		s.again(staleCacheRetry) // The finalizer is removed after the status is written.
 	}
 	if s.standing.IsFirst() || s.status.OriginalResources != nil {
 		scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
@@ -240,7 +240,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
-		return false, s.noteUnread(err)
+		return false, s.noteRefused(ctx, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
 	}
 	situation := &s.observation.situation
 	policy := scaler.PlanPolicy(s.scaler, situation.Deployment)
@@ -265,7 +265,8 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	if len(recs) == 0 {
 		return false, nil
 	}
-	return false, s.noteUnsaved(ctx, r.Histories.Save(ctx, s.scaler, recs, s.now))
+	err = r.Histories.Save(ctx, s.scaler, recs, s.now)
+	return false, s.noteRefused(ctx, err, "The usage history cannot be saved, so only urgent changes are made", &situation.Unsaved)
 }
 
 // recordOOMKills adds the OOM kills that the pods report to the history, the oldest first. It
@@ -314,6 +315,19 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 	return s.unreleased != nil, nil // Restoring asks the budget by itself.
 }
 
+// again makes the next reconcile due within that time.
+func (s *scope) again(within time.Duration) { s.requeueAfter = soonest(s.requeueAfter, within) }
+
+// soonest is the least of the times that are not 0; 0 for none.
+func soonest(times ...time.Duration) (least time.Duration) {
+	for _, t := range times {
+		if t > 0 && (least == 0 || t < least) {
+			least = t
+		}
+	}
+	return least
+}
+
 // isPlanned reports whether the reconcile got as far as a plan.
 func (s *scope) isPlanned() bool { return s.plan.Verdict.Reason != "" }
 
@@ -323,10 +337,9 @@ type outcome int
 const (
 	settled    outcome = iota // the plan says what is next
 	failed                    // a request failed; the queue retries
-	conflicted                // the cache was old; nothing is known
+	conflicted                // the cache was old, or the API server refuses the step; the next reconcile plans with that
 	unread                    // usage was not read since the process started; nothing is decided
 	gone                      // the object of a write was deleted; its event triggers a reconcile
-	refused                   // the API server refuses the step; the next reconcile plans with that
 )
 
 // classify sorts the end of a reconcile into an outcome. It is the only place that looks
@@ -335,10 +348,8 @@ func (s *scope) classify(err error) {
 	s.outcome, s.err = settled, err
 	switch {
 	case err == nil:
-	case isConflict(err):
+	case isConflict(err) || errors.Is(err, errRefused):
 		s.outcome = conflicted
-	case errors.Is(err, errRefused):
-		s.outcome = refused
 	case errors.Is(err, errUsageUnread):
 		s.outcome = unread
 	case apierrors.IsNotFound(err):
@@ -351,11 +362,11 @@ func (s *scope) classify(err error) {
 // result tells the queue when to reconcile next. What is tried again keeps its class.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	key, after := client.ObjectKeyFromObject(s.scaler), r.untilResync(s)
-	if s.outcome != conflicted && s.outcome != refused {
+	if s.outcome != conflicted {
 		r.conflicts.Forget(key)
 	}
 	switch s.outcome {
-	case conflicted, refused:
+	case conflicted:
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
 	case unread:
 		return reconcile.Result{RequeueAfter: unreadRetry, Priority: queue.Routine.Priority()}, nil
@@ -365,11 +376,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 		return reconcile.Result{}, s.err
 	case settled:
 	}
-	for _, sooner := range []time.Duration{s.requeueAfter, s.plan.Verdict.RequeueAfter, untilUnmatchedStalls(s)} {
-		if sooner > 0 {
-			after = min(after, sooner)
-		}
-	}
+	after = soonest(after, s.requeueAfter, s.plan.Verdict.RequeueAfter, untilUnmatchedStalls(s))
 	if after <= staleCacheRetry {
 		return reconcile.Result{RequeueAfter: after}, nil // It goes on where this reconcile ends, in the same class.
 	}
@@ -416,6 +423,3 @@ const unreadRetry = 15 * time.Second
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, checkpoint.ErrOvertaken)
 }
-
-// staleFor is how long a cache is expected to be late at most.
-const staleFor = ownwrites.StaleFor

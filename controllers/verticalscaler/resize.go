@@ -27,7 +27,8 @@ import (
 // resize resizes one pod, all its containers at once. The pod must still be the one that
 // the plan saw.
 func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
-	patch, err := resizePatch(step, podOf(s.observation.situation, step.UID))
+	seen := podOf(s.observation.situation, step.UID)
+	patch, err := resizePatch(step, seen)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.setBackAt = s.now })
 		s.setBack = step.Pod
 	}
-	s.changes = append(s.changes, changesOf(s.observation.situation, step)...)
+	s.changes = append(s.changes, changesOf(seen, step.Sizes)...)
 	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
 	return nil
 }

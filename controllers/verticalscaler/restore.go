@@ -60,28 +60,20 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 	if claim := scaler.RecordedClaim(s.scaler); claim != "" && claim != scaler.Claim(s.scaler) {
 		s.status.Decision, s.status.Target, s.status.Recommendation, s.status.Summary = nil, nil, nil, nil
 	}
-	err = r.restoreUnmanaged(ctx, s)
-	if obstacleTo(err).Exists() {
-		s.unreleased, err = err, nil // the plan reports it
-	}
-	return false, err
-}
-
-func (r *Reconciler) restoreUnmanaged(ctx context.Context, s *scope) error {
 	original := s.status.OriginalResources
 	keeps := original != nil && original.DeploymentName == s.scaler.Spec.DeploymentName &&
 		scaler.WritesTemplate(&s.scaler.Spec) && s.standing.IsFirst()
-	if keeps || scaler.IsPaused(s.scaler) {
-		return nil
+	if original == nil || keeps || scaler.IsPaused(s.scaler) {
+		return false, nil
 	}
-	if original != nil {
-		if err := r.restore(ctx, s.scaler, original); err != nil {
-			return err
-		}
+	err = r.restore(ctx, s.scaler, original)
+	switch {
+	case err == nil:
 		s.status.OriginalResources = nil
-		return nil
+	case obstacleTo(err).Exists():
+		s.unreleased, err = err, nil // the plan reports it
 	}
-	return nil
+	return false, err
 }
 
 // dropUnused removes the finalizer at the end of a reconcile that has nothing to restore: the

@@ -5,7 +5,6 @@ package verticalscaler
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,33 +122,6 @@ func templateOf(request, limit string) *appsv1.Deployment {
 		Limits:   corev1.ResourceList{"cpu": resource.MustParse(limit)},
 	}}}
 	return d
-}
-
-// A strategic merge patch puts containers into its own order, and the record is sorted by name.
-func TestRestoringKeepsTheOrderOfContainers(t *testing.T) {
-	d := templateOf("500m", "1")
-	zeta := *d.Spec.Template.Spec.Containers[0].DeepCopy()
-	zeta.Name = "zeta"
-	d.Spec.Template.Spec.Containers = append([]corev1.Container{zeta}, d.Spec.Template.Spec.Containers...)
-	var fields []ownership.Leaf
-	original := &v1beta1.OriginalResources{}
-	for _, name := range []string{"app", "zeta"} {
-		fields = append(fields, ownership.Leaf{Container: name, List: "requests", Resource: "cpu"})
-		original.Containers = append(original.Containers, v1beta1.OriginalContainerResources{ContainerName: name, Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m"))}})
-	}
-	managed, err := ownership.WithTemplate(nil, Name, fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patched := patchedBy(t, d, restorePatch(d, original, ownedFields(t, managed...)))
-	if got := namesOf(patched); !slices.Equal(got, []string{"zeta", "app"}) {
-		t.Errorf("the containers are %v", got)
-	}
-	for _, c := range patched.Spec.Template.Spec.Containers {
-		if got := c.Resources.Requests.Cpu().String(); got != "100m" {
-			t.Errorf("container %s requests %s", c.Name, got)
-		}
-	}
 }
 
 // patchedBy is the Deployment as the API server has it after a strategic merge patch.

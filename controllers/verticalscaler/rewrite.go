@@ -57,7 +57,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 		s.scaler.ResourceVersion, s.scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	s.status.OriginalResources = scaler.APIOriginals(s.observation.situation.Originals, step.Originals, s.observation.situation.Deployment)
-	s.requeueAfter = staleCacheRetry
+	s.again(staleCacheRetry)
 	return nil
 }
 
@@ -89,12 +89,18 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 	}
 	if deployed := deployedSince(deployment, s.observation.situation.Originals, owned); len(deployed) > 0 {
 		s.status.OriginalResources = scaler.APIOriginals(s.observation.situation.Originals, deployed, s.observation.situation.Deployment)
-		s.plan.Decision, s.requeueAfter = s.plan.Decision.NotApplied(), staleCacheRetry
+		s.plan.Decision = s.plan.Decision.NotApplied()
+		s.again(staleCacheRetry)
 		return nil
 	}
-	if err := r.patchTemplate(ctx, s, deployment, step, owned); err != nil {
-		countAction("rollout", actionOutcome(err))
+	patch, err := rewritePatch(deployment, step.Sizes, s.observation.situation.Originals, owned)
+	if err != nil {
 		return err
+	}
+	// The Deployment is then the one with the sizes.
+	if err := r.Client.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
+		countAction("rollout", actionOutcome(err))
+		return fmt.Errorf("writing the sizes to Deployment %s: %w", scaler.Target(s.scaler), err)
 	}
 	r.countDone(client.ObjectKeyFromObject(s.scaler), "rollout", metrics.RolledOut)
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
@@ -162,18 +168,6 @@ func putDeployed(to *workload.Resources, c workload.Container, r plan.Resource, 
 	r.Put(to, request, limit)
 }
 
-// patchTemplate sends the sizes. The Deployment is then the one with them.
-func (r *Reconciler) patchTemplate(ctx context.Context, s *scope, deployment *appsv1.Deployment, step plan.Rewrite, owned *fieldpath.Set) error {
-	patch, err := rewritePatch(deployment, step.Sizes, s.observation.situation.Originals, owned)
-	if err != nil {
-		return err
-	}
-	if err := r.Client.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
-		return fmt.Errorf("writing the sizes to Deployment %s: %w", scaler.Target(s.scaler), err)
-	}
-	return nil
-}
-
 // rewritePatch writes the sizes to the pod template, and makes us own them and nothing else.
 //
 // A server-side apply would also own the containers themselves, and no other field manager
@@ -213,8 +207,9 @@ func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Ori
 		{"requests", c.Resources.Requests, resourceList(size.Requests)},
 		{"limits", c.Resources.Limits, resourceList(size.Limits)},
 	} {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			leaf := ownership.Leaf{Container: c.Name, List: list.name, Resource: string(name), IsSidecar: workload.IsSidecar(&c)}
+		for _, r := range []plan.Resource{plan.CPU, plan.Memory} {
+			name := corev1.ResourceName(r.String())
+			leaf := ownership.Leaf{Container: c.Name, List: list.name, Resource: r.String(), IsSidecar: workload.IsSidecar(&c)}
 			value, isWritten := list.written[name]
 			_, isFound := list.found[name]
 			switch {
@@ -222,7 +217,7 @@ func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Ori
 				setQuantity(changes, list.name, name, &value)
 				ours = append(ours, leaf)
 			case !isFound || !ownership.HasResource(owned, leaf.Container, leaf.List, leaf.Resource):
-			case isRecorded(originals, c.Name, name):
+			case slices.ContainsFunc(originals, func(o plan.Original) bool { return o.Container == c.Name && o.Has(r) }):
 				setQuantity(changes, list.name, name, &resource.Quantity{})
 			default:
 				ours = append(ours, leaf)
@@ -270,10 +265,4 @@ func byList(containers []containerPatch) map[string][]containerPatch {
 		out[list] = append(out[list], c)
 	}
 	return out
-}
-
-func isRecorded(held []plan.Original, container string, resource corev1.ResourceName) bool {
-	return slices.ContainsFunc(held, func(h plan.Original) bool {
-		return h.Container == container && (resource == corev1.ResourceCPU && h.CPU || resource == corev1.ResourceMemory && h.Memory)
-	})
 }

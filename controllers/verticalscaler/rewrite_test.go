@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
@@ -45,25 +44,6 @@ func cpuSize(container string, request, limit int64) plan.Size {
 }
 
 const inApp = `.spec.template.spec.containers[name="app"].resources`
-
-// A native sidecar is in the other list, between init containers that stay as they are.
-func TestARewriteSizesANativeSidecar(t *testing.T) {
-	d := templateOf("500m", "1")
-	sidecar := *d.Spec.Template.Spec.Containers[0].DeepCopy()
-	sidecar.Name, sidecar.RestartPolicy = "proxy", ptr.To(corev1.ContainerRestartPolicyAlways)
-	d.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "first"}, sidecar, {Name: "second"}}
-	before := d.DeepCopy()
-	got, owned := rewritten(t, d, nil, cpuSize("proxy", 345, 1000), cpuSize("app", 250, 1000))
-	const inProxy = `.spec.template.spec.initContainers[name="proxy"].resources`
-	if diff := cmp.Diff([]string{inApp + ".limits.cpu", inApp + ".requests.cpu", inProxy + ".limits.cpu", inProxy + ".requests.cpu"}, owned); diff != "" {
-		t.Errorf("owned (-want +got):\n%s", diff)
-	}
-	before.Spec.Template.Spec.InitContainers[1].Resources.Requests["cpu"] = resource.MustParse("345m")
-	before.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("250m")
-	if diff := cmp.Diff(before.Spec.Template.Spec, got.Spec.Template.Spec); diff != "" {
-		t.Errorf("the template (-want +got):\n%s", diff)
-	}
-}
 
 // Another manager cannot remove a container that we own, so we own only values. Each value is
 // ours, even if it is the one that was there.

@@ -38,9 +38,7 @@ func TestAReconcileDoesNotModifyTheCache(t *testing.T) {
 			})
 			p.actuates = true
 			for range 6 {
-				if _, _, err := p.reconcile(); err != nil {
-					t.Fatal(err)
-				}
+				p.mustReconcile()
 			}
 			vs, _, _ := p.reconcile()
 			disturb(p, vs)

@@ -5,7 +5,6 @@ package verticalscaler
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,12 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
-	"github.com/verticalscaler/verticalscaler-operator/internal/release"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -143,47 +139,4 @@ func (t *freezeSource) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
-}
-
-// admissionSource triggers a reconcile of the scalers that size new pods, once the API server can do it and could not
-// before. It asks only after a scaler has asked.
-type admissionSource struct {
-	check   *admissionCheck
-	live    client.Reader
-	own     release.Release
-	scalers client.Reader
-	clock   clock.WithTicker
-}
-
-// Start implements source.Source.
-func (t *admissionSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go func() {
-		ticker := t.clock.NewTicker(unavailableRetry)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C():
-			}
-			if t.check.becomesAvailable(ctx, t.live, t.own, t.clock.Now()) {
-				queue.LookUp(ctx, t.clock, t.sizing, requests.Add)
-			}
-		}
-	}()
-	return nil
-}
-
-// sizing are the scalers that size new pods.
-func (t *admissionSource) sizing(ctx context.Context) (found []reconcile.Request, err error) {
-	var all v1beta1.VerticalScalerList
-	if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing scalers after the policy for new pods was installed: %w", err)
-	}
-	for i := range all.Items {
-		if scaler.SizesNewPods(&all.Items[i].Spec) && !holdsNothing(&all.Items[i]) {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
-	}
-	return found, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,7 @@ func TestAnOldGenerationIsBelievedAfterAWhile(t *testing.T) {
 		if _, _, err := p.reconcile(); err != nil || resized != want {
 			t.Errorf("after %d half minutes: %v, %d resizes, want %d", after, err, resized, want)
 		}
-		p.clock.SetTime(p.clock.Now().Add(staleFor / 2))
+		p.clock.SetTime(p.clock.Now().Add(ownwrites.StaleFor / 2))
 	}
 }
 

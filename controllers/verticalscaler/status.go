@@ -121,23 +121,12 @@ func targetFound(s *scope) metav1.Condition {
 		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(s.scaler))
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonDeploymentFound
-		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(s.scaler)) + injected(s.observation.situation.Injected())
+		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(s.scaler))
+		if names := o.situation.Injected(); len(names) > 0 {
+			c.Message += ". Not sized, because they are in the pods and not in the pod template: " + strings.Join(firstOf(names), ", ")
+		}
 	}
 	return c
-}
-
-// mostInjected is how many injected containers a message names.
-const mostInjected = 3
-
-// injected says which containers are not sized because the pod template does not have them.
-func injected(names []string) string {
-	switch {
-	case len(names) == 0:
-		return ""
-	case len(names) > mostInjected:
-		names = append(slices.Clone(names[:mostInjected]), "and more")
-	}
-	return ". Not sized, because they are in the pods and not in the pod template: " + strings.Join(names, ", ")
 }
 
 func recommendationProvided(s *scope) metav1.Condition {

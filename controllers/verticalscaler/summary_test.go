@@ -40,21 +40,7 @@ func TestSummary(t *testing.T) {
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "1/2"},
 		},
-		"the arrow stays until the last pod is lowered": {
-			aScope(planned("Verifying", "…"), func(p *scope) {
-				p.plan.Decision.Requests["app"] = amounts(121, 200)
-				p.plan.Progress.PodsAtSize = 1
-				p.observation.situation.Pods = pods(amounts(121, 256), amounts(500, 256), amounts(500, 200))
-			}),
-			v1beta1.Summary{CPU: "500m->121m", Memory: "256Mi->200Mi", Pods: "1/2"},
-		},
-		"each resource has a direction of its own": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				p.plan.Decision.Requests["app"] = amounts(310, 640)
-				p.observation.situation.Pods = pods(amounts(500, 640), amounts(310, 512))
-			}),
-			v1beta1.Summary{CPU: "500m->310m", Memory: "512Mi->640Mi", Pods: "2/2"},
-		},
+
 		"of pods above and below, the one that is furthest counts": {
 			aScope(planned("Resizing", "…"), func(p *scope) {
 				p.plan.Decision.Requests["app"] = amounts(300, 300)
@@ -83,15 +69,7 @@ func TestSummary(t *testing.T) {
 			}),
 			v1beta1.Summary{CPU: "200m", Memory: "128Mi->256Mi", Pods: "2/2"},
 		},
-		"what is postponed points to what would be decided now": {
-			aScope(func(p *scope) {
-				p.plan.Verdict = plan.Changing.Because("Resizing", "…")
-				p.plan.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(300, 256)}}
-				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(144, 100)}}
-				_ = p.answer(&deferral{v1beta1.ReasonFrozen, "incident"})
-			}),
-			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi", Pods: "2/2"},
-		},
+
 		"a suspended scaler points to what it would decide": {
 			aScope(func(p *scope) {
 				p.policy = scaler.PlanPolicy(checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), p.observation.situation.Deployment)
@@ -107,15 +85,7 @@ func TestSummary(t *testing.T) {
 			}),
 			v1beta1.Summary{CPU: "none->30m", Memory: "256Mi", Pods: "2/2"},
 		},
-		"pods of an older template keep the arrow": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				old := runningPod("old", appContainer(amounts(100, 128)))
-				old.Current = false
-				p.observation.situation.Pods = append(p.observation.situation.Pods, old)
-				p.plan.Progress.Pods = 3
-			}),
-			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "2/3"},
-		},
+
 		"pods that end do not keep the arrow": {
 			aScope(planned("Resizing", "…"), func(p *scope) {
 				old := runningPod("old", appContainer(amounts(1, 1)))
@@ -131,42 +101,13 @@ func TestSummary(t *testing.T) {
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "0/0"},
 		},
-		"what only injected containers request does not count": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				proxy := workload.Container{Name: "proxy", Resources: workload.Resources{Requests: amounts(100, 128)}}
-				for i := range p.observation.situation.Pods {
-					p.observation.situation.Pods[i].Containers = append(p.observation.situation.Pods[i].Containers, proxy)
-				}
-			}),
-			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"what a LimitRange filled in counts as it is": {
-			aScope(planned("NoRecommendation", "…"), func(p *scope) {
-				p.plan.Decision = nil
-				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
-			}),
-			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"what is held back by a hair counts as applied": {
-			aScope(func(p *scope) {
-				p.observation.situation.Pods = []workload.Pod{runningPod("a", appContainer(amounts(199, 256)))}
-			}),
-			v1beta1.Summary{CPU: "199m", Memory: "256Mi", Pods: "2/2"},
-		},
+
 		"Recommend shows what is recommended": {
 			aScope(planned("RecommendOnly", "…"), func(p *scope) {
 				p.plan.Decision = nil
 				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 0)}}
 			}),
 			v1beta1.Summary{CPU: "200m (300m)", Memory: "256Mi", Pods: "2/2"},
-		},
-		"without any requests nothing is shown": {
-			aScope(planned("NoRecommendation", "…"), func(p *scope) {
-				p.plan.Decision = nil
-				p.observation.situation.Pods = nil
-				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
-			}),
-			v1beta1.Summary{Pods: "2/2"},
 		},
 	}
 	for name, tc := range cases {

@@ -50,16 +50,15 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	// Something has changed around a scaler.
 	building.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(r.lookup.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
-		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(limitRangePredicate())).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(predicates.HPASpec()))
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(predicates.HPASpec))
 	if r.VPAs != nil {
 		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
-	building.WatchesRawSource(queue.From(queue.Routine, &admissionSource{&r.admission, r.Live, r.Release, cached, clock.RealClock{}}))
 	if r.Freeze != nil {
 		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
 	}
@@ -100,13 +99,6 @@ func deploymentPredicate() predicate.Predicate {
 			before.Generation != after.Generation ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status, after.Status)
-	})
-}
-
-// limitRangePredicate passes changes of what a LimitRange allows. It has no generation.
-func limitRangePredicate() predicate.Predicate {
-	return predicates.Updates(func(before, after *corev1.LimitRange) bool {
-		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 

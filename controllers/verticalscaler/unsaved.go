@@ -12,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 // The usage history is saved before anything changes, so that a restarted operator knows what a
@@ -22,15 +23,6 @@ import (
 // or a policy would accept it now.
 const unsavedRetry = 30 * time.Second
 
-// refusedCheckpoint is why the API server refuses a request for the checkpoint. It has no reason
-// if the error says nothing about it.
-func refusedCheckpoint(err error) apierror.Rejection {
-	if apierrors.IsNotFound(err) {
-		return apierror.Rejection{}
-	}
-	return apierror.Of(err)
-}
-
 // resolves says what to do about a refused checkpoint, by reason.
 var resolves = map[string]string{
 	v1beta1.ReasonForbidden:     ". Give the operator the role of its release, which allows verticalscalercheckpoints",
@@ -38,27 +30,16 @@ var resolves = map[string]string{
 	v1beta1.ReasonRejected:      ". Make the policy or webhook accept verticalscalercheckpoints of the operator",
 }
 
-// noteUnsaved notes that the API server refuses to save the checkpoint. It returns any other
-// error.
-func (s *scope) noteUnsaved(ctx context.Context, err error) error {
-	refused := refusedCheckpoint(err)
-	if refused.Reason == "" {
+// noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint. It returns any
+// other error.
+func (s *scope) noteRefused(ctx context.Context, err error, follows string, to *plan.Obstacle) error {
+	refused := apierror.Of(err)
+	if refused.Reason == "" || apierrors.IsNotFound(err) {
 		return err
 	}
 	log.FromContext(ctx).V(1).Info("Checkpoint rejected", "reason", refused.Reason, "message", refused.Message)
-	refused.Message = "The usage history cannot be saved, so only urgent changes are made: " + refused.Message + resolves[refused.Reason]
-	s.observation.situation.Unsaved, s.requeueAfter = stalledBy(refused), unsavedRetry
-	return nil
-}
-
-// noteUnread notes that the API server refuses to read the checkpoint: without the history, nothing can be
-// recommended. It returns any other error.
-func (s *scope) noteUnread(err error) error {
-	refused := refusedCheckpoint(err)
-	if refused.Reason == "" {
-		return err
-	}
-	refused.Message = "The usage history cannot be read, so nothing is changed: " + refused.Message + resolves[refused.Reason]
-	s.observation.situation.Unable, s.requeueAfter = stalledBy(refused), unsavedRetry
+	refused.Message = follows + ": " + refused.Message + resolves[refused.Reason]
+	*to = stalledBy(refused)
+	s.again(unsavedRetry)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -72,21 +73,11 @@ func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
 // A container that needs more than it requests does not wait for a record. The status still says
 // that the record is missing.
 func TestUrgentRaisesDoNotWaitForACheckpoint(t *testing.T) {
-	for name, tc := range refusals {
-		t.Run(name, func(t *testing.T) {
-			p := newPlant(t, 400) // of 100m
-			p.refused = tc.err
-			vs, _, err := p.reconcile()
-			if err != nil || len(p.resized) != 1 {
-				t.Errorf("Reconcile() = %v, resized %v, want one resize", err, p.resized)
-			}
-			if got := condition(vs, v1beta1.ConditionStalled); got.Status != metav1.ConditionTrue || got.Reason != tc.reason {
-				t.Errorf("Stalled is %s: %s, want True: %s", got.Status, got.Reason, tc.reason)
-			}
-			if got := condition(vs, v1beta1.ConditionReady); got.Status != metav1.ConditionFalse {
-				t.Errorf("Ready is %s, want False", got.Status)
-			}
-		})
+	p := newPlant(t, 400) // of 100m
+	p.refused = refusals["a missing role"].err
+	vs := p.mustReconcile()
+	if got := condition(vs, v1beta1.ConditionStalled); len(p.resized) != 1 || got.Reason != "Forbidden" || meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionReady) {
+		t.Errorf("resized %v, want one resize; Stalled is %s: %s, want True: Forbidden", p.resized, got.Status, got.Reason)
 	}
 }
 
@@ -111,15 +102,5 @@ func TestAFailedCheckpointIsRetried(t *testing.T) {
 	vs, _, err := p.reconcile()
 	if err == nil || len(p.resized) > 0 || condition(vs, v1beta1.ConditionStalled).Status != metav1.ConditionFalse {
 		t.Errorf("Reconcile() = %v, resized %v, %v", err, p.resized, condition(vs, v1beta1.ConditionStalled))
-	}
-}
-
-// The plan knows of it, too: an urgent change lowers no other request.
-func TestThePlanKnowsThatTheHistoryIsUnsaved(t *testing.T) {
-	for name, tc := range refusals {
-		s := &scope{}
-		if err := s.noteUnsaved(t.Context(), tc.err); err != nil || s.observation.situation.Unsaved.Reason != tc.reason {
-			t.Errorf("%s: %v, unsaved %t", name, err, s.observation.situation.Unsaved.Exists())
-		}
 	}
 }

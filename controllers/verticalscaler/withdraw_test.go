@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,10 +61,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 		t.Helper()
 		p.clock.SetTime(at)
 		p.resized = nil
-		var err error
-		if vs, _, err = p.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		vs = p.mustReconcile()
 		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
 			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
 		}
@@ -109,10 +103,7 @@ func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 		t.Helper()
 		p.clock.SetTime(at)
 		p.resized = nil
-		vs, _, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		vs := p.mustReconcile()
 		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
 			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
 		}
@@ -161,7 +152,8 @@ func TestWithdrawalsBackOff(t *testing.T) {
 		pod.withdraw(withdrawn, now)
 		until := pod.rejected[len(pod.rejected)-1].until
 		got = append(got, until.Sub(now).String())
-		if len(pod.rejectedAt(until.Add(-time.Second))) == 0 || len(pod.rejectedAt(until)) > 0 {
+		before, left := pod.rejectedAt(until.Add(-time.Second))
+		if after, _ := pod.rejectedAt(until); len(before) == 0 || left != time.Second || len(after) > 0 {
 			t.Errorf("a withdrawal of %s does not count until %s", now, until)
 		}
 		now = until.Add(11 * time.Minute)
@@ -174,24 +166,12 @@ func TestWithdrawalsBackOff(t *testing.T) {
 	}
 }
 
-// No event follows a rejected resize, so the reconcile that takes the next step must be asked for: here the fallback rolls
-// the Deployment out, because no node has room for the pods.
-func TestTheFallbackFollowsARejectedResizeAtOnce(t *testing.T) {
-	p := newPlant(t, 500, func(vs *v1beta1.VerticalScaler) { vs.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRollout })
-	rejected := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "checkout-1-a", errors.New("node has not enough allocatable resources"))
-	rejected.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NodeCapacity"}}
-	p.conflict = rejected
-	for range 10 {
-		vs, result, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if vs.Status.OriginalResources != nil {
-			return // the rollout has begun
-		}
-		if result.RequeueAfter > time.Second && len(p.resized) > 0 {
-			t.Fatalf("after the resizes of %v, the next reconcile is due in %s, and the rollout has not begun: %+v", p.resized, result.RequeueAfter, condition(vs, "Applied"))
-		}
+// resize sets a request, and a limit of twice as much. nil sets nothing.
+func resize(c *corev1.Container, name corev1.ResourceName, request *resource.Quantity) {
+	if request == nil {
+		return
 	}
-	t.Fatalf("no rollout has begun after the resizes of %v", p.resized)
+	limit := request.DeepCopy()
+	limit.Add(*request)
+	c.Resources.Requests[name], c.Resources.Limits[name] = *request, limit
 }

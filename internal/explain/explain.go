@@ -423,14 +423,8 @@ func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
 		}
 		sizes[i].Pods++
 	}
-	value := func(a *Amount) int64 {
-		if a == nil {
-			return 0
-		}
-		return a.amount
-	}
 	slices.SortFunc(sizes, func(a, b Size) int {
-		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(value(b.Request), value(a.Request)), cmp.Compare(value(b.Limit), value(a.Limit)))
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(b.Request.Value(), a.Request.Value()), cmp.Compare(b.Limit.Value(), a.Limit.Value()))
 	})
 	return sizes
 }

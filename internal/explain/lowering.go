@@ -4,21 +4,18 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
-
-// mostLowerings is how many requests an advice names.
-const mostLowerings = 3
 
 // waitsForEvidence reports whether the operator keeps a request above its target until more usage has been
 // observed, and that it runs, as far as that is known.
@@ -97,74 +94,35 @@ func (r Resource) Lowering() string {
 	if r.LoweredInSeconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s is lowered in about %s, when enough usage has been observed.", amountOf(r.Resource, r.request()), about(time.Duration(r.LoweredInSeconds)*time.Second))
+	return fmt.Sprintf("%s is lowered in about %s, when enough usage has been observed.", amountOf(r.Resource, r.request()), about(r.LoweredInSeconds))
 }
 
-// adviceFor is the advice for a reason. For requests that wait for more usage to be observed, it says how
-// long that takes, as far as that is known.
+// adviceFor is the advice for a reason. For requests that wait for more usage to be observed, it says when the first of
+// them is lowered, as far as that is known.
 func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container) string {
-	if reason.Reason != v1beta1.ReasonWithinBounds {
-		return reason.Advice
-	}
-	type lowering struct {
-		what string
-		in   time.Duration
-	}
-	var all []lowering
+	first, what := int64(0), ""
 	for _, c := range containers {
 		for _, r := range c.Resources {
-			if r.LoweredInSeconds > 0 {
-				all = append(all, lowering{c.Name + " " + r.Resource, time.Duration(r.LoweredInSeconds) * time.Second})
+			if in := r.LoweredInSeconds; in > 0 && (what == "" || in < first) {
+				first, what = in, c.Name+" "+r.Resource
 			}
 		}
 	}
-	if len(all) == 0 {
+	if reason.Reason != v1beta1.ReasonWithinBounds || what == "" {
 		return reason.Advice
-	}
-	slices.SortStableFunc(all, func(a, b lowering) int { return cmp.Compare(a.in, b.in) })
-	var parts []string
-	for i, l := range all[:min(len(all), mostLowerings)] {
-		verb := ""
-		if i == 0 {
-			verb = "is lowered "
-		}
-		parts = append(parts, fmt.Sprintf("%s %sin about %s", l.what, verb, about(l.in)))
-	}
-	if more := len(all) - len(parts); more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more later", more))
-	}
-	text := parts[0]
-	if last := len(parts) - 1; last > 0 {
-		text = strings.Join(parts[:last], ", ") + ", and " + parts[last]
 	}
 	earliest := ""
 	if len(s.Spec.UpdatePolicy.Windows) > 0 {
 		earliest = " and a window is open"
 	}
-	return fmt.Sprintf("Wait: %s, when enough usage has been observed%s. To lower it now, set maxAllowed.", text, earliest)
+	return fmt.Sprintf("Wait: %s is lowered in about %s, when enough usage has been observed%s. To lower it now, set maxAllowed.", what, about(first), earliest)
 }
 
-// about is a time that is only estimated, in words: "7 min", "2 h 20 min", "18 h", "3 days".
-func about(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 10*time.Minute:
-		d = max(time.Minute, d.Round(time.Minute))
-	case d < time.Hour:
-		d = d.Round(5 * time.Minute)
-	case d < 6*time.Hour:
-		d = d.Round(10 * time.Minute)
-	case d < 2*day:
-		d = d.Round(time.Hour)
-	default:
-		return fmt.Sprintf("%d days", d.Round(day)/day)
+// about is a time that is only estimated: 7m, 2h20m, 18h, 3d.
+func about(seconds int64) string {
+	d := max(time.Minute, (time.Duration(seconds) * time.Second).Round(time.Minute))
+	if d < 6*time.Hour {
+		return strings.TrimSuffix(d.String(), "0s")
 	}
-	hours, minutes := d/time.Hour, d%time.Hour/time.Minute
-	switch {
-	case hours == 0:
-		return fmt.Sprintf("%d min", minutes)
-	case minutes == 0:
-		return fmt.Sprintf("%d h", hours)
-	}
-	return fmt.Sprintf("%d h %d min", hours, minutes)
+	return duration.HumanDuration(d)
 }

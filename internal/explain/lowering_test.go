@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 	if cpu != 140*time.Minute || memory != 396*time.Minute {
 		t.Errorf("cpu in %s, memory in %s; want 2h20m, when 256 minutes are observed, and 6h36m, when 512 are", cpu, memory)
 	}
-	const want = "Wait: app cpu is lowered in about 2 h 20 min, and app memory in about 7 h, when enough usage has been observed. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice %q, want %q", advice, want)
 	}
@@ -160,31 +159,13 @@ func TestTheTimeUntilARequestIsLoweredIsBounded(t *testing.T) {
 	}
 }
 
-func TestManyRequestsThatWait(t *testing.T) {
+func TestTheFirstLoweringIsTold(t *testing.T) {
 	e := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
 		s.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 2 * * *", DurationMinutes: 60}}
-	}), func(e *explain.Evidence) {
-		containers := &e.Deployment.Spec.Template.Spec.Containers
-		recs := &e.Scaler.Status.Recommendation.ContainerRecommendations
-		for i := range 4 {
-			c, rec := (*containers)[0].DeepCopy(), (*recs)[0].DeepCopy()
-			c.Name, rec.ContainerName = fmt.Sprint("side-", i), fmt.Sprint("side-", i)
-			*containers, *recs = append(*containers, *c), append(*recs, *rec)
-		}
-	})
+	}))
 	_, _, advice := lowered(t, e)
-	const want = "Wait: app cpu is lowered in about 2 h 20 min, app memory in about 7 h, side-0 cpu in about 7 h, and 7 more later, when enough usage has been observed and a window is open. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed and a window is open. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice\n%s, want\n%s", advice, want)
-	}
-}
-
-func TestTimesAreRounded(t *testing.T) {
-	for seconds, want := range map[int64]string{
-		1: "1 min", 7*60 + 29: "7 min", 13 * 60: "15 min", 59 * 60: "1 h", 141 * 60: "2 h 20 min", 18*3600 + 1700: "18 h", 47*3600 + 1700: "47 h", 60 * 3600: "3 days",
-	} {
-		if got := (explain.Resource{Resource: "cpu", LoweredInSeconds: seconds}).Lowering(); !strings.Contains(got, "in about "+want+",") {
-			t.Errorf("%d seconds: %q, want %s", seconds, got, want)
-		}
 	}
 }

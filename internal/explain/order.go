@@ -25,10 +25,12 @@ func SortKeys() []string {
 // It keeps the order for a key that is not one of SortKeys.
 func (o *Overview) Sort(key string) {
 	compare, ok := map[string]func(a, b Row) int{
-		"name":    func(Row, Row) int { return 0 },
-		"ready":   func(a, b Row) int { return cmp.Compare(readiness(a.Ready), readiness(b.Ready)) },
-		"reason":  func(a, b Row) int { return cmp.Compare(a.Reason, b.Reason) },
-		"changed": func(a, b Row) int { return descending(a.Changed, b.Changed, changedAt) },
+		"name":   func(Row, Row) int { return 0 },
+		"ready":  func(a, b Row) int { return cmp.Compare(readiness(a.Ready), readiness(b.Ready)) },
+		"reason": func(a, b Row) int { return cmp.Compare(a.Reason, b.Reason) },
+		"changed": func(a, b Row) int {
+			return descending(a.Changed, b.Changed, func(t metav1.Time) int64 { return t.Unix() })
+		},
 		"saved-cores": func(a, b Row) int {
 			return descending(a.Saved, b.Saved, func(s Saved) float64 { return s.Cores })
 		},
@@ -45,17 +47,11 @@ func (o *Overview) Sort(key string) {
 	slices.SortStableFunc(o.ScaledDeployments, func(a, b OwnedRow) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	o.sortPolicies()
-}
-
-// sortPolicies sorts policies by namespace, kind and name: those of the cluster come first.
-func (o *Overview) sortPolicies() {
+	// Those of the cluster come first.
 	slices.SortStableFunc(o.Policies, func(a, b PolicyRow) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
-
-func changedAt(t metav1.Time) int64 { return t.Unix() }
 
 // readiness orders what needs a user before the rest.
 func readiness(status metav1.ConditionStatus) int {
@@ -65,18 +61,14 @@ func readiness(status metav1.ConditionStatus) int {
 // descending compares two values, the larger first and unknown ones last.
 func descending[T any, V cmp.Ordered](a, b *T, value func(T) V) int {
 	switch {
-	case a == nil || b == nil:
-		return cmp.Compare(rank(a), rank(b))
-	default:
-		return cmp.Compare(value(*b), value(*a))
-	}
-}
-
-func rank[T any](a *T) int {
-	if a == nil {
+	case a == b:
+		return 0
+	case a == nil:
 		return 1
+	case b == nil:
+		return -1
 	}
-	return 0
+	return cmp.Compare(value(*b), value(*a))
 }
 
 // columnsOfCSV are the columns of a table for a spreadsheet. Times are in RFC 3339.

@@ -240,27 +240,15 @@ const mostPods = 1_000_000
 // uses the limit.
 func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
 	requests, limits := c.Requests, c.Limits
-	if h := s.Status.OriginalResources; h != nil && h.UID == deployment.UID {
-		for _, held := range h.Containers {
-			if held.ContainerName != c.Name {
-				continue
-			}
-			r, l := scaler.Amounts(held.Requests), scaler.Amounts(held.Limits)
-			if held.Requests.CPU != nil {
-				requests.CPUMillis, limits.CPUMillis = r.CPUMillis, l.CPUMillis
-			}
-			if held.Requests.Memory != nil {
-				requests.MemoryBytes, limits.MemoryBytes = r.MemoryBytes, l.MemoryBytes
-			}
+	for _, o := range scaler.Originals(s.Status.OriginalResources, deployment.UID) {
+		if o.Container == c.Name && o.CPU {
+			requests.CPUMillis, limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
+		}
+		if o.Container == c.Name && o.Memory {
+			requests.MemoryBytes, limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
 		}
 	}
-	if requests.CPUMillis == 0 {
-		requests.CPUMillis = limits.CPUMillis
-	}
-	if requests.MemoryBytes == 0 {
-		requests.MemoryBytes = limits.MemoryBytes
-	}
-	return requests
+	return quantity.Amounts{CPUMillis: cmp.Or(requests.CPUMillis, limits.CPUMillis), MemoryBytes: cmp.Or(requests.MemoryBytes, limits.MemoryBytes)}
 }
 
 // rounded rounds to a fraction. A negative value that rounds to nothing is 0, not -0.
@@ -356,7 +344,7 @@ func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
 func table(b *strings.Builder, lines [][]string, widths []int) []int {
 	for _, cells := range lines {
 		for i, cell := range cells {
-			if cells[i] = printable(cell); cell == "" {
+			if cells[i] = Printable(cell); cell == "" {
 				cells[i] = "-"
 			}
 			if i == len(widths) {

@@ -47,8 +47,7 @@ func OfOwned(d *v1beta1.ScaledDeployment) OwnedExplanation {
 
 // WriteText writes the explanation as text. Ages are relative to now.
 func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
+	b, line := lines()
 	line("ScaledDeployment %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("")

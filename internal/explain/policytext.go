@@ -124,8 +124,7 @@ func policyFindings(p Policy) (out []Finding) {
 
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
 func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
+	b, line := lines()
 	line("%s %s", x.Kind, strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	line("  %s", x.Purpose)
 	if x.Exclusions != "" {
@@ -139,7 +138,7 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Ready: %s%s%s", readyInWords(x.Ready), x.scaledInWords(), x.whenReported(now))
+	line("Ready: %s%s%s", inWords(x.Ready), x.scaledInWords(), x.operator.whenSilent(now))
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}
@@ -163,7 +162,7 @@ func modesOf(mode, means, start, startMeans string) []string {
 	}
 }
 
-func readyInWords(status metav1.ConditionStatus) string {
+func inWords(status metav1.ConditionStatus) string {
 	switch status {
 	case metav1.ConditionTrue:
 		return "yes"
@@ -178,13 +177,6 @@ func (x PolicyExplanation) scaledInWords() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of %d selected Deployments have a scaler of the policy", x.Scaled, x.Selected)
-}
-
-func (x PolicyExplanation) whenReported(now time.Time) string {
-	if x.operator == nil {
-		return ""
-	}
-	return ", when the operator was last heard of, " + age(now, x.operator.LastHeard) + " ago"
 }
 
 func (x PolicyExplanation) writeRollout(line func(string, ...any)) {

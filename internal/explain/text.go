@@ -18,8 +18,7 @@ import (
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
 func (x Explanation) WriteText(w io.Writer, now time.Time) error {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
+	b, line := lines()
 	line("VerticalScaler %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("  Mode %s: %s.", x.Mode, x.ModeMeans)
@@ -29,7 +28,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Applied: %s%s", x.appliedTo(), x.whenReported(now))
+	line("Applied: %s%s", x.appliedTo(), x.Operator.whenSilent(now))
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}
@@ -51,6 +50,12 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	WriteMissing(line, x.Missing)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// lines returns a function that writes a line of text, and where it writes them.
+func lines() (b *strings.Builder, line func(format string, args ...any)) {
+	b = &strings.Builder{}
+	return b, func(format string, args ...any) { fmt.Fprintln(b, Printable(fmt.Sprintf(format, args...))) }
 }
 
 // WriteMissing writes what could not be read.
@@ -88,19 +93,8 @@ func (x Explanation) cooldown() string {
 		duration.HumanDuration(time.Duration(x.CooldownSeconds)*time.Second))
 }
 
-// whenReported dates the report of an operator that is silent since.
-func (x Explanation) whenReported(now time.Time) string {
-	if x.Operator == nil || !x.Operator.IsSilent(now) {
-		return ""
-	}
-	return ", when the operator was last heard of, " + age(now, x.Operator.LastHeard) + " ago"
-}
-
 func (x Explanation) appliedTo() string {
-	answer := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "yes", metav1.ConditionFalse: "no"}[x.Applied]
-	if answer == "" {
-		answer = "unknown"
-	}
+	answer := inWords(x.Applied)
 	if x.Pods == "0/0" {
 		return answer + "; no pods are running"
 	}
@@ -239,10 +233,7 @@ func age(now time.Time, then metav1.Time) string {
 }
 
 // Printable removes control characters, so that text of objects cannot control a terminal.
-func Printable(s string) string { return printable(s) }
-
-// printable removes control characters, so that text of objects cannot control a terminal.
-func printable(s string) string {
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' {
 			return ' '

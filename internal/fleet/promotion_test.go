@@ -175,18 +175,6 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 	}
 }
 
-func TestAScalerThatIsPromotedAtTheTimeOfTheHarmCounts(t *testing.T) {
-	all := slices.Concat(scalersOf("shop", 300, promotedAgo(2*time.Hour, 3)))
-	all[299].Promoted = ago(time.Hour)
-	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) > 0 {
-		t.Errorf("3 of 300 are too many: %s", p.Message)
-	}
-	all[299].Promoted = ago(time.Hour - time.Second)
-	if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) == 0 {
-		t.Errorf("3 of 299 are not too many: %s", p.Message)
-	}
-}
-
 func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
 	all := slices.Concat(
 		scalersOf("shop", 200, promotedAgo(5*time.Hour, 0)),
@@ -219,20 +207,6 @@ func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
 	r.Resumed = ago(2 * time.Hour)
 	if p := Promote(r, p.Halts, left, promotionNow); len(p.Halts) > 0 {
 		t.Errorf("after it was resumed: %+v", p.Halts)
-	}
-}
-
-// Four of 400 scalers did harm in the first week, which is allowed. Half a year later, a healthy one of them is deleted.
-func TestHarmOfLongAgoIsNotJudgedAgain(t *testing.T) {
-	all := append(scalersOf("shop", 400, promotedAgo(180*day, 4)), scalersOf("new", 1, ready)...)
-	if p := Promote(defaults(), nil, all, ago(179*day)); len(p.Halts) > 0 {
-		t.Errorf("in that week: %+v", p.Halts)
-	}
-	if p := Promote(defaults(), nil, all[4:], promotionNow); len(p.Halts) > 0 || len(p.Promote) != 1 {
-		t.Errorf("after others were deleted: %+v", p)
-	}
-	if p := Promote(defaults(), nil, all[:399], promotionNow); len(p.Halts) > 0 {
-		t.Errorf("after a healthy one was deleted: %+v", p.Halts)
 	}
 }
 

@@ -71,7 +71,7 @@ func isSet(annotations map[string]string, key string) bool {
 // Policy is a ScalingPolicy or a ClusterScalingPolicy with parsed selectors.
 type Policy struct {
 	// Object is the policy. It may not be modified.
-	Object PolicyObject
+	Object metav1.Object
 	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
 	Kind string
 	// Rules are those of its spec.
@@ -87,11 +87,6 @@ type Policy struct {
 	withSystem     bool
 	// ownNamespace is the namespace of the operator, which belongs to the system.
 	ownNamespace string
-}
-
-// PolicyObject is the metadata of a policy.
-type PolicyObject interface {
-	metav1.Object
 }
 
 // Read parses a ScalingPolicy. The error says which selector cannot be parsed.
@@ -203,7 +198,7 @@ func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipp
 // isSystem reports whether a namespace belongs to the cluster itself.
 func (p *Policy) isSystem(namespace string) bool {
 	return strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, "openshift-") || namespace == "openshift" ||
-		p.ownNamespace != "" && namespace == p.ownNamespace
+		namespace == p.ownNamespace
 }
 
 // Choose returns the policy that sizes a Deployment; nil if none does.

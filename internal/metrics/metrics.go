@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics has what the operator tells Prometheus: metrics with a stability level, and
-// the series about scalers (Scalers) and policies (Policies). docs/metrics.md is generated from it.
+// the series about scalers (Scalers) and policies (Policy). docs/metrics.md is generated from it.
 package metrics
 
 import (
@@ -54,7 +54,7 @@ var known []Metric
 
 // All are the metrics of the packages that are linked in, by name.
 func All() []Metric {
-	all := slices.Concat(known, aboutScalers, aboutPolicies)
+	all := slices.Concat(known, aboutScalers)
 	slices.SortFunc(all, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

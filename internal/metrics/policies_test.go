@@ -4,26 +4,27 @@
 package metrics
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // fleetPolicy and teamPolicy have one name.
 var (
 	fleetPolicy = Policy{Kind: "ClusterScalingPolicy", Name: "fleet"}
 	teamPolicy  = Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "fleet"}
+	gone        = Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "gone"}
 )
 
 func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
-	p := &Policies{}
-	p.Record(fleetPolicy, PolicyState{Scaled: 1})
-	p.Record(fleetPolicy, PolicyState{Scaled: 480, Skipped: 20, Stages: &Stages{Collecting: 300, Waiting: 156, Verifying: 20, Promoted: 24, Harmed: 3, Halted: true}})
-	p.Record(teamPolicy, PolicyState{Scaled: 2})
-	p.Record(Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "gone"}, PolicyState{Scaled: 7, Stages: &Stages{}})
-	p.Forget(Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "gone"})
+	ForgetPolicies()
+	fleetPolicy.Record(PolicyState{Scaled: 1})
+	fleetPolicy.Record(PolicyState{Scaled: 480, Skipped: 20, Stages: &Stages{Collecting: 300, Waiting: 156, Verifying: 20, Promoted: 24, Harmed: 3, Halted: true}})
+	teamPolicy.Record(PolicyState{Scaled: 2})
+	gone.Record(PolicyState{Scaled: 7, Stages: &Stages{}})
+	gone.Forget()
 	want := `
 # HELP verticalscaler_policy_deployments [ALPHA] Deployments that the selectors of the policy match, by state: scaled if they have a scaler of this policy, skipped if they must have none.
 # TYPE verticalscaler_policy_deployments gauge
@@ -42,53 +43,23 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="verifying"} 20
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="waiting"} 156
 `
-	if err := testutil.CollectAndCompare(p, strings.NewReader(want)); err != nil {
+	if err := testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), "verticalscaler_policy_deployments", "verticalscaler_policy_promotion_halted", "verticalscaler_policy_scalers"); err != nil {
 		t.Error(err)
 	}
-	p.Forget(teamPolicy)
-	if n := testutil.CollectAndCount(p); n != SeriesPerPolicy {
+	teamPolicy.Forget()
+	if n := policySeries(); n != SeriesPerPolicy {
 		t.Errorf("a policy has %d series, want %d", n, SeriesPerPolicy)
 	}
-}
-
-// While a manager is replaced, both may be running. A series may be there once only.
-func TestTheNewestManagerReportsPolicies(t *testing.T) {
-	all := &policyManagers{}
-	before, after := &Policies{}, &Policies{}
-	before.Record(fleetPolicy, PolicyState{Scaled: 1})
-	before.Record(teamPolicy, PolicyState{Scaled: 1})
-	after.Record(fleetPolicy, PolicyState{Scaled: 2})
-	count := func() int { return testutil.CollectAndCount(all) }
-	if n := count(); n != 0 {
-		t.Errorf("%d series without a manager", n)
+	fleetPolicy.Record(PolicyState{Scaled: 1})
+	if n := policySeries(); n != 2 {
+		t.Errorf("a policy that no longer promotes has %d series, want 2", n)
 	}
-	all.add(before)
-	if n := count(); n != 4 {
-		t.Errorf("%d series with one manager, want 4", n)
-	}
-	all.add(after)
-	if n := count(); n != 2 {
-		t.Errorf("%d series with two managers, want 2", n)
-	}
-	all.remove(before)
-	if n := count(); n != 2 {
-		t.Errorf("%d series after the first has ended, want 2", n)
+	ForgetPolicies()
+	if n := policySeries(); n != 0 {
+		t.Errorf("%d series are left", n)
 	}
 }
 
-func TestPoliciesAreServedWhileTheManagerRuns(t *testing.T) {
-	p, ended := &Policies{}, make(chan error)
-	p.Record(teamPolicy, PolicyState{})
-	ctx, stop := context.WithCancel(t.Context())
-	go func() { ended <- p.Start(ctx) }()
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if n := testutil.CollectAndCount(servedPolicies); n != 0 {
-		t.Errorf("%d series after the manager has ended", n)
-	}
-	var none *Policies
-	none.Record(teamPolicy, PolicyState{})
-	none.Forget(teamPolicy)
+func policySeries() int {
+	return testutil.CollectAndCount(policyDeployments) + testutil.CollectAndCount(policyScalers) + testutil.CollectAndCount(policyHalted)
 }

@@ -129,7 +129,7 @@ func ofScaler(name string, kind Kind, help string, labels ...string) Metric {
 
 var descs = func() map[string]*prometheus.Desc {
 	out := map[string]*prometheus.Desc{}
-	for _, m := range slices.Concat(aboutScalers, aboutPolicies) {
+	for _, m := range aboutScalers {
 		out[m.Name] = prometheus.NewDesc(m.Name, m.fullHelp(), m.Labels, nil)
 	}
 	return out
@@ -355,20 +355,13 @@ func (m *managers) remove(s *Scalers) {
 // Describe implements prometheus.Collector.
 func (m *managers) Describe(out chan<- *prometheus.Desc) { (&Scalers{}).Describe(out) }
 
-// Collect implements prometheus.Collector. The newest manager has the last word about a scaler:
-// a series may be there once only.
+// Collect implements prometheus.Collector. Only the newest manager is served: a series may be there once only.
 func (m *managers) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	running := m.running
 	m.mu.Unlock()
-	done := map[types.NamespacedName]bool{}
-	for _, s := range slices.Backward(running) {
-		for key, e := range s.entries() {
-			if !done[key] {
-				e.collect(out, key.Namespace, key.Name)
-			}
-			done[key] = true
-		}
+	if len(running) > 0 {
+		running[len(running)-1].Collect(out)
 	}
 }
 

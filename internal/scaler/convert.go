@@ -68,7 +68,7 @@ func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 			container.Reasons = append(container.Reasons, v1beta1.RecommendationReason{
 				Resource: v1beta1.ControlledResource(reason.Resource),
 				Code:     reason.Code,
-				Value:    valueOf(reason),
+				Value:    formatOf(reason.Resource)(reason.Value),
 				Margin:   recommend.FormatMargin(reason.PerMille),
 			})
 		}
@@ -77,11 +77,12 @@ func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 	return out
 }
 
-func valueOf(reason recommend.Reason) resource.Quantity {
-	if reason.Resource == recommend.CPU {
-		return quantity.CPU(reason.Value)
+// formatOf turns amounts of a resource into quantities.
+func formatOf(of string) func(int64) resource.Quantity {
+	if of == recommend.CPU {
+		return quantity.CPU
 	}
-	return quantity.Memory(reason.Value)
+	return quantity.Memory
 }
 
 // PublishedRecommendation is the published recommendation for a container; nil for none.
@@ -115,16 +116,20 @@ const maxObservedSeconds = 10 * 365 * 24 * 3600
 
 // Reason reads one step of a recommendation.
 func Reason(reason v1beta1.RecommendationReason) recommend.Reason {
-	out := recommend.Reason{
+	return recommend.Reason{
 		Resource: string(reason.Resource), Code: reason.Code,
-		PerMille: recommend.ParseMargin(reason.Margin),
+		PerMille: recommend.ParseMargin(reason.Margin), Value: amountOf(reason.Resource, reason.Value),
 	}
-	if reason.Resource == v1beta1.ControlledCPU {
-		out.Value, _ = quantity.CPUMillis(reason.Value)
+}
+
+// amountOf is an amount of a resource; 0 for one that cannot be read.
+func amountOf(of v1beta1.ControlledResource, q resource.Quantity) (v int64) {
+	if of == v1beta1.ControlledCPU {
+		v, _ = quantity.CPUMillis(q)
 	} else {
-		out.Value, _ = quantity.MemoryBytes(reason.Value)
+		v, _ = quantity.MemoryBytes(q)
 	}
-	return out
+	return v
 }
 
 // Decision reads a decision; nil for none.
@@ -137,14 +142,11 @@ func Decision(d *v1beta1.Decision) *model.Decision {
 		Reason:            d.Reason,
 		AppliedToTemplate: d.AppliedToTemplate,
 		Reverts:           int(d.Reverts),
+		LastRevert:        timeOf(d.LastRevertTime),
+		ContestedBy:       d.ContestedBy,
+		Requests:          requests(d.Containers),
+		Verification:      verification(d.Verification),
 	}
-	if d.LastRevertTime != nil {
-		out.LastRevert = d.LastRevertTime.Time
-	}
-	if len(d.ContestedBy) > 0 {
-		out.ContestedBy = d.ContestedBy
-	}
-	out.Requests = requests(d.Containers)
 	for _, c := range d.Containers {
 		if kept := Amounts(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
 			if out.RetainedLimits == nil {
@@ -153,7 +155,6 @@ func Decision(d *v1beta1.Decision) *model.Decision {
 			out.RetainedLimits[c.ContainerName] = kept
 		}
 	}
-	out.Verification = verification(d.Verification)
 	return out
 }
 
@@ -197,16 +198,8 @@ func apiVerification(t *model.Verification) *v1beta1.Verification {
 // RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
 func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange) {
 	for _, f := range list {
-		amounts := func(q resource.Quantity) (v int64) {
-			if f.Resource == v1beta1.ControlledCPU {
-				v, _ = quantity.CPUMillis(q)
-			} else {
-				v, _ = quantity.MemoryBytes(q)
-			}
-			return v
-		}
 		failed := model.RevertedChange{
-			Container: f.ContainerName, Resource: string(f.Resource), Value: amounts(f.Value), Good: amounts(f.LastGood), At: f.Time.Time,
+			Container: f.ContainerName, Resource: string(f.Resource), Value: amountOf(f.Resource, f.Value), Good: amountOf(f.Resource, f.LastGood), At: f.Time.Time,
 			Observed: time.Duration(min(max(f.ObservedSeconds, 0), maxObservedSeconds)) * time.Second, Evidence: f.Message,
 		}
 		if failed.Value > 0 && failed.Good > 0 {
@@ -219,10 +212,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange)
 // APIRevertedChanges is nil for none.
 func APIRevertedChanges(list []model.RevertedChange) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
-		format := quantity.Memory
-		if f.Resource == string(v1beta1.ControlledCPU) {
-			format = quantity.CPU
-		}
+		format := formatOf(f.Resource)
 		out = append(out, v1beta1.RevertedChange{
 			ContainerName: f.Container, Resource: v1beta1.ControlledResource(f.Resource), Value: format(f.Value), LastGood: format(f.Good),
 			Time: metav1.NewTime(f.At.Truncate(time.Second)), ObservedSeconds: int64(f.Observed / time.Second), Message: conditions.Truncated(f.Evidence),
@@ -255,16 +245,14 @@ func APIDecision(d *model.Decision) *v1beta1.Decision {
 		Reason:            d.Reason,
 		AppliedToTemplate: d.AppliedToTemplate,
 		Reverts:           int32(d.Reverts),
+		LastRevertTime:    apiTime(d.LastRevert),
+		ContestedBy:       d.ContestedBy,
+		Containers:        apiRequests(d.Requests),
+		Verification:      apiVerification(d.Verification),
 	}
-	if !d.LastRevert.IsZero() {
-		out.LastRevertTime = &metav1.Time{Time: d.LastRevert.Truncate(time.Second)}
-	}
-	out.ContestedBy = d.ContestedBy
-	out.Containers = apiRequests(d.Requests)
 	for i, c := range out.Containers {
 		out.Containers[i].RetainedMemoryLimit = APIAmounts(quantity.Amounts{MemoryBytes: d.RetainedLimits[c.ContainerName]}).Memory
 	}
-	out.Verification = apiVerification(d.Verification)
 	return out
 }
 
@@ -280,21 +268,13 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 		})
 	}
 	out.IneffectiveOnPod, out.ReplicaSet, out.Failure = a.IneffectiveOnPod, a.ReplicaSetUID, a.FailureMessage
-	if a.FailureTime != nil {
-		out.FailedAt = a.FailureTime.Time
-	}
-	if a.EffectiveSince != nil {
-		out.EffectiveSince = a.EffectiveSince.Time
-	}
+	out.FailedAt, out.EffectiveSince = timeOf(a.FailureTime), timeOf(a.EffectiveSince)
 	return out
 }
 
 // APINewPods is never nil.
 func APINewPods(n model.NewPods) *v1beta1.NewPods {
-	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureMessage: conditions.OneLine(n.Failure)}
-	if !n.FailedAt.IsZero() {
-		out.FailureTime = &metav1.Time{Time: n.FailedAt.Truncate(time.Second)}
-	}
+	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureTime: apiTime(n.FailedAt), FailureMessage: conditions.OneLine(n.Failure)}
 	if !n.EffectiveSince.IsZero() {
 		out.EffectiveSince = &metav1.Time{Time: n.EffectiveSince}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -120,24 +119,5 @@ func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
 		if got != string(wanted) {
 			t.Errorf("updatePolicy.%s: the default is %q in the schema, and %q here", field, got, wanted)
 		}
-	}
-}
-
-func TestOnlyAClaimOnTheOwnNamespaceCounts(t *testing.T) {
-	s := checkout()
-	if got, want := Target(s), (types.NamespacedName{Namespace: "shop", Name: "checkout"}); got != want || Claim(s) != "shop/checkout" {
-		t.Errorf("Target() = %s, Claim() = %s", got, Claim(s))
-	}
-	for claim, own := range map[string]bool{
-		"shop/checkout": true, "shop/other": true, "bank/checkout": false, "shop/": false, "shop": false, "": false, "shop/a/b": false,
-	} {
-		if got := IsOwnClaim(s, claim); got != own {
-			t.Errorf("IsOwnClaim(%q) = %t", claim, got)
-		}
-	}
-	s.Status.Annotations = map[string]string{"other": "kept"}
-	RecordClaim(&s.Status, Claim(s))
-	if RecordedClaim(s) != "shop/checkout" || s.Status.Annotations["other"] != "kept" {
-		t.Errorf("annotations: %v", s.Status.Annotations)
 	}
 }

@@ -186,14 +186,8 @@ func BoundsOf(a quantity.Amounts) *v1beta1.ResourceBounds {
 	if a == (quantity.Amounts{}) {
 		return nil
 	}
-	var out v1beta1.ResourceBounds
-	if a.CPUMillis > 0 {
-		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
-	}
-	if a.MemoryBytes > 0 {
-		out.Memory = ptr.To(quantity.Memory(a.MemoryBytes))
-	}
-	return &out
+	out := APIAmounts(a)
+	return &v1beta1.ResourceBounds{CPU: out.CPU, Memory: out.Memory}
 }
 
 // StartsWithBoost reports whether a container of a pod is starting at that time with more

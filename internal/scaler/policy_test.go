@@ -4,6 +4,7 @@
 package scaler
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -161,7 +162,7 @@ func TestPlanPolicy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := PlanPolicy(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}, {Name: "log"}}})
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.Comparer(func(a, b window.Window) bool { return reflect.DeepEqual(a, b) })); diff != "" {
 				t.Errorf("PlanPolicy() (-want +got):\n%s", diff)
 			}
 		})

@@ -40,7 +40,8 @@ func Recommendations(
 // the one in the scaler's status.
 func IsRecommendationOutdated(s *v1beta1.VerticalScaler, deployment workload.Deployment, pods []workload.Pod, histories history.Histories, params recommend.Params) bool {
 	recs := Recommendations(s, deployment, pods, histories, s.Status.Recommendation, params)
-	return !equalIfSet(APIRecommendation(recs), s.Status.Recommendation, equalRecommendation)
+	now := APIRecommendation(recs)
+	return !meansTheSame(&now, &s.Status.Recommendation)
 }
 
 // requestsOf are the requests of a container that the plan compares with its recommendation: those that are

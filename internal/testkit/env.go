@@ -266,7 +266,9 @@ func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start) }
 // the rights of config/default and its admission policies. The policy for new pods is installed, and new pods get a sidecar.
 func SteppedMain(m *testing.M, env **Env) int {
 	log.SetLogger(logr.Discard())
-	inParallel("8") // They mostly wait for answers.
+	if err := flag.Set("test.parallel", "8"); err != nil { // They mostly wait for answers. A flag of the command line comes later.
+		panic(err)
+	}
 	return mainWith(m, env, func() (*Env, error) {
 		e, err := Start()
 		if err != nil {
@@ -278,19 +280,6 @@ func SteppedMain(m *testing.M, env **Env) int {
 		}
 		return e, nil
 	})
-}
-
-// inParallel sets how many tests run at once, unless the flag is given.
-func inParallel(n string) {
-	flag.Parse()
-	isSet := false
-	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
-	if isSet {
-		return
-	}
-	if err := flag.Set("test.parallel", n); err != nil {
-		panic(err)
-	}
 }
 
 // AsOperator is a client with the rights of the operator's service account.

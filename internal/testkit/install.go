@@ -58,16 +58,29 @@ func (e *Env) render(ctx context.Context, folder string) (objects []*unstructure
 		}
 		return nil, fmt.Errorf("rendering %s: %w", folder, err)
 	}
+	return decoded(stream)
+}
+
+// decoded are the objects of a stream of YAML documents.
+func decoded(stream []byte) (objects []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
 			return objects, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("decoding the objects rendered from %s: %w", folder, err)
+			return nil, fmt.Errorf("decoding objects: %w", err)
 		}
 		objects = append(objects, object)
 	}
+}
+
+// apply applies an object as the administrator.
+func (e *Env) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
 }
 
 // InstalledMain runs a package's tests like ClusterMain, on a cluster with config/default,
@@ -99,8 +112,8 @@ func (e *Env) Install(ctx context.Context) error {
 		case "CustomResourceDefinition", "Deployment", "ConfigMap", "Service":
 			continue
 		}
-		if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := e.apply(ctx, object); err != nil {
+			return err
 		}
 	}
 	e.actsAs = rest.ImpersonationConfig{
@@ -124,8 +137,8 @@ func (e *Env) InstallComponents(ctx context.Context, names ...string) error {
 					return fmt.Errorf("granting %s: %w", name, err)
 				}
 			}
-			if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
-				return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+			if err := e.apply(ctx, object); err != nil {
+				return err
 			}
 		}
 	}

@@ -6,17 +6,19 @@ package testkit
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 )
 
 // findPolicyRights completes the scope of an operator that acts as a service account with what the operator itself finds out
-// when it starts: whether it has the rights for policies. They are opt-in, and an operator that waits for a kind that
+// when it starts: whether it has the rights of config/policies. They are opt-in, and an operator that waits for a kind that
 // it may not read reconciles nothing.
 func findPolicyRights(config *rest.Config, scope *app.Scope) error {
 	if config.Impersonate.UserName == "" {
@@ -28,29 +30,15 @@ func findPolicyRights(config *rest.Config, scope *app.Scope) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for access reviews: %w", err)
 	}
-	wanted := map[string]authorizationv1.ResourceAttributes{"update verticalscalers": {
-		Verb: "update", Group: "autoscaling.verticalscaler.io", Resource: "verticalscalers",
-	}}
-	if len(scope.Namespaces) == 0 {
-		wanted["watch namespaces"] = authorizationv1.ResourceAttributes{Verb: "watch", Resource: "namespaces"}
+	const right = "update verticalscalers"
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "update", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers", Namespace: strings.Join(scope.Namespaces[:min(1, len(scope.Namespaces))], ""),
+	}}}
+	if review, err = reviews.SelfSubjectAccessReviews().Create(context.Background(), review, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("asking whether the operator may %s: %w", right, err)
 	}
-	namespaces := scope.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range namespaces {
-		for name, attributes := range wanted {
-			attributes.Namespace = namespace
-			answer, err := reviews.SelfSubjectAccessReviews().Create(context.Background(), &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return fmt.Errorf("asking whether the operator may %s: %w", name, err)
-			}
-			if !answer.Status.Allowed {
-				scope.PoliciesForbidden = name
-			}
-		}
+	if !review.Status.Allowed {
+		scope.PoliciesForbidden = right
 	}
 	return nil
 }

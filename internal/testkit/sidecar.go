@@ -4,19 +4,14 @@
 package testkit
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,7 +24,7 @@ const sidecarLabel = "testkit.verticalscaler.io/sidecar"
 // sidecarPolicy injects a native sidecar, with requests and limits of its own, into new pods, as a service mesh does.
 //
 //go:embed testdata/sidecar.yaml
-var sidecarPolicy string
+var sidecarPolicy []byte
 
 // InjectSidecars makes all pods get a sidecar that are created in namespaces of tests from now on. In a user's own cluster,
 // whose nodes could not run it, it does nothing.
@@ -38,18 +33,16 @@ func (e *Env) InjectSidecars(ctx context.Context) error {
 		return nil
 	}
 	e.sidecars = true
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(sidecarPolicy)), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return e.awaitSidecars(ctx)
-		} else if err != nil {
-			return fmt.Errorf("decoding the policy of sidecars: %w", err)
-		}
-		if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	objects, err := decoded(sidecarPolicy)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := e.apply(ctx, object); err != nil {
+			return err
 		}
 	}
+	return e.awaitSidecars(ctx)
 }
 
 // namespaceLabels are the labels of a namespace of a test.

@@ -359,7 +359,7 @@ func controlled(changes ...func(*metav1.OwnerReference)) *appsv1.Deployment {
 		change(&owner)
 	}
 	d := objects.Deployment("shop", "web")
-	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "ours"}
+	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "ours", v1beta1.ApplyingLabel: "true"}
 	d.OwnerReferences = []metav1.OwnerReference{owner}
 	return d
 }

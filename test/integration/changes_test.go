@@ -24,8 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -152,25 +150,10 @@ func runbook(t *testing.T, namespace, words string) {
 		t.Fatalf("the runbook has no command with %q", words)
 	}
 	command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(lines[i], "verticalscaler-system", namespace))
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig(t), "PATH="+filepath.Dir(env.Kubectl())+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+filepath.Dir(env.Kubectl())+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", lines[i], err, out)
 	}
-}
-
-// kubeconfig is the path of the administrator's kubeconfig.
-func kubeconfig(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		CurrentContext: "test",
-		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
-		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: "https://" + strings.TrimPrefix(env.Config.Host, "https://"), CertificateAuthorityData: env.Config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {ClientCertificateData: env.Config.CertData, ClientKeyData: env.Config.KeyData, Token: env.Config.BearerToken}},
-	}, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // inShort is the one word that kubectl get shows for a scaler.

@@ -34,106 +34,33 @@ func many() int {
 	return 1000
 }
 
+// TestNoEventIsLostInAnyOrder walks all orders of such events without an API server.
 func TestADeploymentFindsItsScaler(t *testing.T) {
-	type fixture struct {
-		t         *testing.T
-		namespace string
-		operator  *testkit.Operator
-		restart   func()
+	namespace := env.Namespace(t)
+	start := func() *testkit.Operator {
+		return env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), namespace)
 	}
-	cases := map[string]func(w *fixture){
-		"when it is created after the scaler": func(w *fixture) {
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", absent)
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			sees(w.t, w.namespace, "web", present)
-		},
-		"when it exists before the scaler": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-		},
-		"when it is modified, scaled and paused": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
-			sees(w.t, w.namespace, "web", present)
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(5)) })
-			sees(w.t, w.namespace, "web", present)
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
-			sees(w.t, w.namespace, "web", present)
-		},
-		"when it is deleted and recreated": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-			remove(w.t, testkit.Deployment(w.namespace, "web"))
-			sees(w.t, w.namespace, "web", absent)
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			sees(w.t, w.namespace, "web", present)
-		},
-		"when the scaler is retargeted": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-			retarget(w.t, w.namespace, "web", "api")
-			sees(w.t, w.namespace, "web", absent)
-			create(w.t, testkit.Deployment(w.namespace, "api"))
-			sees(w.t, w.namespace, "web", present)
-		},
-		"after the status was wiped": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-			writeStatus(w.t, w.namespace, "web", func(s *v1beta1.VerticalScalerStatus) { *s = v1beta1.VerticalScalerStatus{} })
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
-			sees(w.t, w.namespace, "web", present)
-		},
-		"after the claim was forged, foreign or malformed": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			for i, claim := range []string{w.namespace + "/other", "kube-system/web", "web", "a/b/c", "/", ""} {
-				writeStatus(w.t, w.namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-					s.Annotations = map[string]string{v1beta1.ClaimAnnotation: claim}
-				})
-				change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2 + i)) })
-				sees(w.t, w.namespace, "web", present)
-			}
-		},
-		"after the operator was away": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "web", "web")
-			sees(w.t, w.namespace, "web", present)
-			w.operator.Stop(w.t)
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
-			createScaler(w.t, w.namespace, "api", "api")
-			create(w.t, testkit.Deployment(w.namespace, "api"))
-			w.restart()
-			sees(w.t, w.namespace, "web", present)
-			sees(w.t, w.namespace, "api", present)
-		},
-		"by the next scaler when the first is deleted": func(w *fixture) {
-			create(w.t, testkit.Deployment(w.namespace, "web"))
-			createScaler(w.t, w.namespace, "a", "web")
-			createScaler(w.t, w.namespace, "b", "web") // in the same second or later: second by name or age
-			sees(w.t, w.namespace, "a", present)
-			standsBack(w.t, w.namespace, "b", true)
-			standsBack(w.t, w.namespace, "a", false)
-			remove(w.t, testkit.Scaler(w.namespace, "a", "web"))
-			standsBack(w.t, w.namespace, "b", false)
-			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
-			sees(w.t, w.namespace, "b", present)
-		},
-	}
-	for name, run := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := &fixture{t: t, namespace: env.Namespace(t)}
-			w.restart = func() { w.operator = env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), w.namespace) }
-			w.restart()
-			run(w)
-		})
-	}
+	operator := start()
+	createScaler(t, namespace, "a", "web")
+	sees(t, namespace, "a", absent)
+	create(t, testkit.Deployment(namespace, "web"))
+	sees(t, namespace, "a", present)
+	operator.Stop(t)
+	change(t, namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+	createScaler(t, namespace, "api", "api")
+	create(t, testkit.Deployment(namespace, "api"))
+	start()
+	sees(t, namespace, "a", present)
+	sees(t, namespace, "api", present)
+	remove(t, testkit.Deployment(namespace, "api"))
+	sees(t, namespace, "api", absent)
+
+	createScaler(t, namespace, "b", "web") // in the same second or later: second by name or age
+	standsBack(t, namespace, "b", true)
+	remove(t, testkit.Scaler(namespace, "a", "web"))
+	standsBack(t, namespace, "b", false)
+	change(t, namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(3)) })
+	sees(t, namespace, "b", present)
 }
 
 // Each Deployment is changed within two write round trips of its scaler's creation, while
@@ -248,14 +175,6 @@ func change(t *testing.T, namespace, name string, f func(*appsv1.Deployment)) {
 func scaleTo(ctx context.Context, namespace, name string, replicas int) error {
 	d := testkit.Deployment(namespace, name)
 	return env.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)))
-}
-
-func retarget(t *testing.T, namespace, name, target string) {
-	t.Helper()
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"deploymentName":%q}}`, target))
-	if err := env.Client.Patch(t.Context(), testkit.Scaler(namespace, name, ""), patch); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func scaler(t *testing.T, namespace, name string) *v1beta1.VerticalScaler {

@@ -135,36 +135,3 @@ func TestAllPodsAreKnown(t *testing.T) {
 	}
 	knows(first.Name + ", current: true, terminations: 1")
 }
-
-// A scaler that appears after its pods sees an OOM kill from before, without any event of the pod.
-func TestAScalerThatAppearsAfterItsPods(t *testing.T) {
-	namespace := env.Namespace(t)
-	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), namespace)
-	createScaler(t, namespace, "other", "other") // the operator runs, and has listed all pods
-	sees(t, namespace, "other", absent)
-
-	d := testkit.Deployment(namespace, "web")
-	create(t, d)
-	pod, err := env.Run(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Status.ContainerStatuses[0].RestartCount = 1
-	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-		Reason: "OOMKilled", FinishedAt: metav1.Now(), StartedAt: metav1.Now(),
-	}
-	if err := env.Client.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	createScaler(t, namespace, "web", "web")
-	testkit.Eventually(t, soon, func() string {
-		var now corev1.Pod
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), &now); err != nil {
-			return err.Error()
-		}
-		if memory := now.Spec.Containers[0].Resources.Requests.Memory(); memory.Value() <= 128<<20 {
-			return fmt.Sprintf("the pod that was OOM-killed still requests %s", memory)
-		}
-		return ""
-	})
-}

@@ -82,23 +82,6 @@ func (a *actor) may(t *testing.T, role, namespace string) {
 	})
 }
 
-// aRole is a ClusterRole of a test.
-func aRole(t *testing.T, rules ...rbacv1.PolicyRule) string {
-	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}, Rules: rules}
-	create(t, role)
-	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(env.Client.Delete(context.Background(), role)); err != nil {
-			t.Error(err)
-		}
-	})
-	return role.Name
-}
-
-func ruleFor(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
-}
-
 // untilRefused waits until a policy refuses a dry run: the API server enforces a new policy with a delay.
 func untilRefused(t *testing.T, policy, words string, try func() error) {
 	t.Helper()
@@ -110,79 +93,14 @@ func untilRefused(t *testing.T, policy, words string, try func() error) {
 	})
 }
 
-// untilAllowed waits until a dry run is accepted: the API server observes new rights with a delay.
-func untilAllowed(t *testing.T, try func() error) {
-	t.Helper()
-	testkit.Eventually(t, time.Minute, func() string {
-		if err := try(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-}
-
-// refusedBy fails unless the policy refuses with these words, or nothing does if there are none.
-func refusedBy(t *testing.T, err error, policy, words string) {
-	t.Helper()
-	switch {
-	case words == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case words != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "'verticalscaler-"+policy+"'") || !strings.Contains(err.Error(), words)):
-		t.Errorf("got %v, want a refusal of policy %s with %q", err, policy, words)
-	}
-}
-
-func withModes(start, template v1beta1.UpdateMode) func(*v1beta1.PolicyRules) {
-	return func(r *v1beta1.PolicyRules) { r.Rollout.Start, r.Template.UpdatePolicy.UpdateMode = start, template }
-}
-
-// A tenant's policy does nothing that the tenant may not do by hand: in a namespace, and in all of them. What each mode needs
-// is in test/admission.
-func TestATenantsPolicyDoesWhatTheTenantMayDo(t *testing.T) {
-	installRights(t)
-	namespace := env.Namespace(t)
-	tenant := actingAs(t, "tenant-of-"+namespace)
-	tenant.may(t, "verticalscaler-editor", namespace)
-	tries := func(start, template v1beta1.UpdateMode) func() error {
-		return func() error {
-			p := policyOf(namespace, "fleet", func(p *v1beta1.ScalingPolicy) { withModes(start, template)(&p.Spec.PolicyRules) })
-			return tenant.Create(t.Context(), p, client.DryRunAll)
-		}
-	}
-	const users = "users-policies"
-	where := ` in the namespace "` + namespace + `"`
-	untilRefused(t, users, `cannot patch resource "deployments" in API group "apps"`+where, tries("Recommend", "Recommend"))
-	tenant.may(t, "system:aggregate-to-edit", namespace)
-	untilAllowed(t, tries("Recommend", "Rollout"))
-	untilRefused(t, users, `cannot patch resource "pods/resize" in API group ""`+where, tries("Recommend", "InPlace"))
-	tenant.may(t, "verticalscaler-resizer", namespace)
-	untilAllowed(t, tries("Recommend", "InPlace"))
-
-	// As a role of its own, by mistake.
-	tenant.may(t, aRole(t, ruleFor(v1beta1.GroupVersion.Group, []string{"clusterscalingpolicies"}, "*")), "")
-	everywhere := clusterPolicy(namespace, namespace, func(p *v1beta1.ClusterScalingPolicy) { withModes("Recommend", "InPlace")(&p.Spec.PolicyRules) })
-	try := func() error { return tenant.Create(t.Context(), everywhere.DeepCopy(), client.DryRunAll) }
-	scalers := []string{"verticalscalers"}
-	for _, step := range []struct {
-		says string
-		role string // that ends the refusal
-	}{
-		{`cannot create resource "verticalscalers"`, aRole(t, ruleFor(v1beta1.GroupVersion.Group, scalers, "create"))},
-		{`cannot update resource "verticalscalers"`, aRole(t, ruleFor(v1beta1.GroupVersion.Group, scalers, "update"))},
-		{`cannot delete resource "verticalscalers"`, aRole(t, ruleFor(v1beta1.GroupVersion.Group, scalers, "delete"))},
-		{`cannot patch resource "deployments" in API group "apps" at the cluster scope`, aRole(t, ruleFor("apps", []string{"deployments"}, "patch"))},
-		{`cannot patch resource "pods/resize" in API group "" at the cluster scope`, "verticalscaler-resizer"},
-	} {
-		untilRefused(t, users, step.says, try)
-		tenant.may(t, step.role, "")
-	}
-	untilAllowed(t, try)
+func inPlace(p *v1beta1.ScalingPolicy) {
+	p.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
 }
 
 // generatedBy is what the operator creates for a policy of that UID.
 func generatedBy(t *testing.T, uid types.UID, namespace, deployment string) *v1beta1.VerticalScaler {
 	t.Helper()
-	p := policyOf(namespace, "fleet", func(p *v1beta1.ScalingPolicy) { withModes("Recommend", "InPlace")(&p.Spec.PolicyRules) })
+	p := policyOf(namespace, "fleet", inPlace)
 	p.UID = uid
 	return readPolicy(t, p).Desired(&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}})
 }
@@ -210,7 +128,7 @@ func TestAStolenTokenWritesOnlyTheScalersOfPolicies(t *testing.T) {
 	thief := actingAs(t, "system:serviceaccount:"+testkit.System+":"+testkit.ServiceAccount)
 	ofUser := testkit.Scaler(namespace, "mine", "mine")
 	create(t, ofUser)
-	stored := policyOf(namespace, "fleet", func(p *v1beta1.ScalingPolicy) { withModes("Recommend", "InPlace")(&p.Spec.PolicyRules) })
+	stored := policyOf(namespace, "fleet", inPlace)
 	create(t, stored)
 	policy := readPolicy(t, stored)
 	other := clusterPolicy(namespace, namespace)
@@ -237,7 +155,7 @@ func TestAStolenTokenWritesOnlyTheScalersOfPolicies(t *testing.T) {
 	// The account lacks rights on Deployments, so two policies refuse these. The API server names one of them.
 	orByUsers("creating one of no policy", thief.Create(t.Context(), testkit.Scaler(namespace, "made", "web"), client.DryRunAll), "may only create and delete scalers that")
 	orByUsers("taking a user's", thief.Update(t.Context(), policy.Desired(ofUser), client.DryRunAll), "may only change its own finalizer")
-	refusedBy(t, thief.Delete(t.Context(), ofUser.DeepCopy(), client.DryRunAll), scalers, "may only create and delete")
+	untilRefused(t, scalers, "may only create and delete", func() error { return thief.Delete(t.Context(), ofUser.DeepCopy(), client.DryRunAll) })
 	scaler := generatedBy(t, stored.UID, namespace, "web")
 	if err := thief.Create(t.Context(), scaler); err != nil {
 		t.Fatal(err)

@@ -96,7 +96,6 @@ func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plugin: %v: %s", err, out)
 	}
-	kubeconfig := kubeconfig(t)
 	for _, by := range []string{"usage", "scalers"} {
 		for _, format := range []fleet.PatchFormat{fleet.Kustomize, fleet.SSA} {
 			t.Run(by+" "+string(format), func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
 				run := func(command string, args ...string) (out []byte, errOut string) {
 					t.Helper()
 					var o, e bytes.Buffer
-					c := exec.CommandContext(t.Context(), command, append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+					c := exec.CommandContext(t.Context(), command, append([]string{"--kubeconfig=" + env.Kubeconfig()}, args...)...)
 					c.Stdout, c.Stderr, c.Dir = &o, &e, repository
 					if err := c.Run(); err != nil {
 						t.Fatalf("%s %q: %v: %s%s", command, args, err, &o, &e)

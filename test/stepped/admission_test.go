@@ -24,7 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
@@ -33,7 +32,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
@@ -139,52 +137,21 @@ func asking(namespace, name string, mode v1beta1.UpdateMode) *v1beta1.ScaledDepl
 	return o
 }
 
-// ownedBy is what says that a ScaledDeployment controls an object.
-func ownedBy(name string, uid types.UID) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: name, UID: uid, Controller: ptr.To(true)}}
-}
-
-// claiming is a Deployment that says that a ScaledDeployment controls it.
-func claiming(namespace, owner string, uid types.UID, changes ...func(*corev1.PodSpec)) *appsv1.Deployment {
-	d := testkit.Deployment(namespace, owner)
-	d.Labels, d.OwnerReferences = map[string]string{v1beta1.ScaledDeploymentLabel: owner}, ownedBy(owner, uid)
-	d.Spec.Template.Labels[v1beta1.ScaledDeploymentLabel] = owner
-	for _, change := range changes {
-		change(&d.Spec.Template.Spec)
-	}
-	return d
-}
-
 // Each policy is bound to the requests that it is for, and refuses as itself. What it refuses and accepts, field by field,
 // is in test/admission. All requests are dry runs.
 func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)
-	w.deploy("web")
-	ours, planned := asking(w.Namespace, "ours", v1beta1.UpdateModeInPlace), asking(w.Namespace, "planned", "")
-	w.Create(ours)
+	web := w.deploy("web")
+	w.Create(asking(w.Namespace, "ours", v1beta1.UpdateModeInPlace))
 	mine := testkit.Scaler(w.Namespace, "mine", "web")
 	w.create(mine)
 	w.Settle()
-	w.Stop() // It would create what is planned.
-	w.Create(planned)
-	web, owned, scaler := w.Deployment("web"), w.Deployment("ours"), w.Scaler("ours")
-	unowned := env.Namespace(t) // without a ScaledDeployment
-	// The API server reads the labels of a new namespace.
-	privileged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}
-	w.Create(privileged)
-	w.Create(asking(privileged.Name, "any", ""))
+	owned := w.Deployment("ours")
 
 	// A pod with an init container that ends, on a node that can resize sidecars.
-	if err := env.Node(t.Context(), w.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
-	if err := env.Client.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"status":{"declaredFeatures":["InPlacePodVerticalScalingInitContainers"]}}`))); err != nil {
-		t.Fatal(err)
-	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "alone"}}
-	pod.Spec = corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{testkit.Container("app")}, InitContainers: []corev1.Container{testkit.Container("init"), testkit.Container("sidecar")}}
+	pod.Spec = corev1.PodSpec{NodeName: w.ownNode("InPlacePodVerticalScalingInitContainers"), Containers: []corev1.Container{testkit.Container("app")}, InitContainers: []corev1.Container{testkit.Container("init"), testkit.Container("sidecar")}}
 	pod.Spec.InitContainers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	w.Create(pod)
 
@@ -193,31 +160,20 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, Verbs: []string{"update"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}) // as with config/components/recreate
 	const editing = "verticalscaler-editor"
-	edits := []string{editing, "system:aggregate-to-edit"} // what a team usually has
 	editor := w.tenant("editor", []string{editing},
-		rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"newpodsizes", "verticalscalercheckpoints"}, Verbs: []string{"*"}}) // as OLM grants
+		rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"verticalscalercheckpoints"}, Verbs: []string{"*"}}) // as OLM grants
 	patcher := w.tenant("patcher", []string{editing}, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"web"}, Verbs: []string{"patch"}})
-	team := w.tenant("team", edits)
-	resizer := w.tenant("resizer", append(edits, "verticalscaler-resizer"))
+	team := w.tenant("team", []string{editing, "system:aggregate-to-edit"}) // what a team usually has
 
 	checkpoint := &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"},
 		Spec:       v1beta1.VerticalScalerCheckpointSpec{DeploymentName: "web", SaveTime: metav1.Now()},
 	}
-	sizes := &v1beta1.NewPodSizes{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName},
-		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nweb app,1,,,\n"},
-	}
 	lease := func(name string) client.Object {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testkit.System, Name: name}}
 	}
-	ofPlanned := testkit.Scaler(w.Namespace, "planned", "planned")
-	ofPlanned.OwnerReferences = ownedBy("planned", planned.UID)
-	sizing := func(deployment string, mode v1beta1.UpdateMode) client.Object {
-		s := testkit.Scaler(w.Namespace, "new", deployment)
-		s.Spec.UpdatePolicy.UpdateMode = mode
-		return s
-	}
+	rolling := testkit.Scaler(w.Namespace, "new", "web")
+	inMode("Rollout")(rolling)
 	fleet := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "fleet"}}
 	fleet.Spec.DeploymentSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	fleet.Spec.Rollout.Start, fleet.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend, v1beta1.UpdateModeRecommend
@@ -225,9 +181,6 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	ctx := t.Context()
 	create := func(c client.Client, o client.Object) func() error {
 		return func() error { return c.Create(ctx, copied(o), client.DryRunAll) }
-	}
-	remove := func(c client.Client, o client.Object) func() error {
-		return func() error { return c.Delete(ctx, copied(o), client.DryRunAll) }
 	}
 	patch := func(c client.Client, o client.Object, text string) func() error {
 		return func() error { return c.Patch(ctx, copied(o), patchOf(o, text), client.DryRunAll) }
@@ -242,17 +195,15 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 			return thief.SubResource("eviction").Create(ctx, copied(pod), &policyv1.Eviction{DeleteOptions: options}, client.DryRunAll)
 		}
 	}
-	scale := func(c client.Client, o client.Object) func() error {
+	scale := func(c client.Client) func() error {
 		return func() error {
-			return c.SubResource("scale").Update(ctx, copied(o), client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}), client.DryRunAll)
+			return c.SubResource("scale").Update(ctx, copied(web), client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}), client.DryRunAll)
 		}
 	}
-	escape := func(p *corev1.PodSpec) { p.HostPID = true }
-	mine150m := `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}}`
 	other := `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/other:1"}]}}}}`
-	label := `{"metadata":{"labels":{"a":"b"}}}`
-	place := ` in the namespace "` + w.Namespace + `"`
-
+	applying := func(text string) string {
+		return strings.Replace(text, "{", `{"metadata":{"labels":{"`+v1beta1.ApplyingLabel+`":"true"}},`, 1)
+	}
 	missing := installedPolicies(t)
 	delete(missing, "warnings") // They refuse nothing.
 	delete(missing, "warnings-target")
@@ -262,23 +213,16 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		says         string
 		accepted     func() error
 	}{
-		{"operator-deployments", "another image", patch(thief, web, other), "other fields of a container", patch(thief, web, mine150m)},
-		{"operator-deployments", "creating", create(thief, testkit.Deployment(w.Namespace, "made")), "may only create and delete Deployments", create(thief, claiming(w.Namespace, "planned", planned.UID))},
-		{"operator-deployments", "deleting", remove(thief, web), "may only create and delete Deployments", remove(thief, owned)},
-		{"operator-deployments", "scaling, even with the right to do so", scale(thief, web), "", scale(env.Client, web)},
 		{
-			"operator-deployments", "access to the node", create(thief, claiming(w.Namespace, "gone", "invented", escape)), "pod-security.kubernetes.io/enforce=privileged",
-			create(thief, claiming(privileged.Name, "gone", "invented", escape)),
+			"operator-deployments", "another image", patch(thief, web, other), "other fields of a container",
+			patch(thief, web, `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}}`),
 		},
+		{"operator-deployments", "scaling, even with the right to do so", scale(thief), "", scale(env.Client)},
+		{"operator-owned", "changing the image", patch(thief, owned, applying(other)), "changes a container", patch(thief, owned, applying(`{"spec":{"replicas":2}}`))},
 		{
-			"operator-owned", "creating another image", create(thief, claiming(w.Namespace, "planned", planned.UID, func(p *corev1.PodSpec) { p.Containers[0].Image = "example.com/miner:1" })),
-			"changes a container", create(thief, claiming(w.Namespace, "planned", planned.UID)),
+			"operator-deployments", "replicas without the label", patch(thief, owned, `{"spec":{"replicas":2}}`), "fields outside of the pod template",
+			patch(thief, owned, `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}}`),
 		},
-		{
-			"operator-owned", "creating what no ScaledDeployment asks for", create(thief, claiming(unowned, "gone", "invented")), "failed to configure binding: no params found",
-			create(thief, claiming(w.Namespace, "gone", "invented")),
-		}, // The garbage collector deletes that.
-		{"operator-owned", "changing the image", patch(thief, owned, other), "changes a container", patch(thief, owned, `{"spec":{"replicas":2}}`)},
 		{
 			"operator-pods", "an init container that ends", resize(`{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"cpu":"150m"}}}]}}`), "other fields",
 			resize(`{"spec":{"initContainers":[{"name":"sidecar","resources":{"requests":{"cpu":"150m"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}`),
@@ -291,23 +235,15 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 			"operator-scalers", "another mode", patch(thief, mine, `{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "may only change its own finalizer",
 			patch(thief, mine, `{"metadata":{"finalizers":["autoscaling.verticalscaler.io/restore-original-resources"]}}`),
 		},
-		{"operator-scalers", "creating", create(thief, sizing("web", "Recommend")), "may only create and delete scalers", create(thief, ofPlanned)},
-		{"operator-scalers", "deleting", remove(thief, mine), "may only create and delete scalers", remove(thief, scaler)},
 		{"checkpoints", "what was learned", create(editor, checkpoint), "Only the operator writes checkpoints", create(env.Client, checkpoint)},
-		{"checkpoints", "sizes of new pods", create(editor, sizes), "sizes of new pods", create(thief, sizes)},
 		{
-			"promotions", "promoting", patch(resizer, mine, `{"metadata":{"annotations":{"autoscaling.verticalscaler.io/promoted":"2026-01-01T00:00:00Z"}}}`),
-			"Only the operator sets", patch(editor, mine, label),
+			"promotions", "promoting", patch(team, mine, `{"metadata":{"annotations":{"autoscaling.verticalscaler.io/promoted":"2026-01-01T00:00:00Z"}}}`),
+			"Only the operator sets", patch(editor, mine, `{"metadata":{"labels":{"a":"b"}}}`),
 		},
 		{
-			"users", "a Deployment that the user may not patch", create(editor, sizing("web", "Rollout")),
-			`user "editor-of-` + w.Namespace + `" cannot patch resource "deployments" in API group "apps"` + place + `, name "web"`, create(patcher, sizing("web", "Rollout")),
+			"users", "a Deployment that the user may not patch", create(editor, rolling),
+			`user "editor-of-` + w.Namespace + `" cannot patch resource "deployments" in API group "apps" in the namespace "` + w.Namespace + `", name "web"`, create(patcher, rolling),
 		},
-		{"users", "another Deployment than the user may patch", create(patcher, sizing("api", "Rollout")), `name "api"`, remove(editor, mine)},
-		{"users", "resizing pods", create(team, sizing("web", "InPlace")), `cannot patch resource "pods/resize" in API group ""` + place, create(resizer, sizing("web", "InPlace"))},
-		{"users", "a ScaledDeployment", create(editor, asking(w.Namespace, "new", "")), `cannot create resource "deployments" in API group "apps"` + place, create(team, asking(w.Namespace, "new", ""))},
-		{"users", "a ScaledDeployment that resizes pods", create(team, asking(w.Namespace, "new", "InPlace")), `cannot patch resource "pods/resize"`, create(team, asking(w.Namespace, "new", "Recommend"))},
-		{"users", "changing a ScaledDeployment", patch(editor, ours, `{"spec":{"replicas":4}}`), `cannot create resource "deployments"`, scale(editor, ours)},
 		{"users-policies", "a ScalingPolicy", create(editor, fleet), `cannot patch resource "deployments"`, create(team, fleet)},
 	} {
 		delete(missing, c.policy)
@@ -328,6 +264,63 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	}
 	for name := range missing {
 		t.Errorf("no request shows that policy %s is enforced", name)
+	}
+}
+
+// Users restore, copy and update Deployments of ScaledDeployments without a ScaledDeployment in the namespace, also after the
+// CRDs are gone. The operator does not.
+func TestAUserRestoresADeploymentWithoutAScaledDeployment(t *testing.T) {
+	t.Parallel()
+	// A copy of the policy with a kind that the API server does not know: all other tests need the CRD.
+	namespace, thief := env.Namespace(t), thief(t)
+	installed := installedPolicies(t)["operator-owned"]
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "without-crd-" + namespace}, Spec: installed.Spec}
+	policy.Spec.ParamKind.Kind = "Gone"
+	policy.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: installed.Name}, &bound); err != nil {
+		t.Fatal(err)
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}, Spec: bound.Spec}
+	binding.Spec.PolicyName = policy.Name
+	for _, o := range []client.Object{policy, binding} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := env.Client.Delete(context.Background(), o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := env.Client.Create(t.Context(), asking(namespace, "any", "")); err != nil { // for the policy that is installed
+		t.Fatal(err)
+	}
+	for reason, namespace := range map[string]string{"no params found": env.Namespace(t), "failed to find resource referenced by paramKind": namespace} {
+		t.Run(reason, func(t *testing.T) {
+			stored := testkit.Deployment(namespace, "web")
+			stored.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
+			stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "web", UID: "gone", Controller: ptr.To(true)}}
+			applying := stored.DeepCopy()
+			applying.Labels[v1beta1.ApplyingLabel] = "true"
+			refused := func(o client.Object, reason string) string {
+				if err := thief.Create(t.Context(), copied(o), client.DryRunAll); err == nil || !strings.Contains(err.Error(), reason) {
+					return fmt.Sprintf("the operator's request ends with %v", err)
+				}
+				return ""
+			}
+			learned(t, func() string { return refused(applying, reason) })
+			if wrong := refused(stored, "verticalscaler-operator-deployments"); wrong != "" {
+				t.Error(wrong)
+			}
+			if err := env.Client.Create(t.Context(), stored); err != nil {
+				t.Fatalf("a user is refused to restore it: %v", err)
+			}
+			stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
+			if err := env.Client.Update(t.Context(), stored); err != nil {
+				t.Errorf("a user is refused to update it: %v", err)
+			}
+		})
 	}
 }
 
@@ -383,47 +376,21 @@ func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct {
-		what, kind, spec string
-		says             []string
-	}{
-		{
-			"a Deployment's containers", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: job}]}}`,
-			[]string{"Deployment web has no container job in its template"},
-		},
-		{
-			"cores for millicores", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 400}}]}}`,
-			[]string{"minAllowed.cpu 400 of container app. CPU is in cores"},
-		},
-		{"nothing", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 100m}}]}}`, nil},
-		{"no Deployment", "VerticalScaler", `{deploymentName: none, resourcePolicy: {containerPolicies: [{containerName: job}]}}`, nil},
-	} {
-		t.Run(tc.what, func(t *testing.T) {
-			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte("spec: "+tc.spec), &object.Object); err != nil {
-				t.Fatal(err)
+	o := testkit.Scaler(namespace, "new", "web")
+	pinned("400", "1Gi")(o)
+	o.Spec.ResourcePolicy.ContainerPolicies[0].ContainerName = "job"
+	learned(t, func() string {
+		if err := c.Create(t.Context(), copied(o), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		all := strings.Join(h.taken(), "\n")
+		for _, words := range []string{"Deployment web has no container job in its template", "minAllowed.cpu 400 of container job"} {
+			if !strings.Contains(all, words) {
+				return fmt.Sprintf("warned of %q, not %q", all, words)
 			}
-			object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(tc.kind))
-			object.SetNamespace(namespace)
-			object.SetName("new")
-			learned(t, func() string {
-				if err := c.Create(t.Context(), copied(object), client.DryRunAll); err != nil {
-					return err.Error()
-				}
-				got := h.taken()
-				all := strings.Join(got, "\n")
-				for _, words := range tc.says {
-					if !strings.Contains(all, words) {
-						return fmt.Sprintf("warned of %q, not %q", got, words)
-					}
-				}
-				if len(got) != len(tc.says) {
-					return fmt.Sprintf("warned of %q", got)
-				}
-				return ""
-			})
-		})
-	}
+		}
+		return ""
+	})
 }
 
 // reported are the conditions that a check of the policies reports.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +42,6 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 
 func newFixtureOn(t *testing.T, api client.WithWatch, namespace string, how []world.Option, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
-	how = append(how, world.Monitored)
 	for _, option := range options {
 		how = append(how, world.WithConfig(option))
 	}
@@ -206,27 +204,4 @@ func (w *fixture) kill(pod *corev1.Pod, container string) {
 	if err := w.Kubelet.Kill(pod, container); err != nil {
 		w.Fatal(err)
 	}
-}
-
-// laterThan lets time pass until a new scaler would be younger than this one. Creation times are the API server's, in
-// whole seconds, and names decide within a second.
-func (w *fixture) laterThan(name string) {
-	w.Helper()
-	created := w.Scaler(name).CreationTimestamp
-	for {
-		probe := testkit.Scaler(w.Namespace, "probe-"+name, "none")
-		if err := w.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
-			w.Fatal(err)
-		}
-		if probe.CreationTimestamp.After(created.Time) {
-			return
-		}
-		w.Clock.Step(time.Second) // It is the time of an API server in memory, too.
-	}
-}
-
-func utilization(of corev1.ResourceName) autoscalingv2.MetricSpec {
-	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-		Name: of, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
-	}}
 }

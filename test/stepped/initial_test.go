@@ -18,9 +18,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -81,83 +79,7 @@ func (w *fixture) hasSizesOf(names ...string) {
 	})
 }
 
-func TestInitialSizesOnlyNewPods(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	before := w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Initial"))
-	w.Says("web", "Applied", "False", "NewPodsOnly")
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.hasSizesOf("web")
-
-	w.untilAPIServerKnows(before)
-	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
-	w.runs("web")
-	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
-	w.runs("web")
-	requests := w.Sized("web")
-	w.Between("cpu", *requests.Cpu(), "330m", "380m")
-	for _, pod := range w.Pods("web") {
-		limit := world.Asked(&pod, "app").Limits.Cpu()
-		want := requests.Cpu().DeepCopy()
-		want.Add(*requests.Cpu())
-		if pod.Generation != 1 || limit.Cmp(want) != 0 {
-			t.Errorf("pod %s has generation %d and a limit of %s", pod.Name, pod.Generation, limit)
-		}
-	}
-	if n := restarts(w.Pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	d := w.Deployment("web")
-	if len(d.Spec.Template.Spec.Containers[0].Resources.Requests) != 2 || d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" {
-		t.Errorf("the template has %+v", d.Spec.Template.Spec.Containers[0].Resources)
-	}
-	writes := w.Writes()
-	if n := total(count(writes, "pods/resize")) + total(count(writes, "deployments")) + total(count(writes, "pods")); n > 0 {
-		t.Errorf("%d writes of pods and Deployments", n)
-	}
-
-	// Without the mode, new pods have the resources of the template.
-	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-	w.hasSizesOf()
-	w.eventually(func() string {
-		if s := w.Scaler("web"); s.Status.NewPods != nil {
-			return fmt.Sprintf("the status still has %+v", s.Status.NewPods)
-		}
-		return ""
-	})
-	if after := w.Deployment("web"); after.UID != before.UID {
-		t.Error("the Deployment is another one")
-	}
-}
-
 func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
-
-// If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
-func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	none := corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "objects"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
-	w.create(quota)
-	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the quota controller does
-	if err := env.Client.Status().Update(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", sizingNewPods)
-	w.Sized("web")
-	w.eventually(func() string { // The reason depends on whether the quota is counted already.
-		if c := w.Condition("web", "NewPodsSized"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "count/newpodsizes") {
-			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
-		}
-		return ""
-	})
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.hasSizesOf()
-}
 
 // deny installs a policy for the namespace that denies what does not fulfill the expression.
 func (w *fixture) deny(group, resource, expression, message string, operations ...admissionregistrationv1.OperationType) {
@@ -190,35 +112,6 @@ func (w *fixture) deny(group, resource, expression, message string, operations .
 			}
 		})
 	}
-}
-
-func TestSizesGoWithTheirScalers(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	for _, name := range []string{"first", "second", "third"} {
-		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
-		w.Uses(name, "app", 300, 240)
-		w.scale(name, inMode("Initial"))
-	}
-	w.hasSizesOf("first", "second", "third")
-
-	w.Remove(testkit.Scaler(w.Namespace, "first", "first"))
-	w.hasSizesOf("second", "third")
-
-	// The size of a scaler that is deleted while no operator runs stays until one does.
-	w.Stop()
-	w.Remove(testkit.Scaler(w.Namespace, "second", "second"))
-	w.Gone(testkit.Scaler(w.Namespace, "second", "second"))
-	w.hasSizesOf("second", "third")
-	w.Start()
-	w.hasSizesOf("third")
-
-	// The operator reverts a change of the object by somebody else, and a deletion.
-	object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName}}
-	w.Patch(object, `{"spec":{"deployments":"\nother app,1,1Gi,,\n"}}`)
-	w.hasSizesOf("third")
-	w.Remove(object)
-	w.hasSizesOf("third")
 }
 
 // This test runs alone: it removes the policy, which other tests need.

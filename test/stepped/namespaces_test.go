@@ -65,48 +65,30 @@ const (
 	shop   = "shop"
 )
 
-// ownNamespace limits the operator to its own namespace, as config/default documents.
+// ownNamespace limits the operator to its own namespace.
 func ownNamespace(t *testing.T) *install {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "config", "default", "kustomization.yaml")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const line = "- ../components/own-namespace"
-	if !strings.Contains(string(content), "\n# "+line+"\n") {
-		t.Fatalf("config/default does not contain the line %s", line)
-	}
-	content = []byte(strings.Replace(string(content), "\n# "+line+"\n", "\n"+line+"\n", 1))
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return installed(t, filepath.Dir(path), system)
+	return installed(t, "own-namespace", system)
 }
 
-// twoNamespaces limits the operator to two namespaces, as the component documents.
+// twoNamespaces limits the operator to two namespaces.
 func twoNamespaces(t *testing.T) *install {
 	t.Helper()
-	dir := t.TempDir()
-	root, err := filepath.Rel(dir, testkit.Root())
+	return installed(t, "watch-namespaces", system, bank, shop)
+}
+
+// installed renders config/default with a component for namespaces of the test, which it creates. It applies nothing yet.
+func installed(t *testing.T, component string, namespaces ...string) *install {
+	t.Helper()
+	folder := t.TempDir()
+	root, err := filepath.Rel(folder, testkit.Root())
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := fmt.Sprintf("resources:\n- %[1]s/config/default\ncomponents:\n- %[1]s/config/components/watch-namespaces\n", root)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+	overlay := fmt.Sprintf("resources:\n- %[1]s/config/default\ncomponents:\n- %[1]s/config/components/%[2]s\n", root, component)
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return installed(t, dir, system, bank, shop)
-}
-
-// installed renders a folder for namespaces of the test, which it creates. It applies
-// nothing yet.
-func installed(t *testing.T, folder string, namespaces ...string) *install {
-	t.Helper()
 	i := &install{
 		T: t, objects: env.Rendered(t, folder), names: map[string]string{}, usage: testkit.NewUsage(), clock: clocktesting.NewFakeClock(time.Now()),
 	}
@@ -211,8 +193,6 @@ func (i *install) apply(wanted func(*unstructured.Unstructured) bool) {
 		}
 	}
 }
-
-func everything(*unstructured.Unstructured) bool { return true }
 
 // run runs the operator with the applied rights, as the account.
 func (i *install) run(ports ...string) (*testkit.Account, *testkit.Operator) {
@@ -431,7 +411,7 @@ func (i *install) grantsNothingElsewhere() {
 
 func (i *install) worksWithin() {
 	i.Helper()
-	i.apply(everything)
+	i.apply(func(*unstructured.Unstructured) bool { return true })
 	other := env.Namespace(i.T)
 	i.deploy(other, "web", v1beta1.UpdateModeInPlace, 300)
 	for _, namespace := range i.watched {
@@ -521,28 +501,6 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	i.uses(theShop, "web", 600)
 	i.minutes(func() string { return i.isSized(theBank, "web", 300) })
 	i.minutes(func() string { return i.isSized(theShop, "web", 600) })
-	i.nothingForbidden(account)
-}
-
-// If no namespace is readable, the operator reports it and waits.
-func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
-	i := twoNamespaces(t)
-	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
-	health := testkit.FreeAddress(t)
-	account, _ := i.run("0", health)
-	i.minutes(func() string {
-		body, code := get(t, "http://"+health+"/readyz")
-		if code != http.StatusInternalServerError || !strings.Contains(body, "[-]namespaces failed") {
-			return fmt.Sprintf("/readyz answers %d: %s", code, body)
-		}
-		return ""
-	})
-	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d: the kubelet would restart the pod again and again", code)
-	}
-	if n := i.log.count("are not watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
-		t.Errorf("the log names the two namespaces %d times", n)
-	}
 	i.nothingForbidden(account)
 }
 

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,13 +66,13 @@ func withoutResources(d *appsv1.Deployment) {
 
 // syncer applies a manifest as a common deployment tool does.
 type syncer struct {
-	put func(w *fixture, last, next []byte) error
+	put func(w *fixture, next []byte) error
 	// writer is the scaler's name for the tool.
 	writer string
 }
 
 func applies(writer string, flags ...string) syncer {
-	return syncer{writer: writer, put: func(w *fixture, _, next []byte) error {
+	return syncer{writer: writer, put: func(w *fixture, next []byte) error {
 		_, err := w.pipe(next, append([]string{"apply", "-f", "-"}, flags...)...)
 		return err
 	}}
@@ -82,43 +80,12 @@ func applies(writer string, flags ...string) syncer {
 
 // syncers simulate deployment tools by the requests that they send.
 var syncers = map[string]syncer{
-	"kubectl apply":                 applies("kubectl-client-side-apply (Update)"),
-	"Flux":                          applies("kustomize-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
-	"Helm 3, with a patch of three": {writer: "helm (Update)", put: patchOfThree},
+	"kubectl apply": applies("kubectl-client-side-apply (Update)"),
+	"Flux":          applies("kustomize-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
 	"a program that replaces the whole Deployment": {writer: "replacer (Update)", put: replace},
 }
 
-// patchOfThree sends a three-way merge patch: it changes the live object to the next
-// manifest, and removes fields that only the last manifest had.
-func patchOfThree(w *fixture, last, next []byte) error {
-	var live appsv1.Deployment
-	err := env.Client.Get(w.Context(), w.Key("web"), &live)
-	if apierrors.IsNotFound(err) {
-		var d appsv1.Deployment
-		if err := json.Unmarshal(next, &d); err != nil {
-			return err
-		}
-		return env.Client.Create(w.Context(), &d, client.FieldOwner("helm"))
-	}
-	if err != nil {
-		return err
-	}
-	current, err := json.Marshal(live)
-	if err != nil {
-		return err
-	}
-	meta, err := strategicpatch.NewPatchMetaFromStruct(appsv1.Deployment{})
-	if err != nil {
-		return err
-	}
-	patch, err := strategicpatch.CreateThreeWayMergePatch(last, next, current, meta, true)
-	if err != nil {
-		return err
-	}
-	return env.Client.Patch(w.Context(), &live, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("helm"))
-}
-
-func replace(w *fixture, _, next []byte) error {
+func replace(w *fixture, next []byte) error {
 	var d, live appsv1.Deployment
 	if err := json.Unmarshal(next, &d); err != nil {
 		return err
@@ -155,7 +122,7 @@ func (w *fixture) heal(s syncer, manifest []byte) *healer {
 // set switches to another manifest and applies it.
 func (h *healer) set(manifest []byte) {
 	h.fixture.Helper()
-	if err := h.put(h.fixture, h.manifest, manifest); err != nil {
+	if err := h.put(h.fixture, manifest); err != nil {
 		h.fixture.Fatal(err)
 	}
 	h.manifest = manifest
@@ -287,93 +254,6 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	if r := w.Scaler("web").Status.Decision.Reverts; r != 0 {
 		t.Errorf("%d reverts", r)
 	}
-}
-
-// A server-side apply sets the order and the set of containers. Flux, Argo CD and Helm 4 can
-// remove and rename a container, and change anything else with it, while a scaler has taken
-// over the template.
-func TestAServerSideApplyRemovesAndRenamesContainers(t *testing.T) {
-	t.Parallel()
-	const image = "example.com/app:2"
-	without := func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.Containers[:1]
-		d.Spec.Template.Spec.Containers[0].Image = image
-	}
-	renamed := func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Image = image
-		d.Spec.Template.Spec.Containers[1].Name = "aide"
-	}
-	for name, tc := range map[string]struct {
-		next    []func(*appsv1.Deployment)
-		names   []string
-		reverts int32
-	}{
-		"a container is removed":                       {[]func(*appsv1.Deployment){without, withoutResources}, []string{"app"}, 0},
-		"a container is renamed":                       {[]func(*appsv1.Deployment){renamed, withoutResources}, []string{"app", "aide"}, 0},
-		"a container is removed, and sizes are undone": {[]func(*appsv1.Deployment){without}, []string{"app"}, 1},
-		"a container is renamed, and sizes are undone": {[]func(*appsv1.Deployment){renamed}, []string{"app", "aide"}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newServed(t)
-			apply := func(changes ...func(*appsv1.Deployment)) {
-				t.Helper()
-				if _, err := w.pipe(w.manifest(append([]func(*appsv1.Deployment){twoContainers}, changes...)...),
-					"apply", "-f", "-", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			apply()
-			w.runs("web")
-			for _, container := range []string{"app", "agent", "aide"} {
-				w.Uses("web", container, 300, 200)
-			}
-			w.scale("web", inMode("Rollout"))
-			requests := w.Sized("web")
-			w.eventually(func() string {
-				if n := len(w.Scaler("web").Status.Decision.Containers); n != 2 {
-					return fmt.Sprintf("%d containers are sized", n)
-				}
-				return ""
-			})
-			w.Sized("web")
-			ownsOnlyResources(t, w.Deployment("web"))
-			if got := containersOf(w.Deployment("web")); !slices.Equal(got, []string{"app", "agent"}) {
-				t.Errorf("the containers are %v", got)
-			}
-
-			apply(tc.next...)
-			w.eventually(func() string {
-				d := w.Deployment("web")
-				if got := containersOf(d); !slices.Equal(got, tc.names) || d.Spec.Template.Spec.Containers[0].Image != image {
-					return fmt.Sprintf("the containers are %v, with the image %s", got, d.Spec.Template.Spec.Containers[0].Image)
-				}
-				if n := len(w.Scaler("web").Status.Decision.Containers); n != len(tc.names) {
-					return fmt.Sprintf("%d containers are sized", n)
-				}
-				for _, c := range d.Spec.Template.Spec.Containers {
-					if c.Resources.Requests.Cpu().Cmp(*requests.Cpu()) != 0 {
-						return fmt.Sprintf("%s requests %s of CPU", c.Name, c.Resources.Requests.Cpu())
-					}
-				}
-				return ""
-			})
-			w.Sized("web")
-			w.Says("web", "Ready", "True", "OperatingNormally")
-			if s := w.Scaler("web").Status.Decision; s.Reverts != tc.reverts || len(s.ContestedBy) > 0 {
-				t.Errorf("%d reverts, contested by %v", s.Reverts, s.ContestedBy)
-			}
-			w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-			w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
-		})
-	}
-}
-
-func containersOf(d *appsv1.Deployment) (names []string) {
-	for _, c := range d.Spec.Template.Spec.Containers {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 // updater reverts each resize of the pods of "web" until stop is called.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,44 +62,6 @@ func (w *fixture) ownsOnly(name, deployment string) {
 	}
 }
 
-func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
-	t.Parallel()
-	for mode, change := range map[string]func(*v1beta1.ScaledDeployment){
-		"plain":   func(*v1beta1.ScaledDeployment) {},
-		"inplace": scaled("InPlace"),
-		"rollout": scaled("Rollout"),
-	} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			w := newFixture(t)
-			w.neverTwo()
-			w.Uses("web", "app", 300, 240)
-			owner := w.own("web", change)
-			if owner.Spec.Scaling != nil {
-				w.Sized("web")
-			}
-			for _, next := range []string{"web-v2", "web"} { // and back to its own name
-				old := podUIDs(w.Pods("web"))
-				w.edit("web", named(next))
-				d := w.settled("web")
-				w.ownsOnly("web", next)
-				pods := w.Pods("web")
-				if len(pods) != int(*d.Spec.Replicas) || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return slices.Contains(old, p.UID) }) {
-					t.Errorf("the pods were %v and are %v", old, podUIDs(pods))
-				}
-				if owner.Spec.Scaling != nil {
-					w.Sized("web")
-					if got := w.Scaler("web").Spec.DeploymentName; got != next {
-						t.Errorf("the scaler sizes %s", got)
-					}
-				}
-			}
-			w.Noted(owner.UID, "Deleted", "Deleted Deployment web")
-			w.Noted(owner.UID, "Created", "Created Deployment web-v2")
-		})
-	}
-}
-
 // The owner is renamed whatever the operator has done meanwhile.
 func TestARenameDuringAnotherChange(t *testing.T) {
 	t.Parallel()
@@ -129,29 +90,6 @@ func TestARenameDuringAnotherChange(t *testing.T) {
 		w.settled(name)
 		w.ownsOnly(name, deployment)
 	}
-}
-
-func TestARenameToATakenNameWaits(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.neverTwo()
-	w.deploy("taken")
-	w.own("web", scaled("InPlace"))
-	before := w.Deployment("web")
-	w.edit("web", named("taken"))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "has no controller")
-	w.ownerSays("web", "Ready", "False", "NotControlled")
-	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
-	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
-		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
-	}
-	if o := w.owner("web"); o.Status.AvailableReplicas != 3 {
-		t.Errorf("the status counts %d pods, of the three that run", o.Status.AvailableReplicas)
-	}
-	w.Remove(testkit.Deployment(w.Namespace, "taken"))
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-	w.settled("web")
-	w.ownsOnly("web", "taken")
 }
 
 // The operator may be killed between any two steps of a replacement: it deletes the old Deployment, creates the new one, and

@@ -28,7 +28,9 @@ func hpaOnCPU(w *fixture, name string, target autoscalingv2.CrossVersionObjectRe
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: target, MinReplicas: ptr.To(int32(3)), MaxReplicas: 8,
-			Metrics: []autoscalingv2.MetricSpec{utilization("cpu")},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
+			}}},
 		},
 	}
 }
@@ -50,7 +52,7 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	if d := w.runs("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example/app:2" || d.Status.UpdatedReplicas != 5 {
 		t.Errorf("the new image is on %d pods", d.Status.UpdatedReplicas)
 	}
-	if n := count(accepted(w.writes(mark)), "deployments"); total(n) != 1 {
+	if n := count(accepted(w.writes(mark)), "deployments"); total(n) != 2 { // with and without the label of the write
 		t.Errorf("writes of the Deployment for one new image: %v", n)
 	}
 	// Only the owner scales to zero and back: an HPA does neither.
@@ -119,8 +121,8 @@ func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
 				t.Errorf("%s is %s: %s", c.Type, c.Reason, c.Message)
 			}
 		}
-		// One write for each edit: neither controller has reverted the other's writes.
-		if n := count(w.writes(mark), "deployments")["web"]; n != edits {
+		// Two writes for each edit, with and without their label: neither controller has reverted the other's writes.
+		if n := count(w.writes(mark), "deployments")["web"]; n != 2*edits {
 			t.Errorf("%d writes of the Deployment for %d edits", n, edits)
 		}
 		for _, entry := range w.Deployment("web").ManagedFields {

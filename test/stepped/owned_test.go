@@ -166,58 +166,6 @@ func inBothModes(t *testing.T, f func(t *testing.T, w *fixture, mode v1beta1.Upd
 	}
 }
 
-func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	owner := w.own("web", scaled("InPlace"))
-	w.Noted(owner.UID, "Created", "Created Deployment web")
-	w.Noted(owner.UID, "Created", "Created VerticalScaler web")
-	w.Noted(owner.UID, "Ready", "Available: Deployment web")
-	d, s := w.Deployment("web"), w.Scaler("web")
-	for _, object := range []metav1.Object{d, s} {
-		want := []metav1.OwnerReference{{
-			APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web", UID: owner.UID,
-			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-		}}
-		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("owner references of %T (-want +got):\n%s", object, diff)
-		}
-		if got := object.GetLabels()[ownerLabel]; got != "web" {
-			t.Errorf("%T is labelled %q", object, got)
-		}
-		if object.GetAnnotations()[appliedStamp] == "" {
-			t.Errorf("%T does not say what was applied", object)
-		}
-	}
-	if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: map[string]string{ownerLabel: "web"}}, d.Spec.Selector); diff != "" {
-		t.Errorf("selector (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"app": "web", ownerLabel: "web"}, d.Spec.Template.Labels); diff != "" {
-		t.Errorf("labels of the pods (-want +got):\n%s", diff)
-	}
-	if got := owner.Status.Selector; got != ownerLabel+"=web" {
-		t.Errorf("the selector in the status is %q", got)
-	}
-	if s.Spec.DeploymentName != "web" || s.Spec.UpdatePolicy.UpdateMode != "InPlace" {
-		t.Errorf("the scaler's spec is %+v", s.Spec)
-	}
-	if len(owner.Finalizers)+len(d.Finalizers)+len(s.Finalizers) > 0 {
-		t.Errorf("finalizers: %v, %v, %v", owner.Finalizers, d.Finalizers, s.Finalizers)
-	}
-	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-
-	w.Uses("web", "app", 300, 240)
-	requests := w.Sized("web")
-	w.Between("cpu", *requests.Cpu(), "330m", "380m")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	w.settled("web")
-	w.asksFor(w.Deployment("web"), "100m", "128Mi")
-	if n := len(w.sets("web")); n != 1 {
-		t.Errorf("%d ReplicaSets: pods were replaced", n)
-	}
-}
-
 func TestDriftIsReverted(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -285,36 +233,6 @@ func TestWhatOthersAddStays(t *testing.T) {
 		d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 2 || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
 		t.Errorf("the Deployment is %+v, %+v", d.ObjectMeta, d.Spec)
 	}
-}
-
-func TestADeletedDeploymentIsRecreated(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	for name, how := range map[string]metav1.DeletionPropagation{"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground} {
-		owner := w.own(name)
-		before, pods := w.Deployment(name), podUIDs(w.Pods(name))
-		if err := w.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(how)); err != nil {
-			t.Fatal(err)
-		}
-		if now := w.settled(name); now.UID == before.UID {
-			t.Errorf("%s: the Deployment is not recreated", name)
-		}
-		for _, uid := range podUIDs(w.Pods(name)) {
-			if slices.Contains(pods, uid) {
-				t.Errorf("%s: pod %s is of the first Deployment", name, uid)
-			}
-		}
-		if notes := w.notesOf(owner.UID, "Created"); len(notes) != 2 {
-			t.Errorf("%s: events: %q", name, notes)
-		}
-	}
-}
-
-func podUIDs(pods []corev1.Pod) (uids []types.UID) {
-	for _, pod := range pods {
-		uids = append(uids, pod.UID)
-	}
-	return uids
 }
 
 func TestTheScalerIsKeptAsSpecified(t *testing.T) {

@@ -18,11 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -34,7 +31,7 @@ import (
 // plugin runs kubectl-vscaler as an administrator. The operator does nothing meanwhile.
 type plugin struct {
 	*fixture
-	binary, kubeconfig string
+	binary string
 }
 
 // builtPlugin builds kubectl-vscaler, unless it is up to date.
@@ -54,26 +51,14 @@ func newPlugin(w *fixture) plugin {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p := plugin{w, binary, filepath.Join(w.t.TempDir(), "kubeconfig")}
-	c := env.Config
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
-			ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData, Token: c.BearerToken,
-		}},
-		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test", Namespace: w.Namespace}},
-		CurrentContext: "test",
-	}, p.kubeconfig); err != nil {
-		w.Fatal(err)
-	}
-	return p
+	return plugin{w, binary}
 }
 
 // run returns the output and the exit code.
 func (p plugin) run(args ...string) (out, errOut string, code int) {
 	p.Helper()
 	var o, e bytes.Buffer
-	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"--kubeconfig=" + p.kubeconfig}, args...)...)
+	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"--kubeconfig=" + env.Kubeconfig(), "-n=" + p.Namespace}, args...)...)
 	c.Stdout, c.Stderr = &o, &e
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		p.Fatal(err)
@@ -234,27 +219,5 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	w.Sized("web")
 	if o := scaling(); o.Spec.Scaling.Suspend || o.Spec.Scaling.ResourcePolicy != nil || len(o.Annotations) != 0 {
 		t.Errorf("at the end: %+v, annotations %v", o.Spec.Scaling, o.Annotations)
-	}
-}
-
-// If the operator has written into the pod template, a rollback to the original lets it restore the template, and the end
-// of the rollback lets it write again.
-func TestThePluginRollsBackATemplate(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	before := w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode(v1beta1.UpdateModeRollout))
-	w.Sized("web")
-	p := newPlugin(w)
-	p.does("rollback web --to=original", "restores the pod template of Deployment web")
-	w.remain("web", "100m", "128Mi")
-	if now := w.Deployment("web"); !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
-		t.Errorf("the spec of the Deployment (-before +after):\n%s", cmp.Diff(before.Spec, now.Spec))
-	}
-	p.does("rollback web --undo", "no longer rolled back")
-	w.Sized("web")
-	if mode := w.Scaler("web").Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeRollout {
-		t.Errorf("the mode is %s", mode)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,32 +110,5 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	}
 	if n := count(w.Writes(), "deployments"); total(n) > 0 {
 		t.Errorf("writes of Deployments: %v", n)
-	}
-}
-
-func TestAStolenTokenChangesNoOtherPodLevelResources(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	node := w.ownNode(resizesPodLevel)
-	w.deploy("web", onNode(node))
-	w.deploy("plain", onNode(node), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Resources = nil })
-	thief, err := env.AsOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
-	try := func(app string, change func(*corev1.Pod)) error {
-		before := w.Pods(app)[0]
-		after := before.DeepCopy()
-		change(after)
-		return thief.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), client.DryRunAll)
-	}
-	if err := try("web", func(p *corev1.Pod) { p.Spec.Resources.Requests["cpu"] = resource.MustParse("350m") }); err != nil {
-		t.Errorf("CPU at the pod level: %v", err)
-	}
-	err = try("plain", func(p *corev1.Pod) {
-		p.Spec.Resources = &corev1.ResourceRequirements{Requests: amountsOf("300m", "384Mi")}
-	})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-operator-pods") || !strings.Contains(err.Error(), "pod-level") {
-		t.Errorf("pod-level resources where the pod has none: %v", err)
 	}
 }

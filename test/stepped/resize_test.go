@@ -8,10 +8,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -90,66 +88,6 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		if write.Code >= 400 && write.Code != 409 {
 			t.Errorf("refused: %s", write)
 		}
-	}
-}
-
-func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, quick)
-	w.deploy("web")
-	w.Uses("web", "app", 400, 240)
-	w.scale("web")
-	high := w.Sized("web")
-	w.Between("cpu", *high.Cpu(), "440m", "540m") // uneven pods and a short memory make for more noise
-
-	w.Uses("web", "app", 50, 100)
-	w.eventually(func() string {
-		for _, pod := range w.Pods("web") {
-			now := world.Actual(&pod, "app").Requests
-			if now.Cpu().Cmp(resource.MustParse("100m")) > 0 || now.Memory().Cmp(resource.MustParse("140Mi")) > 0 {
-				return "pod " + pod.Name + " still has " + now.Cpu().String() + " and " + now.Memory().String()
-			}
-		}
-		return ""
-	})
-	low := w.Sized("web")
-	w.Between("cpu", *low.Cpu(), "57m", "100m")
-	w.Between("memory", *low.Memory(), "115Mi", "128Mi")
-	if n := restarts(w.Pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	if s := w.Scaler("web"); s.Status.Decision.Reason != "ScaleDown" {
-		t.Errorf("decided because of %s", s.Status.Decision.Reason)
-	}
-}
-
-func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 240)
-	w.scale("web")
-	want := w.Sized("web")
-	mark := w.mark()
-
-	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
-	w.runs("web")
-	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
-		t.Errorf("two more pods changed the decision from %v to %v", want, got)
-	}
-	victim := w.Pods("web")[0]
-	w.Remove(&victim)
-	w.Gone(&victim)
-	w.runs("web")
-	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
-		t.Errorf("a replaced pod changed the decision from %v to %v", want, got)
-	}
-	if n := restarts(w.Pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	writes := w.writes(mark)
-	if n := count(accepted(writes), "pods/resize"); len(n) != 3 || total(n) != 3 {
-		t.Errorf("resizes by pod: %v, not one for each of three new pods", n)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -152,153 +151,16 @@ func (w *fixture) givesBack(name, cpu, memory string) {
 
 func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	t.Parallel()
-	taken := func(t *testing.T, changes ...func(*appsv1.Deployment)) (*fixture, *appsv1.Deployment) {
-		t.Helper()
-		w := newFixture(t)
-		before := w.deploy("web", changes...)
-		w.Uses("web", "app", 300, 240)
-		w.scale("web", inMode("Rollout"))
-		w.Sized("web")
-		return w, before
-	}
-	released := func(w *fixture) {
-		w.Helper()
-		w.eventually(func() string {
-			if s := w.Scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-				return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
-			}
-			return ""
-		})
-	}
-	t.Run("when the mode becomes Recommend", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.restored(before)
-		released(w)
-		w.Says("web", "Ready", "True", "RecommendOnly")
-		w.runs("web")
-	})
-	t.Run("when the mode becomes InPlace, which then sizes the pods", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
-		w.restored(before)
-		released(w)
-		w.runs("web")
-		w.Sized("web")
-	})
-	t.Run("when the scaler is retargeted", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		api := w.deploy("api")
-		w.Uses("api", "app", 200, 200)
-		w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"deploymentName":"api"}}`)
-		w.restored(before)
-		w.runs("web")
-		w.eventually(func() string {
-			if s := w.Scaler("web"); s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != api.UID {
-				return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
-			}
-			return ""
-		})
-		requests := w.Sized("web")
-		w.Between("cpu", *requests.Cpu(), "220m", "260m")
-		w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-		w.restored(api)
-	})
-	t.Run("when the scaler is retargeted to a missing Deployment", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"deploymentName":"none"}}`)
-		w.restored(before)
-		released(w)
-		w.Says("web", "Ready", "True", "WaitingForDeployment")
-	})
-	t.Run("when an older scaler takes the Deployment", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		// The older scaler targets the Deployment only now.
-		w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-		w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
-		w.restored(before)
-		w.scale("elder", func(e *v1beta1.VerticalScaler) { e.Spec.DeploymentName = "other" })
-		w.laterThan("elder")
-		w.scale("web", inMode("Rollout"))
-		w.Sized("web")
-		w.Patch(testkit.Scaler(w.Namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.restored(before)
-		released(w)
-		w.Says("web", "Stalled", "True", "Conflict", "elder")
-	})
-	t.Run("when there were no requests", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t, func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		})
-		w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-		w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
-		w.restored(before)
-		w.runs("web")
-		for _, pod := range w.Pods("web") {
-			if pod.Status.QOSClass != corev1.PodQOSBestEffort {
-				t.Errorf("pod %s is %s", pod.Name, pod.Status.QOSClass)
-			}
-		}
-	})
-	t.Run("except for fields that another manager has taken over", func(t *testing.T) {
-		t.Parallel()
-		w, _ := taken(t)
-		w.Change("web", "kubectl", func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("2Gi")
-		})
-		w.Stop() // or it would write again
-		w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-		w.Start()
-		w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
-		w.eventually(func() string {
-			r := w.Deployment("web").Spec.Template.Spec.Containers[0].Resources
-			if r.Limits.Memory().String() != "2Gi" || r.Limits.Cpu().String() != "200m" || r.Requests.Memory().String() != "128Mi" {
-				return fmt.Sprintf("the template has %+v", r)
-			}
-			return ""
-		})
-	})
-	t.Run("when the operator was away while the scaler was deleted", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.Stop()
-		w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
-		w.Start()
-		w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
-		w.restored(before)
-	})
-}
-
-func TestAnOOMKillRollsOutTheFloor(t *testing.T) {
-	t.Parallel()
 	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 50, 64)
+	before := w.deploy("web")
+	w.Uses("web", "app", 300, 240)
 	w.scale("web", inMode("Rollout"))
-	w.Says("web", "Applied", "True", "WithinBounds")
-	mark := w.mark()
-	victim := w.Pods("web")[0]
-	w.kill(&victim, "app")
-	requests := w.Sized("web")
-	if got := requests.Memory().String(); got != "512Mi" {
-		t.Errorf("memory is %s", got)
-	}
-	// The pod that was killed no longer exists, and the operator still remembers the kill.
-	w.Minutes(10)
-	w.Restart()
-	w.Minutes(10)
 	w.Sized("web")
-	writes := w.writes(mark)
-	if n := count(accepted(writes), "deployments"); total(n) != 1 {
-		t.Errorf("writes of the template: %v", n)
-	}
-	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
+	ownsOnlyResources(t, w.runs("web"))
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
+	w.restored(before)
+	w.Says("web", "Ready", "True", "RecommendOnly")
+	if s := w.Scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
+		t.Errorf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
 	}
 }

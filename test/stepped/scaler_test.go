@@ -8,48 +8,11 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
-
-func TestTheOlderOfTwoScalersActs(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	d := w.deploy("web")
-	target := func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "web" }
-	w.scale("z-elder", target)
-	w.laterThan("z-elder")
-	w.scale("a-younger", target, func(s *v1beta1.VerticalScaler) {
-		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
-			ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("700m"))},
-		}}}
-	})
-	w.Says("a-younger", "Stalled", "True", "Conflict", "z-elder")
-	w.Says("a-younger", "TargetFound", "False", "Conflict")
-	w.Says("a-younger", "Ready", "False", "Conflict")
-	w.Uses("web", "app", 300, 240)
-	requests := w.Sized("z-elder")
-	w.Between("cpu", *requests.Cpu(), "330m", "380m")
-	w.Minutes(10)
-	if s := w.Scaler("a-younger"); s.Status.Decision != nil || s.Status.Recommendation != nil {
-		t.Errorf("the younger has decided %+v", s.Status.Decision)
-	}
-	w.Noted(w.Scaler("a-younger").UID, "Conflict", "z-elder")
-
-	w.Remove(testkit.Scaler(w.Namespace, "z-elder", ""))
-	requests = w.Sized("a-younger")
-	if got := requests.Cpu().String(); got != "700m" {
-		t.Errorf("after the takeover cpu is %s", got)
-	}
-	w.Says("a-younger", "Ready", "True", "OperatingNormally")
-	w.Noted(d.UID, "Decided", "->700m")
-	w.Noted(w.Scaler("a-younger").UID, "Ready") // as soon as it takes over, whatever it does then
-}
 
 func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	t.Parallel()

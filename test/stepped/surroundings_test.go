@@ -21,18 +21,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// node creates a node and returns its name.
-func (w *fixture) node(name, cpu string) string {
-	w.Helper()
-	room := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + w.Namespace, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
-	}
-	w.Create(node)
-	return node.Name
-}
-
 func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	t.Parallel()
 	w := newServed(t) // its resync period is too long to help
@@ -53,7 +41,11 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 		return ""
 	})
 	w.Minutes(20)
-	w.noneRefused()
+	for _, write := range w.Writes() {
+		if write.Resource == "pods/resize" && write.Err != nil {
+			t.Errorf("refused: %s", write)
+		}
+	}
 	grown := 0
 	for _, pod := range w.Pods("web") {
 		if world.Actual(&pod, "app").Requests.Cpu().String() != "100m" {
@@ -103,40 +95,4 @@ func (w *fixture) enforced(words string) {
 		}
 		return ""
 	})
-}
-
-// noneRefused fails the test for each resize that was refused.
-func (w *fixture) noneRefused() {
-	w.Helper()
-	for _, write := range w.Writes() {
-		if write.Resource == "pods/resize" && write.Err != nil {
-			w.Errorf("refused: %s", write)
-		}
-	}
-}
-
-// The pods fit a LimitRange that is created later, without a resize that it refuses.
-func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
-	t.Parallel()
-	w := newServed(t)
-	w.deploy("web")
-	w.Uses("web", "app", 300, 200)
-	w.scale("web")
-	w.Sized("web")
-	w.create(&corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "bounds"},
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{"cpu": resource.MustParse("300m"), "memory": resource.MustParse("1Gi")},
-		}}},
-	})
-	w.enforced("maximum cpu usage per Container is 300m")
-	w.eventually(func() string {
-		for _, pod := range w.Pods("web") {
-			if limits := world.Actual(&pod, "app").Limits; limits.Cpu().String() != "300m" || limits.Memory().Cmp(resource.MustParse("1Gi")) > 0 {
-				return "pod " + pod.Name + " has limits of " + limits.Cpu().String() + " and " + limits.Memory().String()
-			}
-		}
-		return ""
-	})
-	w.noneRefused()
 }

@@ -5,151 +5,83 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// cache reads each kind of the namespace once, until something is written. It has the indexes of the operator's cache.
+// cache reads each kind of the namespace once, until something is written.
 type cache struct {
+	view
 	api       client.Client
 	namespace string
-	kinds     map[reflect.Type][]client.Object
+	known     map[schema.GroupKind]bool
 }
 
-func (c *cache) forget() { c.kinds = map[reflect.Type][]client.Object{} }
+func (c *cache) forget() { c.known = map[schema.GroupKind]bool{} }
 
-// forgetKind forgets the objects of one kind, or all if the object has no type of its own. The API server counts what is written
-// in quotas.
+// forgetKind forgets the objects of one kind. The API server counts what is written in quotas.
 func (c *cache) forgetKind(like client.Object) {
-	delete(c.kinds, reflect.TypeOf(&corev1.ResourceQuota{}))
-	switch like.(type) {
-	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
+	kind, err := kindOf(like)
+	if err != nil {
 		c.forget()
-	default:
-		delete(c.kinds, reflect.TypeOf(like))
+		return
 	}
+	delete(c.known, corev1.SchemeGroupVersion.WithKind("ResourceQuota").GroupKind())
+	delete(c.known, kind.GroupKind())
 }
 
-// of returns the objects of a kind in the namespace. They must not be modified.
-func (c *cache) of(ctx context.Context, like client.Object) ([]client.Object, error) {
-	kind := reflect.TypeOf(like)
-	if objects, ok := c.kinds[kind]; ok {
-		return objects, nil
-	}
-	gvk, err := apiutil.GVKForObject(like, c.api.Scheme())
+// has reads the objects of a kind, and reports whether the cache has them: those of its namespace.
+func (c *cache) has(ctx context.Context, like runtime.Object, namespace string) (bool, error) {
+	kind, err := kindOf(like)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	empty, err := c.api.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err != nil {
-		return nil, err
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	if namespace != c.namespace || c.known[kind.GroupKind()] {
+		return namespace == c.namespace, nil
 	}
+	empty, err := scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	list, ok := empty.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%T is no list", empty)
+	if err != nil || !ok {
+		return false, err
 	}
 	if err := c.api.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
-		return nil, err
+		return false, err
 	}
-	objects := itemsOf(list)
-	c.kinds[kind] = objects
-	return objects, nil
+	c.objects[kind.GroupKind()], c.known[kind.GroupKind()] = itemsOf(list), true
+	return true, nil
 }
 
 // Get implements client.Reader.
-func (c *cache) Get(ctx context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	if key.Namespace != c.namespace {
-		return c.api.Get(ctx, key, o)
-	}
-	objects, err := c.of(ctx, o)
+func (c *cache) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	has, err := c.has(ctx, o, key.Namespace)
 	if err != nil {
 		return err
 	}
-	for _, found := range objects {
-		if found.GetName() == key.Name {
-			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(found.DeepCopyObject()).Elem())
-			return nil
-		}
+	if has {
+		return c.view.Get(ctx, key, o, options...)
 	}
-	gvk, err := apiutil.GVKForObject(o, c.api.Scheme())
-	if err != nil {
-		return err
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: plural.Resource}, key.Name)
+	return c.api.Get(ctx, key, o)
 }
 
 // List implements client.Reader.
 func (c *cache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	how := (&client.ListOptions{}).ApplyOptions(options)
-	items, err := meta.GetItemsPtr(list)
+	has, err := c.has(ctx, list, how.Namespace)
 	if err != nil {
 		return err
 	}
-	one, ok := reflect.New(reflect.TypeOf(items).Elem().Elem()).Interface().(client.Object)
-	if !ok || isUntyped(list) || how.Namespace != c.namespace {
-		how.UnsafeDisableDeepCopy = nil
-		return c.api.List(ctx, list, how)
+	if has {
+		return c.view.List(ctx, list, how)
 	}
-	objects, err := c.of(ctx, one)
-	if err != nil {
-		return err
-	}
-	var found []runtime.Object
-	for _, o := range objects {
-		switch {
-		case how.LabelSelector != nil && !how.LabelSelector.Matches(labels.Set(o.GetLabels())) || !hasFields(o, how):
-		case ptr.Deref(how.UnsafeDisableDeepCopy, false):
-			found = append(found, o)
-		default:
-			found = append(found, o.DeepCopyObject())
-		}
-	}
-	return meta.SetList(list, found)
-}
-
-// isUntyped reports whether the type of a list does not tell its kind.
-func isUntyped(list client.ObjectList) bool {
-	switch list.(type) {
-	case *metav1.PartialObjectMetadataList, *unstructured.UnstructuredList:
-		return true
-	}
-	return false
-}
-
-// hasFields reports whether an object has the values that a selector asks of its name and of indexes.
-func hasFields(o client.Object, how *client.ListOptions) bool {
-	if how.FieldSelector == nil {
-		return true
-	}
-	for _, r := range how.FieldSelector.Requirements() {
-		values := []string{o.GetName()}
-		if r.Field != metav1.ObjectNameField {
-			values = indexes[fieldIndex{reflect.TypeOf(o), r.Field}](o)
-		}
-		has := false
-		for _, value := range values {
-			has = has || value == r.Value
-		}
-		if !has {
-			return false
-		}
-	}
-	return true
+	return c.api.List(ctx, list, how)
 }
 
 // indexes are those of the operator's cache.

@@ -9,19 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -129,75 +126,16 @@ func (c *operatorClient) reader() client.Reader {
 	return c.owner.cache
 }
 
-// List reads by the indexes that a cache would have.
+// List implements client.Reader.
 func (c *operatorClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if c.owner.killed {
 		return errKilled
-	}
-	if !c.isLive && c.owner.cache == nil {
-		return c.world.cache.List(ctx, list, options...)
 	}
 	how := (&client.ListOptions{}).ApplyOptions(options)
 	if _, isPods := list.(*corev1.PodList); isPods { // The operator's own store of pods shares them.
 		how.UnsafeDisableDeepCopy = ptr.To(true)
 	}
-	keep, err := takeIndexed(how, list)
-	if err != nil {
-		return err
-	}
-	if err := c.reader().List(ctx, list, how); err != nil || keep == nil {
-		return err
-	}
-	all, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	var kept []runtime.Object
-	for _, object := range all {
-		if o, ok := object.(client.Object); ok && keep(o) {
-			kept = append(kept, object)
-		}
-	}
-	return meta.SetList(list, kept)
-}
-
-// takeIndexed removes a requirement from the options that only an index of the cache can meet, and returns it.
-func takeIndexed(how *client.ListOptions, list client.ObjectList) (keep func(client.Object) bool, err error) {
-	if how.FieldSelector == nil {
-		return nil, nil
-	}
-	items, err := meta.GetItemsPtr(list)
-	if err != nil {
-		return nil, err
-	}
-	kind := reflect.TypeOf(items).Elem().Elem()
-	for _, r := range how.FieldSelector.Requirements() {
-		values, ok := indexes[fieldIndex{reflect.PointerTo(kind), r.Field}]
-		if !ok {
-			continue
-		}
-		how.FieldSelector, err = how.FieldSelector.Transform(func(field, value string) (string, string, error) {
-			if field == r.Field {
-				return "", "", nil
-			}
-			return field, value, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if how.FieldSelector.Empty() {
-			how.FieldSelector = nil
-		}
-		return func(o client.Object) bool {
-			for _, value := range values(o) {
-				if value == r.Value {
-					return true
-				}
-			}
-			return false
-		}, nil
-	}
-	return nil, nil
+	return c.reader().List(ctx, list, how)
 }
 
 // Get implements client.Reader.
@@ -219,7 +157,7 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 	if len(dryRun) > 0 {
 		return send()
 	}
-	w := Write{Verb: verb, Resource: resourceOf(c.Scheme(), o), Name: name, At: c.world.Clock.Now()}
+	w := Write{Verb: verb, Resource: resourceOf(o), Name: name, At: c.world.Clock.Now()}
 	if subresource != "" {
 		w.Resource += "/" + subresource
 	}
@@ -249,20 +187,15 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 }
 
 // resourceOf is the plural name of an object's kind.
-func resourceOf(scheme *runtime.Scheme, o any) string {
-	kind := ""
+func resourceOf(o any) string {
 	if object, ok := o.(runtime.Object); ok {
-		if gvk, err := apiutil.GVKForObject(object, scheme); err == nil {
-			kind = gvk.Kind
+		if kind, err := kindOf(object); err == nil {
+			return resourceFor(kind).Resource
 		}
 	} else if document, ok := o.(interface{ GetKind() string }); ok {
-		kind = document.GetKind()
+		return resourceFor(schema.GroupVersionKind{Kind: document.GetKind()}).Resource
 	}
-	if kind == "NewPodSizes" {
-		return "newpodsizes" // the plural of a plural
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
-	return plural.Resource
+	return ""
 }
 
 // Create implements client.Writer.

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -436,7 +435,7 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	return nil
 }
 
-// disruptionsOf is the status of a budget beside these pods.
+// disruptionsOf is the status of a budget beside these pods. The budget has a number of pods in maxUnavailable.
 func disruptionsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (policyv1.PodDisruptionBudgetStatus, error) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
@@ -451,21 +450,9 @@ func disruptionsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (policyv1
 			}
 		}
 	}
-	need := 0
-	if b.Spec.MaxUnavailable != nil {
-		most, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
-		if err != nil {
-			return b.Status, err
-		}
-		need = expected - most
-	} else if b.Spec.MinAvailable != nil {
-		if need, err = intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true); err != nil {
-			return b.Status, err
-		}
-	}
-	s := *b.Status.DeepCopy()
-	s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.ObservedGeneration = int32(expected), int32(healthy), int32(max(0, need)), b.Generation
-	s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
-	s.DisruptedPods = nil
-	return s, nil
+	need := max(0, expected-b.Spec.MaxUnavailable.IntValue())
+	return policyv1.PodDisruptionBudgetStatus{
+		ExpectedPods: int32(expected), CurrentHealthy: int32(healthy), DesiredHealthy: int32(need),
+		DisruptionsAllowed: int32(max(0, healthy-need)), ObservedGeneration: b.Generation,
+	}, nil
 }

@@ -39,6 +39,7 @@ import (
 
 // API is an API server in memory. The zero value is not ready for use: see NewAPI.
 type API struct {
+	client.WithWatch // nil: the methods that are not implemented are not called
 	view
 
 	mu  sync.Mutex
@@ -60,7 +61,7 @@ type API struct {
 //   - There are no defaults and no validation, but that of resources of pods. There are no rights, quotas or webhooks.
 //   - Nothing can be watched.
 //   - The field managers of other objects are not recorded, unless the object is applied.
-//   - Only metadata.name selects fields.
+//   - Fields are selected by metadata.name, and by the indexes of the operator's cache.
 //   - A kind that is not registered has no objects.
 func NewAPI(now func() metav1.Time, objects ...client.Object) *API {
 	a := &API{now: now, view: view{objects: map[schema.GroupKind][]client.Object{}}}
@@ -111,6 +112,9 @@ func kindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 }
 
 func resourceFor(kind schema.GroupVersionKind) schema.GroupResource {
+	if kind.Kind == "NewPodSizes" { // the plural of a plural
+		return schema.GroupResource{Group: kind.Group, Resource: "newpodsizes"}
+	}
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	return plural.GroupResource()
 }
@@ -218,14 +222,20 @@ func selects(how *client.ListOptions, o client.Object) (bool, error) {
 	if how.Namespace != "" && o.GetNamespace() != how.Namespace || how.LabelSelector != nil && !how.LabelSelector.Matches(labels.Set(o.GetLabels())) {
 		return false, nil
 	}
-	if how.FieldSelector != nil {
-		for _, r := range how.FieldSelector.Requirements() {
-			if r.Field != metav1.ObjectNameField {
+	if how.FieldSelector == nil {
+		return true, nil
+	}
+	for _, r := range how.FieldSelector.Requirements() {
+		values := []string{o.GetName()}
+		if r.Field != metav1.ObjectNameField {
+			index, ok := indexes[fieldIndex{reflect.TypeOf(o), r.Field}]
+			if !ok {
 				return false, apierrors.NewBadRequest("field label not supported: " + r.Field)
 			}
-			if r.Value != o.GetName() {
-				return false, nil
-			}
+			values = index(o)
+		}
+		if !slices.Contains(values, r.Value) {
+			return false, nil
 		}
 	}
 	return true, nil
@@ -461,12 +471,6 @@ func (a *API) updateWith(o client.Object, subresource, manager string, dryRun []
 	if err != nil {
 		return err
 	}
-	if w.kind.Group != v1beta1.GroupVersion.Group { // The rest is what was sent.
-		o.SetResourceVersion(stored.GetResourceVersion())
-		o.SetGeneration(stored.GetGeneration())
-		o.SetManagedFields(stored.GetManagedFields())
-		return nil
-	}
 	return decode(stored, o, false)
 }
 
@@ -640,45 +644,21 @@ func (a *API) remove(w write, o client.Object, how *metav1.DeleteOptions) error 
 	return nil
 }
 
-// DeleteAllOf implements client.Writer.
-func (a *API) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	return errors.New("delete one object after the other")
-}
-
-// Watch implements client.WithWatch.
-func (a *API) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-	return nil, errors.New("nothing can be watched")
-}
-
 // Scheme implements client.Client.
 func (a *API) Scheme() *runtime.Scheme { return scheme() }
-
-// RESTMapper implements client.Client.
-func (a *API) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
-
-// GroupVersionKindFor implements client.Client.
-func (a *API) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
-	return kindOf(o)
-}
-
-// IsObjectNamespaced implements client.Client.
-func (a *API) IsObjectNamespaced(runtime.Object) (bool, error) { return true, nil }
 
 // Status implements client.StatusClient.
 func (a *API) Status() client.SubResourceWriter { return a.SubResource("status") }
 
 // SubResource implements client.SubResourceClientConstructor.
-func (a *API) SubResource(name string) client.SubResourceClient { return part{a, name} }
+func (a *API) SubResource(name string) client.SubResourceClient { return part{api: a, name: name} }
 
 // part is a subresource.
 type part struct {
+	client.SubResourceClient // nil: the methods that are not implemented are not called
+
 	api  *API
 	name string
-}
-
-// Get implements client.SubResourceReader.
-func (p part) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
-	return fmt.Errorf("%s cannot be read", p.name)
 }
 
 // Create implements client.SubResourceWriter.
@@ -707,9 +687,4 @@ func (p part) Update(_ context.Context, o client.Object, options ...client.SubRe
 func (p part) Patch(_ context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 	how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
 	return p.api.patchWith(o, patch, p.name, how.FieldManager, how.DryRun)
-}
-
-// Apply implements client.SubResourceWriter.
-func (p part) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return fmt.Errorf("%s cannot be applied", p.name)
 }

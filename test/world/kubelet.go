@@ -42,21 +42,10 @@ const (
 	Infeasible Answer = "infeasible"
 	// Fails accepts the resize and cannot actuate it.
 	Fails Answer = "error"
-	// Never says and does nothing.
-	Never Answer = "never"
-	// Kills applies the resize, and the first container is OOM-killed.
-	Kills Answer = "kills"
 )
 
 // Kubelet plays the kubelets of the world's pods, and its scheduler: a pod without a node gets one.
 type Kubelet struct {
-	// Unschedulable reports why a pod finds no node; empty for a pod that finds one. nil for none.
-	Unschedulable func(pod *corev1.Pod) string
-	// Place chooses the node of a pod; nil for one of Nodes, in turn.
-	Place func(pod *corev1.Pod) string
-	// NotReady reports whether a pod's containers run and are not ready; nil for none.
-	NotReady func(pod *corev1.Pod) bool
-
 	world    *World
 	scripts  map[string]map[int][]Answer // by app and ordinal
 	ordinals map[types.UID]int           // the order in which the pods of an app were seen, from 0
@@ -181,42 +170,21 @@ func (k *Kubelet) answer(pod *corev1.Pod, now metav1.Time) {
 			}
 		}
 	}
-	setReady(pod, k.NotReady == nil || !k.NotReady(pod), now)
+	setReady(pod, now)
 	if IsResized(pod) {
 		k.resize(pod, now)
-	} else if k.scripted(pod) != Never {
+	} else {
 		pod.Status.ObservedGeneration = pod.Generation
 		setPodCondition(pod, corev1.PodResizePending, "", "", now)
 		setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
 	}
 }
 
-// schedule binds a pod to a node, or says why there is none.
+// schedule binds a pod to one of Nodes, in turn.
 func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
-	ordinal := k.Ordinal(pod)
-	if k.Unschedulable != nil {
-		if why := k.Unschedulable(pod); why != "" {
-			before := pod.Status.DeepCopy()
-			now := metav1.NewTime(k.world.Clock.Now())
-			setPodCondition(pod, corev1.PodScheduled, corev1.PodReasonUnschedulable, why, now)
-			for i := range pod.Status.Conditions {
-				if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-					c.Status = corev1.ConditionFalse
-				}
-			}
-			if apiequality.Semantic.DeepEqual(before.Conditions, pod.Status.Conditions) {
-				return nil
-			}
-			return k.world.wrote(pod, k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler")))
-		}
-	}
-	node := Nodes[ordinal%len(Nodes)].Name
-	if k.Place != nil {
-		node = k.Place(pod)
-	}
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: Nodes[k.Ordinal(pod)%len(Nodes)].Name},
 	}
 	if err := k.world.wrote(pod, k.world.Client.SubResource("binding").Create(ctx, pod, binding)); err != nil {
 		return err
@@ -239,8 +207,7 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 		k.answered[pod.UID] = pod.Generation
 		k.answers[pod.UID]++
 	}
-	switch answer := k.scripted(pod); answer {
-	case Never:
+	switch k.scripted(pod) {
 	case Deferred:
 		pend(pod, corev1.PodReasonDeferred, now)
 	case Infeasible:
@@ -258,18 +225,15 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 			return
 		}
 		actuate(pod, now)
-	case Actuates, Kills:
+	case Actuates:
 		actuate(pod, now)
-		if answer == Kills {
-			oomKill(pod, pod.Spec.Containers[0].Name, now)
-		}
 	}
 }
 
 // Actuate sets the pod's status as a kubelet does that has started the pod with what its spec says.
 func Actuate(pod *corev1.Pod, now metav1.Time) {
 	begin(pod, now)
-	setReady(pod, true, now)
+	setReady(pod, now)
 }
 
 // begin starts the pod's containers.
@@ -298,16 +262,12 @@ func begin(pod *corev1.Pod, now metav1.Time) {
 	}
 }
 
-func setReady(pod *corev1.Pod, ready bool, now metav1.Time) {
+func setReady(pod *corev1.Pod, now metav1.Time) {
 	for i := range pod.Status.ContainerStatuses {
-		pod.Status.ContainerStatuses[i].Ready = ready
+		pod.Status.ContainerStatuses[i].Ready = true
 	}
-	reason := "" // removes the condition
-	if ready {
-		reason = "Started"
-	}
-	setPodCondition(pod, corev1.ContainersReady, reason, "", now)
-	setPodCondition(pod, corev1.PodReady, reason, "", now)
+	setPodCondition(pod, corev1.ContainersReady, "Started", "", now)
+	setPodCondition(pod, corev1.PodReady, "Started", "", now)
 }
 
 // statusesOf pairs the containers that can be resized with their statuses.

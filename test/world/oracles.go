@@ -54,6 +54,7 @@ type Change struct {
 type Record struct {
 	Changes []Change // in order
 	Writes  []Write  // of the operator, in the order of the answers
+	Rounds  []Round  // of usage
 	// Quiet is since when each write is a violation; zero if it never was.
 	Quiet time.Time
 	// Injected is the number of faults. A write whose answer was lost may be sent again, and then changes nothing.
@@ -63,7 +64,7 @@ type Record struct {
 // oracle describes what is wrong with a run.
 type oracle func(Record) []string
 
-// oracles are all oracles by name, except the monitor.
+// oracles are all oracles by name.
 func oracles() map[string]oracle {
 	return map[string]oracle{
 		"only-own-writes":    onlyOwnWrites,
@@ -76,6 +77,7 @@ func oracles() map[string]oracle {
 		"every-write-counts": everyWriteCounts,
 		"after-deletion":     afterDeletion,
 		"kstatus":            kstatus,
+		"monitor":            monitor,
 	}
 }
 
@@ -314,10 +316,7 @@ func availability(r Record) (out []string) {
 // readyPods is the number of an app's pods that are ready and stay.
 func readyPods(pods map[types.UID]*corev1.Pod, app string) (ready int32) {
 	for _, p := range pods {
-		isReady := p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-		if isReady && p.Labels[AppLabel] == app {
+		if p.DeletionTimestamp == nil && isReady(p) && p.Labels[AppLabel] == app {
 			ready++
 		}
 	}
@@ -399,16 +398,13 @@ func isSurer(before, after *v1beta1.VerticalScaler) bool {
 // accepts a write without a change, and delivers no event. Each injected fault excuses one
 // such write.
 func everyWriteCounts(r Record) (out []string) {
-	key := func(o client.Object, resource string) string { return resource + " " + o.GetName() }
 	changes := map[string]int{}
 	last := map[types.UID]string{}
 	for _, e := range r.Changes {
-		resource := writtenResource(e.Object)
-		if resource == "" || last[e.Object.GetUID()] == e.Object.GetResourceVersion() {
-			continue
+		if last[e.Object.GetUID()] != e.Object.GetResourceVersion() {
+			changes[resourceOf(e.Object)+" "+e.Object.GetName()]++
 		}
 		last[e.Object.GetUID()] = e.Object.GetResourceVersion()
-		changes[key(e.Object, resource)]++
 	}
 	count := map[string]int{}
 	for _, w := range r.Writes {
@@ -456,25 +452,6 @@ func resizedOnce(r Record) (out []string) {
 	return out
 }
 
-// writtenResource is the resource of the objects that the operator writes; "" for others.
-func writtenResource(o client.Object) string {
-	switch o.(type) {
-	case *v1beta1.VerticalScaler:
-		return "verticalscalers"
-	case *v1beta1.ScaledDeployment:
-		return "scaleddeployments"
-	case *v1beta1.VerticalScalerCheckpoint:
-		return "verticalscalercheckpoints"
-	case *appsv1.Deployment:
-		return "deployments"
-	case *corev1.Pod:
-		return "pods"
-	case *v1beta1.NewPodSizes:
-		return "newpodsizes"
-	}
-	return ""
-}
-
 // afterDeletion checks that nothing is sized once no scaler is left, and that a Deployment
 // whose scaler is gone is not written.
 func afterDeletion(r Record) (out []string) {
@@ -514,33 +491,28 @@ func afterDeletion(r Record) (out []string) {
 // Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
 // False on a scaler that is Ready: it learns, waits, or is suspended.
 func kstatus(r Record) (out []string) {
-	changed(r.Changes, func(before, after *v1beta1.VerticalScaler, gone bool) {
-		if gone || len(after.Status.Conditions) == 0 {
-			return
+	was := map[types.UID]int64{}
+	for _, e := range r.Changes {
+		var observed int64
+		var conditions []metav1.Condition
+		what := fmt.Sprintf("%s %s at %s", resourceOf(e.Object), e.Object.GetName(), e.Object.GetResourceVersion())
+		switch o := e.Object.(type) {
+		case *v1beta1.VerticalScaler:
+			observed, conditions = o.Status.ObservedGeneration, o.Status.Conditions
+			if c := meta.FindStatusCondition(conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied && o.Status.Decision == nil {
+				out = append(out, what+": Applied, and nothing is decided")
+			}
+		case *v1beta1.ScaledDeployment:
+			observed, conditions = o.Status.ObservedGeneration, o.Status.Conditions
+			if meta.IsStatusConditionTrue(conditions, v1beta1.ConditionReady) && meta.IsStatusConditionTrue(conditions, v1beta1.ConditionReconciling) {
+				out = append(out, what+": both Ready and Reconciling")
+			}
 		}
-		was := int64(0)
-		if before != nil {
-			was = before.Status.ObservedGeneration
+		if e.Type != watch.Deleted && len(conditions) > 0 {
+			out = append(out, checkConditions(what, e.Object.GetGeneration(), was[e.Object.GetUID()], observed, conditions)...)
+			was[e.Object.GetUID()] = observed
 		}
-		what := fmt.Sprintf("scaler %s at %s", after.Name, after.ResourceVersion)
-		out = append(out, checkConditions(what, after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)...)
-		if c := meta.FindStatusCondition(after.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied && after.Status.Decision == nil {
-			out = append(out, what+": Applied, and nothing is decided")
-		}
-	})
-	changed(r.Changes, func(before, after *v1beta1.ScaledDeployment, gone bool) {
-		if gone || len(after.Status.Conditions) == 0 {
-			return
-		}
-		was := int64(0)
-		if before != nil {
-			was = before.Status.ObservedGeneration
-		}
-		out = append(out, checkConditions(fmt.Sprintf("ScaledDeployment %s at %s", after.Name, after.ResourceVersion), after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)...)
-		if meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReady) && meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReconciling) {
-			out = append(out, fmt.Sprintf("ScaledDeployment %s at %s: both Ready and Reconciling", after.Name, after.ResourceVersion))
-		}
-	})
+	}
 	return out
 }
 
@@ -574,26 +546,12 @@ func checkConditions(what string, generation, was, observed int64, conditions []
 
 // exclusive checks the conditions that exclude each other.
 func exclusive(what string, conditions []metav1.Condition) (out []string) {
-	wrong := func(text string) { out = append(out, what+": "+text) }
-	status := func(kind string) metav1.ConditionStatus {
-		if c := meta.FindStatusCondition(conditions, kind); c != nil {
-			return c.Status
-		}
-		return metav1.ConditionUnknown
-	}
-	ready, reconciling, stalled := status(v1beta1.ConditionReady), status(v1beta1.ConditionReconciling), status(v1beta1.ConditionStalled)
-	if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
-		wrong("both Reconciling and Stalled")
-	}
-	if status(v1beta1.ConditionChanging) == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
-		wrong("both Changing and Stalled")
-	}
-	if ready == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
-		wrong("both Ready and Stalled")
-	}
-	for _, kind := range []string{v1beta1.ConditionChanging, v1beta1.ConditionReconciling} {
-		if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && status(kind) == metav1.ConditionTrue {
-			wrong("both Applied and " + kind)
+	for _, pair := range [][2]string{
+		{v1beta1.ConditionReconciling, v1beta1.ConditionStalled}, {v1beta1.ConditionChanging, v1beta1.ConditionStalled}, {v1beta1.ConditionReady, v1beta1.ConditionStalled},
+		{v1beta1.ConditionApplied, v1beta1.ConditionChanging}, {v1beta1.ConditionApplied, v1beta1.ConditionReconciling},
+	} {
+		if meta.IsStatusConditionTrue(conditions, pair[0]) && meta.IsStatusConditionTrue(conditions, pair[1]) {
+			out = append(out, what+": both "+pair[0]+" and "+pair[1])
 		}
 	}
 	return out

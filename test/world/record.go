@@ -4,12 +4,16 @@
 package world
 
 import (
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -21,18 +25,31 @@ func (w *World) record() {
 	w.api.observe = func(kind watch.EventType, o client.Object) {
 		if o.GetNamespace() == w.Namespace {
 			w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
-			w.monitor.Saw(watch.Event{Type: kind, Object: o})
 		}
 	}
 }
 
 // Violations describes what was wrong so far, with the name of an oracle. It needs an API server in memory. injected is
 // the number of faults.
-func (w *World) Violations(injected int) (out []string) {
-	for _, wrong := range w.monitor.Violations() {
-		out = append(out, "monitor: "+wrong)
+func (w *World) Violations(injected int) []string {
+	return Record{w.changes, w.writes, w.rounds, w.quiet, injected}.Violations()
+}
+
+// answered records a round of usage of running pods.
+func (w *World) answered(pods []corev1.Pod, samples []usage.Sample) {
+	a := Round{time: w.Clock.Now(), silent: map[types.UID]types.UID{}}
+	for _, e := range w.changes {
+		a.at = max(a.at, revision(e.Object))
 	}
-	return append(out, Record{w.changes, w.writes, w.quiet, injected}.Violations()...)
+	for _, pod := range pods {
+		for _, c := range pod.Spec.Containers {
+			isHeard := slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Pod == pod.Name && s.Container == c.Name })
+			if owner := metav1.GetControllerOfNoCopy(&pod); owner != nil && !isHeard {
+				a.silent[pod.UID] = owner.UID
+			}
+		}
+	}
+	w.rounds = append(w.rounds, a)
 }
 
 // Rest lets minutes pass until the operator writes nothing in one of them. If it always does, the writes of the last one are

@@ -28,12 +28,8 @@ type Usage struct {
 	Even bool
 	// Err is the answer of the source; nil for usage.
 	Err error
-	// Refused are pods and containers that the source leaves out, with the reason.
-	Refused []usage.Refused
 	// Silent leaves out a container; nil for none.
 	Silent func(pod *corev1.Pod, container string) bool
-	// Change changes the samples of each round; nil for no change.
-	Change func(samples []usage.Sample) []usage.Sample
 	// Rounds is the number of rounds so far.
 	Rounds int
 
@@ -41,7 +37,6 @@ type Usage struct {
 	steady bool
 	world  *World
 	uses   []use
-	pods   map[string]use // of single pods, by pod and container
 }
 
 // use is the usage of a container in each pod of an app.
@@ -50,7 +45,7 @@ type use struct {
 	cpuMillis, memoryBytes int64
 }
 
-func newUsage(w *World) *Usage { return &Usage{world: w, pods: map[string]use{}} }
+func newUsage(w *World) *Usage { return &Usage{world: w} }
 
 // Uses sets the usage of a container in each pod with an app label from now on: CPU in thousandths, memory in mebibytes.
 func (w *World) Uses(app, container string, cpuMillis, memoryMebi int64) {
@@ -59,23 +54,21 @@ func (w *World) Uses(app, container string, cpuMillis, memoryMebi int64) {
 	u.uses = append(u.uses, use{app, container, cpuMillis, memoryMebi * mebi})
 }
 
-// PodUses sets the usage of a container of one pod from now on.
-func (w *World) PodUses(pod, container string, cpuMillis, memoryMebi int64) {
-	w.Usage.pods[pod+"/"+container] = use{"", container, cpuMillis, memoryMebi * mebi}
-}
-
 // List implements collect.Source.
 func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
-	u.Rounds++
-	if u.Err != nil || namespace != u.world.Namespace {
-		u.world.monitor.Answered(namespace, nil, now)
-		return nil, nil, u.Err
+	if namespace != u.world.Namespace { // These are asked for at the same time.
+		return nil, nil, nil
 	}
+	u.Rounds++
 	pods, err := u.world.allPods(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	if u.Err != nil {
+		u.world.answered(pods, nil)
+		return nil, nil, u.Err
+	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	replicas := map[string]int{}
 	for _, pod := range pods {
@@ -88,11 +81,8 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		samples = append(samples, u.samplesOf(&pods[i], rank[app], replicas[app], now)...)
 		rank[app]++
 	}
-	if u.Change != nil {
-		samples = u.Change(samples)
-	}
-	u.world.monitor.Answered(namespace, samples, now)
-	return samples, u.Refused, nil
+	u.world.answered(pods, samples)
+	return samples, nil, nil
 }
 
 // samplesOf are the samples of a pod, the rank-th of so many.
@@ -101,27 +91,18 @@ func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples
 		return nil
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		used, own := u.pods[pod.Name+"/"+c.Name]
-		if !own {
-			i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
-			if i < 0 {
-				continue
-			}
-			used = u.uses[i]
-		}
-		if u.Silent != nil && u.Silent(pod, c.Name) || slices.ContainsFunc(u.Refused, func(r usage.Refused) bool {
-			return r.Pod == pod.Name && (r.Container == "" || r.Container == c.Name)
-		}) {
+		i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
+		if i < 0 || u.Silent != nil && u.Silent(pod, c.Name) {
 			continue
 		}
 		cpu, memory := int64(1000), int64(1000)
-		if !u.Even && !own && of > 1 { // the pod with the most memory has what the test sets
+		if !u.Even && of > 1 { // the pod with the most memory has what the test sets
 			step := int64(20 * spread * rank / (of - 1))
 			cpu, memory = 1000-10*spread+step, 1000-step
 		}
 		samples = append(samples, usage.Sample{
 			Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second, Time: u.world.Kubelet.now(pod).Time,
-			CPUMillis: used.cpuMillis * cpu / 1000, MemoryBytes: used.memoryBytes * memory / 1000,
+			CPUMillis: u.uses[i].cpuMillis * cpu / 1000, MemoryBytes: u.uses[i].memoryBytes * memory / 1000,
 		})
 	}
 	return samples

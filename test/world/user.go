@@ -105,16 +105,6 @@ func (u *User) Patch(object client.Object, format string, args ...any) {
 	}
 }
 
-// Annotate sets an annotation, or removes it if the value is "".
-func (u *User) Annotate(object client.Object, key, value string) {
-	u.Helper()
-	encoded := "null"
-	if value != "" {
-		encoded = fmt.Sprintf("%q", value)
-	}
-	u.Patch(object, `{"metadata":{"annotations":{%q:%s}}}`, key, encoded)
-}
-
 // Deployment reads a Deployment.
 func (u *User) Deployment(name string) *appsv1.Deployment {
 	u.Helper()

@@ -27,6 +27,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -34,7 +35,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/test/world/monitor"
 )
 
 // restless is how many rounds of work in a row are taken for a loop that never ends.
@@ -68,10 +68,8 @@ type World struct {
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
-	monitor *monitor.Monitor
-	// isMonitored is true if what the monitor finds fails the test.
-	isMonitored bool
-	seen        map[types.UID]client.Object // by the monitor, on a real API server; nil if it sees nothing
+	seen    map[types.UID]client.Object // on a real API server
+	rounds  []Round
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -99,14 +97,6 @@ func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c 
 // StartingAt sets the clock.
 func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
 
-// Monitored lets a monitor check all writes of the operator.
-func Monitored(w *World) {
-	w.isMonitored = true
-	if w.api == nil { // One in memory shows the monitor all that it stores.
-		w.seen = map[types.UID]client.Object{}
-	}
-}
-
 // Lagging makes the operator's cache older than the API server by a number of rounds of work. It needs an API server in
 // memory.
 func Lagging(rounds int) Option { return func(w *World) { w.lag = rounds } }
@@ -116,7 +106,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	t.Helper()
 	w := &World{
 		Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api, numbers: map[string]int{},
-		trimmed: map[client.Object]client.Object{}, monitor: monitor.New(),
+		trimmed: map[client.Object]client.Object{}, seen: map[types.UID]client.Object{},
 	}
 	w.User = NewUser(t.Context(), t, api, namespace, w)
 	if w.api, _ = api.(*API); w.api != nil {
@@ -127,17 +117,14 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	for _, option := range options {
 		option(w)
 	}
-	w.cache = &cache{api: api, namespace: namespace}
+	w.cache = &cache{api: api, namespace: namespace, view: view{objects: map[schema.GroupKind][]client.Object{}}}
 	w.cache.forget()
 	w.Usage = newUsage(w)
 	w.Kubelet = newKubelet(w)
 	w.Controllers = &Controllers{world: w}
 	w.Start()
 	t.Cleanup(func() {
-		if !w.isMonitored {
-			return
-		}
-		for _, violation := range w.monitor.Violations() {
+		for _, violation := range monitor(Record{Changes: w.changes, Rounds: w.rounds}) {
 			t.Errorf("the monitor: %s", violation)
 		}
 	})
@@ -227,7 +214,7 @@ func (w *World) work() {
 	if w.Operator == nil {
 		return
 	}
-	if w.seen != nil {
+	if w.api == nil {
 		w.versions() // so that the monitor tells the operator's writes from those of others
 	}
 	w.Operator.reconcile(w.ctx)
@@ -252,9 +239,6 @@ func (w *World) Minutes(n int) {
 // beginMinute lets a minute pass, and collects usage.
 func (w *World) beginMinute() {
 	w.Clock.Step(time.Minute)
-	if w.Kubelet.NotReady != nil || w.Kubelet.Unschedulable != nil {
-		w.Kubelet.lookAgain() // They may depend on the time.
-	}
 	if w.Operator != nil {
 		w.Operator.collect(w.ctx)
 	}
@@ -334,13 +318,6 @@ func (w *World) Silence(of Silence) {
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
 func (w *World) Writes() []Write { return w.writes }
 
-// Quiet fails the test if the operator writes anything although nothing has happened.
-func (w *World) Quiet() {
-	w.Helper()
-	w.Settle()
-	w.staysQuiet()
-}
-
 func (w *World) staysQuiet() {
 	w.Helper()
 	before := len(w.writes)
@@ -350,7 +327,7 @@ func (w *World) staysQuiet() {
 	}
 }
 
-// versions are the versions of the objects of the namespace, by UID. The monitor sees what has changed.
+// versions are the versions of the objects of the namespace, by UID. It records what has changed.
 func (w *World) versions() map[types.UID]string {
 	w.Helper()
 	if w.api != nil {
@@ -372,16 +349,16 @@ func (w *World) versions() map[types.UID]string {
 	for uid, o := range w.seen {
 		if versions[uid] == "" {
 			delete(w.seen, uid)
-			w.monitor.Saw(watch.Event{Type: watch.Deleted, Object: o})
+			w.changes = append(w.changes, Change{watch.Deleted, o, w.Clock.Now()})
 		}
 	}
 	return versions
 }
 
-// see shows the monitor a version of an object, if it is another one than before.
+// see records a version of an object, if it is another one than before. One in memory records all that it stores.
 func (w *World) see(o client.Object) {
 	before, known := w.seen[o.GetUID()]
-	if w.seen == nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
+	if w.api != nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
 		return
 	}
 	w.seen[o.GetUID()] = o
@@ -389,7 +366,7 @@ func (w *World) see(o client.Object) {
 	if known {
 		kind = watch.Modified
 	}
-	w.monitor.Saw(watch.Event{Type: kind, Object: o})
+	w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
 }
 
 // wrote notes a write of a controller or a kubelet to an object, and returns its error.

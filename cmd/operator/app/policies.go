@@ -14,7 +14,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
-	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 var (
@@ -88,7 +87,6 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 		Fleet:         a.cached.Fleet,
 		Freeze:        a.freeze,
 		Recorder:      a.mgr.GetEventRecorder(scalingpolicy.Name),
-		Metrics:       &metrics.Policies{},
 		Clock:         a.clock,
 		ResyncPeriod:  a.config.ResyncPeriod.Duration,
 		Workers:       a.config.Workers.VerticalScalers,
@@ -100,9 +98,6 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 	}
 	if err := policies.SetupWithManager(ctx, a.mgr); err != nil {
 		return fmt.Errorf("setting up the controllers of policies: %w", err)
-	}
-	if err := a.mgr.Add(policies.Metrics); err != nil {
-		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	return nil
 }

@@ -21,9 +21,10 @@ func Updates[T client.Object](matters func(before, after T) bool) predicate.Pred
 	}}
 }
 
-// HPASpec passes changes of the spec of an HPA. HPAs have no generation before Kubernetes 1.37.
-func HPASpec() predicate.Predicate {
-	return Updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
-		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
-	})
+// OfSpec passes changes of the spec of objects that have no generation.
+func OfSpec[T client.Object](spec func(T) any) predicate.Predicate {
+	return Updates(func(before, after T) bool { return !equality.Semantic.DeepEqual(spec(before), spec(after)) })
 }
+
+// HPASpec passes changes of the spec of an HPA. HPAs have no generation before Kubernetes 1.37.
+var HPASpec = OfSpec(func(o *autoscalingv2.HorizontalPodAutoscaler) any { return o.Spec })

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -49,30 +48,11 @@ func with(class Class) priorityqueue.AddOpts {
 	return priorityqueue.AddOpts{Priority: class.Priority()}
 }
 
-func after(class Class, d time.Duration) priorityqueue.AddOpts {
-	return priorityqueue.AddOpts{Priority: class.Priority(), After: d}
-}
-
 func (q *fairQueue) mustGet(t *testing.T, want reconcile.Request, class Class) {
 	t.Helper()
 	got, priority, _ := q.GetWithPriority()
 	if got != want || Class(priority) != class {
 		t.Errorf("got %s with class %d, want %s with class %d", got, priority, want, class)
-	}
-}
-
-// A kill is served before thousands of other requests, whether its scaler waits among them or not.
-func TestAKillIsServedNext(t *testing.T) {
-	for name, kill := range map[string]reconcile.Request{"of a scaler that waits": in("ns-3", 1203), "of another scaler": in("bank", 1)} {
-		t.Run(name, func(t *testing.T) {
-			withQueue(t, func(q *fairQueue) {
-				for i := range 2300 {
-					q.AddWithOpts(with([]Class{Routine, Workload, Edit}[i%3]), in(fmt.Sprint("ns-", i%50), i))
-				}
-				q.AddWithOpts(with(Urgent), kill)
-				q.mustGet(t, kill, Urgent)
-			})
-		})
 	}
 }
 
@@ -98,53 +78,6 @@ func TestAFloodOfKillsDelaysNoOtherNamespace(t *testing.T) {
 	})
 }
 
-func TestARequestIsServedOnceWithItsHighestClass(t *testing.T) {
-	withQueue(t, func(q *fairQueue) {
-		web, api := in("shop", 1), in("shop", 2)
-		q.AddWithOpts(with(Workload), api)
-		for _, class := range []Class{Routine, Urgent, Workload, Edit, Urgent} {
-			q.AddWithOpts(with(class), web)
-		}
-		q.mustGet(t, web, Urgent)
-		q.mustGet(t, api, Workload)
-		if n := q.Len(); n != 0 {
-			t.Errorf("%d requests are left", n)
-		}
-	})
-}
-
-// A kill is reported while its scaler is reconciled for another reason.
-func TestARequestKeepsAClassThatComesWhileItIsProcessed(t *testing.T) {
-	withQueue(t, func(q *fairQueue) {
-		web, api := in("shop", 1), in("shop", 2)
-		q.AddWithOpts(with(Routine), web)
-		q.mustGet(t, web, Routine)
-		q.AddWithOpts(with(Urgent), web)
-		q.AddWithOpts(with(Routine), web, api)
-		q.Add(api)
-		q.mustGet(t, api, Edit)
-		q.Done(web)
-		q.mustGet(t, web, Urgent)
-	})
-}
-
-func TestADelayedRequestKeepsItsClass(t *testing.T) {
-	withQueue(t, func(q *fairQueue) {
-		kill, resync, retry, edit := in("shop", 1), in("shop", 2), in("shop", 3), in("shop", 4)
-		q.AddWithOpts(after(Routine, time.Minute), kill, resync)
-		q.AddWithOpts(after(Urgent, 50*time.Millisecond), kill)
-		q.AddWithOpts(priorityqueue.AddOpts{Priority: Workload.Priority(), RateLimited: true}, retry)
-		q.AddAfter(edit, 2*time.Second)
-		q.AddRateLimited(edit)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		q.mustGet(t, kill, Urgent)
-		q.mustGet(t, edit, Edit)
-		q.mustGet(t, retry, Workload)
-		q.mustGet(t, resync, Routine)
-	})
-}
-
 // added are the classes with which requests were added, in their order.
 type added struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
@@ -163,26 +96,14 @@ func TestTheClassOfAHandler(t *testing.T) {
 	pod := func(version string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: version}}
 	}
-	mapped := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{in("shop", 1)}
-	})
-	own := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q requests) { q.Add(in("shop", 1)) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q requests) { q.AddAfter(in("shop", 1), time.Second) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q requests) { q.AddRateLimited(in("shop", 1)) },
-	}
-	for name, h := range map[string]handler.EventHandler{"of the library": &handler.EnqueueRequestForObject{}, "with a map function": mapped, "of our own": own} {
-		t.Run(name, func(t *testing.T) {
-			var got added
-			watched := In(Workload, h)
-			watched.Create(t.Context(), event.CreateEvent{Object: pod("1"), IsInInitialList: true}, &got)
-			watched.Create(t.Context(), event.CreateEvent{Object: pod("1")}, &got)
-			watched.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("1"), ObjectNew: pod("2")}, &got)
-			watched.Delete(t.Context(), event.DeleteEvent{Object: pod("2")}, &got)
-			if diff := cmp.Diff([]Class{Routine, Workload, Workload, Workload}, got.classes); diff != "" {
-				t.Errorf("classes of a listed, a created, an updated and a deleted object (-want +got):\n%s", diff)
-			}
-		})
+	var got added
+	watched := In(Workload, &handler.EnqueueRequestForObject{})
+	watched.Create(t.Context(), event.CreateEvent{Object: pod("1"), IsInInitialList: true}, &got)
+	watched.Create(t.Context(), event.CreateEvent{Object: pod("1")}, &got)
+	watched.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("1"), ObjectNew: pod("2")}, &got)
+	watched.Delete(t.Context(), event.DeleteEvent{Object: pod("2")}, &got)
+	if diff := cmp.Diff([]Class{Routine, Workload, Workload, Workload}, got.classes); diff != "" {
+		t.Errorf("classes of a listed, a created, an updated and a deleted object (-want +got):\n%s", diff)
 	}
 }
 

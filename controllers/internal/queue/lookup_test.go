@@ -101,62 +101,12 @@ func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
 	})
 }
 
-// When the controller ends, so do look-ups.
-func TestALookUpEndsWithTheController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTestQueue(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		find, asked := byName(1000)
-		Mapped(clock.RealClock{}, find).Create(ctx, event.CreateEvent{Object: aPod("web", "1")}, q)
-		time.Sleep(time.Second)
-		cancel()
-		synctest.Wait()
-		before := len(*asked)
-		time.Sleep(time.Hour)
-		if after := len(*asked); before < 3 || after != before {
-			t.Errorf("%d look-ups before the end, %d at last", before, after)
-		}
-	})
-}
-
-// Each event leads to what controller-runtime's own handler leads to.
-func TestMappedIsLikeControllerRuntimesHandler(t *testing.T) {
+// Both objects of an update lead to one request, which is added once.
+func TestARequestIsAddedOnce(t *testing.T) {
+	var got added
 	find, _ := byName(0)
-	h := In(Urgent, Mapped(clock.RealClock{}, find))
-	for name, tc := range map[string]struct {
-		event func(requests)
-		want  map[string]Class
-	}{
-		"created": {func(q requests) { h.Create(t.Context(), event.CreateEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
-		"listed": {
-			func(q requests) {
-				h.Create(t.Context(), event.CreateEvent{Object: aPod("web", "1"), IsInInitialList: true}, q)
-			},
-			map[string]Class{"web": Routine},
-		},
-		"updated": {
-			func(q requests) {
-				h.Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, q)
-			},
-			map[string]Class{"web": Urgent},
-		},
-		"deleted": {func(q requests) { h.Delete(t.Context(), event.DeleteEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
-		"generic": {func(q requests) { h.Generic(t.Context(), event.GenericEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := newTestQueue(t)
-			tc.event(q)
-			if diff := cmp.Diff(tc.want, drained(q)); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-		})
-	}
-	// Both objects of an update lead to one request, which is added once.
-	adds := 0
-	LookUp(t.Context(), clock.RealClock{}, func(context.Context) ([]reconcile.Request, error) {
-		return withoutRepeats([]reconcile.Request{{}, {}, {}}), nil
-	}, func(reconcile.Request) { adds++ })
-	if adds != 1 {
-		t.Errorf("a request is added %d times", adds)
+	In(Urgent, Mapped(clock.RealClock{}, find)).Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, &got)
+	if diff := cmp.Diff([]Class{Urgent}, got.classes); diff != "" {
+		t.Errorf("classes of the requests (-want +got):\n%s", diff)
 	}
 }

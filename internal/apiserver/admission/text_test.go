@@ -4,7 +4,6 @@
 package admission_test
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -102,18 +101,6 @@ func TestLinesOfAReplicaSet(t *testing.T) {
 	}
 	if got := admission.LineOf(&v1beta1.VerticalScaler{}, v1beta1.NewPods{ReplicaSetUID: "uid-1"}); got != "" {
 		t.Errorf("LineOf() = %q without sizes", got)
-	}
-}
-
-// Thousands of Deployments fit into a text.
-func TestATextHoldsThousandsOfDeployments(t *testing.T) {
-	lines := map[string]string{}
-	for i := range 4000 {
-		name := fmt.Sprintf("deployment-%04d", i)
-		lines[name] = admission.Line(name, []v1beta1.NewPodContainer{{ContainerName: "app", Requests: amounts("1333m", "1333Mi"), Limits: amounts("2", "2Gi")}})
-	}
-	if texts := admission.Texts(lines, admission.MaxText); len(texts) != 1 {
-		t.Errorf("%d texts", len(texts))
 	}
 }
 

@@ -146,29 +146,6 @@ func TestOneNamespaceDoesNotKeepOthersWaiting(t *testing.T) {
 	}
 }
 
-func TestUrgentChangesDoNotStarveOthers(t *testing.T) {
-	for _, namespace := range []string{"n", "another"} {
-		t.Run("urgent in "+namespace, func(t *testing.T) {
-			b := minute(2, 2)
-			spend(t, b, at(0), 2)
-			patient := named("n", "patient")
-			wants := map[types.NamespacedName]Want{patient: {ScaleDown, 0}}
-			asks(t, b, at(1), patient, wants[patient], false)
-			for window := 1; window <= overdueWindows+1; window++ {
-				for i := range 3 { // more than there are slots
-					key := named(namespace, fmt.Sprintf("urgent %d of %d", i, window))
-					wants[key] = Want{Urgent, 1}
-					asks(t, b, at(60*window-1), key, wants[key], false)
-				}
-				isServed := slices.Contains(served(b, at(60*window), wants), patient.Name)
-				if isServed != (window == overdueWindows+1) {
-					t.Fatalf("served in window %d: %v", window, isServed)
-				}
-			}
-		})
-	}
-}
-
 // The slots of two namespaces become free alternately, so that the slot for the longest
 // overdue scaler is always in the other namespace.
 func TestUrgentChangesDoNotStarveOthersOfTheirNamespace(t *testing.T) {
@@ -339,32 +316,6 @@ func TestAnEmergencyWaitsForTheReserve(t *testing.T) {
 	}
 }
 
-func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
-	b := minute(3, 2)
-	r := rand.New(rand.NewPCG(1, 1))
-	now := noon
-	for i := range 10000 {
-		key := named(fmt.Sprint(r.IntN(50)), fmt.Sprint(r.IntN(50)))
-		if granted, _ := b.Ask(now, key, Want{Class: Class(r.IntN(5))}); granted {
-			b.Done(now, key)
-		}
-		now = now.Add(time.Duration(r.IntN(3)) * time.Second)
-		b.Next(now)
-		if i%100 == 99 {
-			for space := range 50 {
-				for name := range 50 {
-					b.Leave(named(fmt.Sprint(space), fmt.Sprint(name)))
-				}
-			}
-		}
-	}
-	now = now.Add(2 * time.Minute)
-	b.Next(now)
-	if left := len(b.waiting) + len(b.reserved) + len(b.changing) + len(b.cooling) + len(b.namespaces); left+b.used[common]+b.used[reserve] != 0 {
-		t.Errorf("remaining state: %+v", b)
-	}
-}
-
 // A change that met a conflict has changed nothing. However often it is tried, its namespace and
 // the others keep their slots.
 func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {
@@ -390,7 +341,8 @@ func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {
 
 // FuzzBudget lets scalers ask and leave at random, miss reservations, and take some time for
 // changes. The API server handles a change at a random time between its grant and its end. No
-// window has more changes than the limit, and no scaler waits longer than documented.
+// window has more changes than the limit, no scaler waits longer than documented or while there is
+// a slot for it, and no state is left.
 func FuzzBudget(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed)
@@ -465,8 +417,14 @@ func (s *simulation) run(t *testing.T) {
 			}
 			s.comes[key] = s.now.Add(time.Duration(late) * time.Second)
 		}
-		if used := s.used[common]; used > s.limits.Changes {
+		used := s.used[common]
+		if used > s.limits.Changes {
 			t.Fatalf("%d of %d slots are used", used, s.limits.Changes)
+		}
+		for _, in := range s.namespaces {
+			if used < s.limits.Changes && len(s.reserved) < s.limits.Wakes && len(in.ranked) > 0 && in.used[common] < s.limits.PerNamespace {
+				t.Fatalf("%v waits although a slot is free", in.ranked[0].key)
+			}
 		}
 	}
 	s.check(t)
@@ -538,5 +496,9 @@ func (s *simulation) check(t *testing.T) {
 	}
 	if s.granted == 0 {
 		t.Error("no scaler was served")
+	}
+	s.Next(s.now.Add(2 * s.limits.Window))
+	if left := len(s.waiting) + len(s.reserved) + len(s.changing) + len(s.cooling) + len(s.namespaces); left+s.used[common]+s.used[reserve] != 0 {
+		t.Errorf("remaining state: %+v", s.Budget)
 	}
 }

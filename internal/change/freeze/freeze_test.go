@@ -4,8 +4,8 @@
 package freeze
 
 import (
-	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,6 +19,7 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -56,6 +57,9 @@ func TestSwitch(t *testing.T) {
 	if why, frozen := s.Frozen("a"); !frozen || !strings.Contains(why, "ConfigMap system/stop could not be read yet") {
 		t.Errorf("before the first read: %v, %q", frozen, why)
 	}
+	if why, frozen := s.Announced("a"); frozen {
+		t.Errorf("announced before the first read: %q", why)
+	}
 	if !s.setAbsent() || s.setAbsent() {
 		t.Error("a missing ConfigMap is new exactly once")
 	}
@@ -72,6 +76,9 @@ func TestSwitch(t *testing.T) {
 	if why, frozen := s.Frozen("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
 		t.Errorf("during a freeze: %v, %q", frozen, why)
 	}
+	if why, frozen := s.Announced("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
+		t.Errorf("announced during a freeze: %v, %q", frozen, why)
+	}
 	if _, frozen := s.Frozen("b"); frozen {
 		t.Error("another namespace is frozen")
 	}
@@ -79,126 +86,41 @@ func TestSwitch(t *testing.T) {
 	if _, frozen := s.Frozen("a"); frozen {
 		t.Error("still frozen")
 	}
-	if _, frozen := (*Switch)(nil).Frozen("a"); frozen {
+	_, frozen := (*Switch)(nil).Frozen("a")
+	if _, announced := (*Switch)(nil).Announced("a"); frozen || announced {
 		t.Error("a nil switch freezes")
-	}
-}
-
-// counted counts the writes that pass.
-type counted struct {
-	client.Client
-	writes int
-}
-
-func (c *counted) Create(context.Context, client.Object, ...client.CreateOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) Update(context.Context, client.Object, ...client.UpdateOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	c.writes++
-	return nil
-}
-
-func (c *counted) SubResource(string) client.SubResourceClient { return &countedSubResource{c: c} }
-
-type countedSubResource struct {
-	client.SubResourceClient
-	c *counted
-}
-
-func (s *countedSubResource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	s.c.writes++
-	return nil
-}
-
-func (s *countedSubResource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	s.c.writes++
-	return nil
-}
-
-func (s *countedSubResource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	s.c.writes++
-	return nil
-}
-
-// A switch whose state is unknown freezes, but does not say that an administrator has frozen.
-func TestAnnounced(t *testing.T) {
-	s := New(types.NamespacedName{Namespace: "system", Name: "freeze"})
-	is := func(namespace, want string) {
-		t.Helper()
-		if why, frozen := s.Announced(namespace); why != want || frozen != (want != "") {
-			t.Errorf("Announced(%q) = %q, %t; want %q", namespace, why, frozen, want)
-		}
-	}
-	if _, frozen := s.Frozen("shop"); !frozen {
-		t.Error("an unknown state does not freeze")
-	}
-	is("shop", "")
-	s.Set(State{Active: true, Namespaces: []string{"shop"}, Reason: "incident 42"})
-	is("shop", "ConfigMap system/freeze freezes changes: incident 42")
-	is("other", "")
-	s.Set(State{})
-	is("shop", "")
-	if why, frozen := (*Switch)(nil).Announced("shop"); frozen {
-		t.Error("no switch freezes: " + why)
 	}
 }
 
 func TestGuard(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "a", Name: "x"}
 	pod, deployment, scaler := &corev1.Pod{ObjectMeta: meta}, &appsv1.Deployment{ObjectMeta: meta}, &v1beta1.VerticalScaler{ObjectMeta: meta}
-	inner, s := &counted{}, New(name)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inner, s := fake.NewClientBuilder().WithScheme(scheme).Build(), New(name)
 	c := Guard(inner, s)
 	writes := func(obj client.Object) []error {
 		ctx := t.Context()
 		return []error{
-			c.Create(ctx, obj), c.Update(ctx, obj), c.Patch(ctx, obj, nil), c.Delete(ctx, obj), c.DeleteAllOf(ctx, obj),
-			c.SubResource("resize").Create(ctx, obj, nil), c.SubResource("resize").Update(ctx, obj), c.SubResource("resize").Patch(ctx, obj, nil),
+			c.Create(ctx, obj), c.Update(ctx, obj), c.Patch(ctx, obj, client.Merge), c.Delete(ctx, obj), c.DeleteAllOf(ctx, obj),
+			c.SubResource("status").Create(ctx, obj, obj), c.SubResource("status").Update(ctx, obj), c.SubResource("status").Patch(ctx, obj, client.Merge),
 		}
 	}
 	s.Set(State{Active: true, Namespaces: []string{"a"}})
-	held := append(writes(pod), writes(deployment)...)
-	held = append(held, c.Apply(t.Context(), appsv1ac.Deployment("x", "a")))
-	for i, err := range held {
-		var frozen *Error
-		if !errors.As(err, &frozen) {
-			t.Errorf("write %d is not held: %v", i, err)
-		}
-	}
-	if inner.writes != 0 {
-		t.Errorf("%d writes got through", inner.writes)
-	}
+	held := slices.Concat(writes(pod), writes(deployment), []error{c.Apply(t.Context(), appsv1ac.Deployment("x", "a"))})
 	passes := append(writes(scaler), c.Apply(t.Context(), appsv1ac.Deployment("x", "b")), c.Apply(t.Context(), corev1ac.ConfigMap("x", "a")))
 	s.Set(State{})
-	passes = append(passes, append(writes(pod), writes(deployment)...)...)
-	for i, err := range passes {
-		if err != nil {
-			t.Errorf("write %d is held: %v", i, err)
+	passes = slices.Concat(passes, writes(pod), writes(deployment))
+	for what, errs := range map[bool][]error{true: held, false: passes} {
+		for i, err := range errs {
+			if frozen := new(Error); errors.As(err, &frozen) != what {
+				t.Errorf("write %d: held is %t: %v", i, !what, err)
+			}
 		}
-	}
-	if inner.writes != len(passes) {
-		t.Errorf("%d of %d writes got through", inner.writes, len(passes))
 	}
 	if Guard(inner, nil) != client.Client(inner) {
 		t.Error("no switch needs no guard")

@@ -86,12 +86,6 @@ func Parse(spec Spec) (Window, error) {
 	return w, nil
 }
 
-// Equal reports whether two windows have the same spec.
-func (w Window) Equal(other Window) bool {
-	return w.spec.Schedule == other.spec.Schedule && w.spec.TimeZone == other.spec.TimeZone &&
-		w.spec.Duration == other.spec.Duration && slices.Equal(w.spec.Directions, other.spec.Directions)
-}
-
 // next is the first opening after a time; zero for never.
 func (w Window) next(after time.Time) (at time.Time) {
 	local := after.In(w.zone)

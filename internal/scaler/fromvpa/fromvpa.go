@@ -9,10 +9,8 @@
 package fromvpa
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -55,6 +53,9 @@ func Of(namespace, name string, spec map[string]any) Import {
 	r := &reader{Import: Import{Namespace: namespace, Name: name}}
 	fields := r.object("spec", spec)
 	deployment, skipped := r.target(fields)
+	if len(name) > maxName {
+		skipped = "its name has more than 63 characters, the most for a scaler: create one with another name"
+	}
 	if skipped != "" {
 		return Import{Namespace: namespace, Name: name, Skipped: skipped}
 	}
@@ -62,10 +63,6 @@ func Of(namespace, name string, spec map[string]any) Import {
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
-	}
-	if len(name) > maxName {
-		scaler.Name = shortName(name)
-		r.note("metadata.name", "", "shortened: the name of a scaler has at most 63 characters")
 	}
 	r.updatePolicy(fields, &scaler.Spec.UpdatePolicy)
 	boost := r.boost(fields, "startupBoost")
@@ -77,15 +74,6 @@ func Of(namespace, name string, spec map[string]any) Import {
 	}
 	r.Scaler = scaler
 	return r.Import
-}
-
-// shortName is a name of at most maxName characters. A hash of all of the name keeps it apart from others
-// that begin alike.
-func shortName(name string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name))
-	suffix := "-" + hex.EncodeToString(h.Sum(nil))
-	return strings.TrimRight(name[:maxName-len(suffix)], "-.") + suffix
 }
 
 // reader reads fields and notes what becomes of them.

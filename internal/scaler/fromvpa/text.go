@@ -11,9 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// width is the number of columns of the comments.
-const width = 100
-
 // YAML is the scaler as a document of YAML, below comments that say what becomes of each field.
 func (i Import) YAML() (string, error) {
 	var out strings.Builder
@@ -41,22 +38,9 @@ func (i Import) YAML() (string, error) {
 	return out.String(), nil
 }
 
-// comment writes text as a comment, wrapped between words. Lines after the first are indented.
+// comment writes text as a comment of one line.
 func comment(out *strings.Builder, indent, text string) {
-	line := "# " + indent
-	isFirst := true
-	for word := range strings.FieldsSeq(printable(text)) {
-		if !isFirst && len(line)+1+len(word) > width {
-			out.WriteString(line + "\n")
-			line, isFirst = "#    "+indent, true
-		}
-		if !isFirst {
-			line += " "
-		}
-		line += word
-		isFirst = false
-	}
-	out.WriteString(line + "\n")
+	out.WriteString("# " + indent + printable(text) + "\n")
 }
 
 // maxValue is the number of bytes of a value that a comment shows.

@@ -12,16 +12,17 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	selectors "k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/selection"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/report"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 // parsed is a policy with parsed selectors. ownNamespace is that of the operator.
@@ -90,18 +91,10 @@ func merged(a, b map[string]string) map[string]string {
 
 // isSame reports whether a policy is what another version of it is, but for its status.
 func isSame(a, b client.Object) bool {
-	if !maps.Equal(a.GetLabels(), b.GetLabels()) || !maps.Equal(a.GetAnnotations(), b.GetAnnotations()) {
-		return false
-	}
-	switch p := a.(type) {
-	case *v1beta1.ScalingPolicy:
-		q, ok := b.(*v1beta1.ScalingPolicy)
-		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
-	case *v1beta1.ClusterScalingPolicy:
-		q, ok := b.(*v1beta1.ClusterScalingPolicy)
-		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
-	}
-	return false
+	x, err := manifestOf(a)
+	y, otherErr := manifestOf(b)
+	return err == nil && otherErr == nil && reflect.DeepEqual(x["spec"], y["spec"]) &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
 }
 
 // setDefaults sets those defaults of the schema that a preview needs.
@@ -215,17 +208,14 @@ type policyFlags struct {
 	selector          string
 	excludeNamespaces []string
 	exclude           []string
-	mode              string
-	start             string
+	rules             v1beta1.PolicyRules
 	after             string
 	maxConcurrent     string
-	profile           string
+	profile           profile.Profile
 }
 
 // updateModes are the update modes, from the least to the most that is changed.
-var updateModes = []string{
-	string(v1beta1.UpdateModeRecommend), string(v1beta1.UpdateModeInitial), string(v1beta1.UpdateModeInPlace), string(v1beta1.UpdateModeRollout),
-}
+var updateModes = []v1beta1.UpdateMode{v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout}
 
 // policyFlagNames are the names of the flags.
 var policyFlagNames = []string{"name", "namespaces", "selector", "exclude-namespace", "exclude", "mode", "start", "after", "max-concurrent", "profile"}
@@ -238,12 +228,13 @@ func (p *policyFlags) add(c *cobra.Command) {
 	flags.StringVarP(&p.selector, "selector", "l", "", "Select only Deployments with these labels, such as tier=backend.")
 	flags.StringSliceVar(&p.excludeNamespaces, "exclude-namespace", nil, "Exclude a namespace, by its name. Can be repeated.")
 	flags.StringSliceVar(&p.exclude, "exclude", nil, "Exclude Deployments with this name. Can be repeated.")
-	p.mode, p.start = string(v1beta1.UpdateModeInPlace), string(v1beta1.UpdateModeRecommend)
-	cli.AddChoice(c, &p.mode, "mode", "", updateModes, "The update mode of promoted scalers")
-	cli.AddChoice(c, &p.start, "start", "", updateModes, "The update mode of new scalers, until they are promoted")
+	mode, start := &p.rules.Template.UpdatePolicy.UpdateMode, &p.rules.Rollout.Start
+	*mode, *start = v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRecommend
+	cli.AddChoice(c, mode, "mode", "", updateModes, "The update mode of promoted scalers")
+	cli.AddChoice(c, start, "start", "", updateModes, "The update mode of new scalers, until they are promoted")
 	flags.StringVar(&p.after, "after", "", "How much usage a scaler needs to be promoted, such as 7d or 36h. (default 7d)")
 	flags.StringVar(&p.maxConcurrent, "max-concurrent", "", "How many of the scalers are verified at the same time after their promotion, in percent. (default 5%)")
-	cli.AddChoice(c, &p.profile, "profile", "", report.ProfileNames(), "The profile of the scalers instead of Balanced")
+	cli.AddChoice(c, &p.profile, "profile", "", profile.All(), "The profile of the scalers instead of Balanced")
 }
 
 // firstSet is the first of the flags that the user has set; empty for none.
@@ -259,7 +250,7 @@ func (p *policyFlags) firstSet(c *cobra.Command) string {
 // build is the policy that the flags describe.
 func (p *policyFlags) build(c *cobra.Command, namespace string) (client.Object, error) {
 	isSet := c.Flags().Changed
-	rules, err := p.rules(isSet)
+	rules, err := p.allRules(isSet)
 	if err != nil {
 		return nil, err
 	}
@@ -290,15 +281,14 @@ func (p *policyFlags) build(c *cobra.Command, namespace string) (client.Object, 
 	return out, nil
 }
 
-// rules are what both kinds of policies have. What the user does not set is left to the API server.
-func (p *policyFlags) rules(isSet func(string) bool) (rules v1beta1.PolicyRules, err error) {
+// allRules are what both kinds of policies have. What the user does not set is left to the API server.
+func (p *policyFlags) allRules(isSet func(string) bool) (rules v1beta1.PolicyRules, err error) {
+	rules = p.rules
 	if isSet("selector") {
 		if rules.DeploymentSelector, err = selectorOf("selector", p.selector, "to select all Deployments, leave it out"); err != nil {
 			return rules, err
 		}
 	}
-	rules.Rollout.Start = v1beta1.UpdateMode(p.start)
-	rules.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateMode(p.mode)
 	if p.profile != "" {
 		rules.Template.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
 	}
@@ -330,46 +320,33 @@ func selectorOf(flag, text, instead string) (*metav1.LabelSelector, error) {
 	}
 	out := &metav1.LabelSelector{}
 	for _, r := range requirements {
-		if values := r.Values(); values.Len() == 1 && out.MatchLabels[r.Key()] == "" && (r.Operator() == selectors.Equals || r.Operator() == selectors.DoubleEquals) {
-			value, _ := values.PopAny()
-			out.MatchLabels = merged(out.MatchLabels, map[string]string{r.Key(): value})
-			continue
-		}
 		operator, ok := operators[r.Operator()]
-		if !ok {
+		switch values := r.Values().List(); {
+		case r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals:
+			metav1.AddLabelToSelector(out, r.Key(), values[0])
+		case ok:
+			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: values})
+		default:
 			return nil, cli.Usagef("--%s: a policy knows no operator %q", flag, r.Operator())
 		}
-		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: r.Values().List()})
 	}
 	return out, nil
 }
 
 // operators are those that objects know, by those of kubectl.
-var operators = map[selectors.Operator]metav1.LabelSelectorOperator{
-	selectors.In: metav1.LabelSelectorOpIn, selectors.Equals: metav1.LabelSelectorOpIn, selectors.DoubleEquals: metav1.LabelSelectorOpIn,
-	selectors.NotIn: metav1.LabelSelectorOpNotIn, selectors.NotEquals: metav1.LabelSelectorOpNotIn,
-	selectors.Exists: metav1.LabelSelectorOpExists, selectors.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.In: metav1.LabelSelectorOpIn, selection.NotIn: metav1.LabelSelectorOpNotIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
+	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
 // timeSpan reads a duration, which may be in days.
 func timeSpan(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	if days, isDays := strings.CutSuffix(text, "d"); isDays {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * day, within(time.Duration(n)*day, text)
-		}
-	}
-	span, err := time.ParseDuration(text)
+	span, err := model.ParseDuration(text)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration, such as 7d or 36h", text)
 	}
-	return span, within(span, text)
-}
-
-// within reports an error for a time that a field of seconds cannot hold.
-func within(span time.Duration, text string) error {
-	if span < 0 || span/time.Second > math.MaxInt32 {
-		return fmt.Errorf("%q is out of range", text)
+	if time.Duration(span)/time.Second > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is out of range", text) // of a field of seconds
 	}
-	return nil
+	return time.Duration(span), nil
 }

@@ -9,18 +9,22 @@ package adoption
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -142,7 +146,7 @@ func Of(w World) Preview {
 		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Action: w.action(), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
 		FirstDay: FirstDay{Mode: start, ModeMeans: startMeans}, Missing: w.Missing,
 	}
-	t := newTally()
+	t := &tally{shares: map[string]*Share{}, skipped: map[string]*explain.Skipped{}}
 	for _, m := range w.members() {
 		t.add(m)
 	}
@@ -210,32 +214,21 @@ func (w World) scalers() map[types.NamespacedName]fleet.Scalers {
 type tally struct {
 	// matched counts excluded Deployments and those of system namespaces, too.
 	matched, selected, sized int
-	shares                   map[string]*share
+	shares                   map[string]*Share
 	skipped                  map[string]*explain.Skipped
 	wanted                   []fleet.Member
 	compared                 int
-	current, target          sum
+	current, target          explain.Saved
 }
 
-type share struct {
-	sized, skipped int
-	requested      sum
+// add adds an amount of all pods.
+func add(to *explain.Saved, a quantity.Amounts, pods int32) {
+	to.Cores += float64(a.CPUMillis) * float64(pods) / 1000
+	to.GiB += float64(a.MemoryBytes) * float64(pods) / (1 << 30)
 }
 
-// sum is an amount of all pods. It is no integer: a product of two of them may be too large for one.
-type sum struct{ millis, bytes float64 }
-
-func (s *sum) add(a quantity.Amounts, pods int32) {
-	s.millis += float64(a.CPUMillis) * float64(pods)
-	s.bytes += float64(a.MemoryBytes) * float64(pods)
-}
-
-func (s sum) amount() explain.Saved {
-	return explain.Saved{Cores: explain.Rounded(s.millis / 1000), GiB: explain.Rounded(s.bytes / (1 << 30))}
-}
-
-func newTally() *tally {
-	return &tally{shares: map[string]*share{}, skipped: map[string]*explain.Skipped{}}
+func rounded(s explain.Saved) explain.Saved {
+	return explain.Saved{Cores: explain.Rounded(s.Cores), GiB: explain.Rounded(s.GiB)}
 }
 
 func (t *tally) add(m fleet.Member) {
@@ -250,18 +243,18 @@ func (t *tally) add(m fleet.Member) {
 	t.selected++
 	of := t.shares[d.Namespace]
 	if of == nil {
-		of = &share{}
+		of = &Share{Namespace: d.Namespace}
 		t.shares[d.Namespace] = of
 	}
 	if m.Skipped != "" {
-		of.skipped++
+		of.Skipped++
 		return
 	}
 	t.sized++
-	of.sized++
+	of.Sized++
 	t.wanted = append(t.wanted, m)
 	for _, requests := range d.Requests {
-		of.requested.add(requests, d.Replicas)
+		add(&of.Requested, requests, d.Replicas)
 	}
 	t.compare(m)
 }
@@ -304,8 +297,8 @@ func (t *tally) compare(m fleet.Member) {
 		isCompared = true
 		// What is not recommended stays.
 		target.CPUMillis, target.MemoryBytes = cmp.Or(target.CPUMillis, requests.CPUMillis), cmp.Or(target.MemoryBytes, requests.MemoryBytes)
-		t.current.add(requests, m.Deployment.Replicas)
-		t.target.add(target, m.Deployment.Replicas)
+		add(&t.current, requests, m.Deployment.Replicas)
+		add(&t.target, target, m.Deployment.Replicas)
 	}
 	if isCompared {
 		t.compared++
@@ -316,14 +309,15 @@ func (t *tally) comparison() *Comparison {
 	if t.compared == 0 {
 		return nil
 	}
-	return &Comparison{Deployments: t.compared, Current: t.current.amount(), Recommended: t.target.amount()}
+	return &Comparison{Deployments: t.compared, Current: rounded(t.current), Recommended: rounded(t.target)}
 }
 
 // namespaces are the namespaces, the largest first.
 func (t *tally) namespaces() (all []Share) {
 	for _, name := range slices.Sorted(maps.Keys(t.shares)) {
-		of := t.shares[name]
-		all = append(all, Share{Namespace: name, Sized: of.sized, Skipped: of.skipped, Requested: of.requested.amount()})
+		of := *t.shares[name]
+		of.Requested = rounded(of.Requested)
+		all = append(all, of)
 	}
 	slices.SortStableFunc(all, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Sized, a.Sized), cmp.Compare(b.Skipped, a.Skipped))
@@ -406,4 +400,125 @@ func (w World) selectsAll(t *tally) bool {
 	}
 	// A policy that matches all namespaces matches those of the system, too, and skips them.
 	return t.matched == len(w.Deployments)
+}
+
+// WriteText writes the preview as text, to be read from top to bottom.
+func (p Preview) WriteText(w io.Writer) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintln(&b, explain.Printable(fmt.Sprintf(format, args...))) }
+	line("%s %s%s", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), map[Action]string{Create: " (new)", Update: " (exists, is changed)", None: " (exists, is the same)"}[p.Action])
+	line("  %s", p.Purpose)
+	if p.Exclusions != "" {
+		line("  %s", p.Exclusions)
+	}
+	line("")
+	line("Selects %s in %s, and sizes %d of them", count(p.Selected, "Deployment"), count(len(p.Namespaces), "namespace"), p.Sized)
+	if err := p.writeNamespaces(&b, line); err != nil {
+		return err
+	}
+	explain.WriteSkipped(line, p.Skipped)
+	line("")
+	line("On the first day")
+	p.FirstDay.write(line)
+	line("")
+	line("Later")
+	p.writeLater(line)
+	p.writeRequests(line)
+	explain.WriteMissing(line, p.Missing)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (p Preview) writeNamespaces(b *strings.Builder, line func(string, ...any)) error {
+	if len(p.Namespaces) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "  NAMESPACE\tSIZED\tSKIPPED\tCORES\tGIB")
+	shown := p.Namespaces[:min(len(p.Namespaces), mostNamespaces)]
+	for _, s := range shown {
+		fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\n", s.Namespace, s.Sized, s.Skipped, number(s.Requested.Cores), number(s.Requested.GiB))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if more := p.Namespaces[len(shown):]; len(more) > 0 {
+		sized, skipped := 0, 0
+		for _, s := range more {
+			sized, skipped = sized+s.Sized, skipped+s.Skipped
+		}
+		line("  and %d more, with %d sized and %d skipped", len(more), sized, skipped)
+	}
+	return nil
+}
+
+func (f FirstDay) write(line func(string, ...any)) {
+	if f.Created > 0 {
+		line("  %s created in update mode %s: %s.", are(f.Created), f.Mode, f.ModeMeans)
+	}
+	if f.TakenOver > 0 {
+		line("  %s taken over from %s.", are(f.TakenOver), strings.Join(f.From, ", "))
+	}
+	if f.Changed > 0 {
+		line("  %s changed to the new template.", are(f.Changed))
+	}
+	if f.Deleted > 0 {
+		line("  %s deleted, because the policy no longer sizes what they size. A pod template that a scaler has changed gets its original values back.", are(f.Deleted))
+	}
+	if f.Unchanged > 0 {
+		line("  %s.", stay(f.Unchanged))
+	}
+	if f.Created+f.TakenOver+f.Changed+f.Deleted == 0 {
+		line("  Nothing changes.")
+	}
+}
+
+func (p Preview) writeLater(line func(string, ...any)) {
+	if p.Later == nil {
+		line("  No scaler is promoted: all have update mode %s from the beginning.", p.FirstDay.Mode)
+		return
+	}
+	for _, rule := range p.Later.Rules {
+		line("  %s", rule)
+	}
+	line("  So %s verified at the same time now.", are(p.Later.AtOnce))
+	line("  Promoted scalers have update mode %s: %s.", p.Later.Mode, p.Later.ModeMeans)
+}
+
+func (p Preview) writeRequests(line func(string, ...any)) {
+	if p.Requests == nil {
+		line(`  How requests change is unknown until there is usage. "kubectl vscaler report --prometheus URL" shows it before.`)
+		return
+	}
+	r := p.Requests
+	line("  Scalers of %s recommend already: %s cores instead of %s, and %s GiB instead of %s.", count(r.Deployments, "Deployment"),
+		number(r.Recommended.Cores), number(r.Current.Cores), number(r.Recommended.GiB), number(r.Current.GiB))
+	if rest := p.Sized - r.Deployments; rest > 0 {
+		line("  Of the other %d, it is unknown until there is usage.", rest)
+	}
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// are begins a sentence about scalers.
+func are(n int) string {
+	if n == 1 {
+		return "1 scaler is"
+	}
+	return fmt.Sprintf("%d scalers are", n)
+}
+
+// stay is a sentence about scalers that do not change.
+func stay(n int) string {
+	if n == 1 {
+		return "1 scaler of the policy stays as it is"
+	}
+	return fmt.Sprintf("%d scalers of the policy stay as they are", n)
 }

@@ -6,6 +6,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -31,39 +32,21 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
-const checkLong = `Check whether the cluster and your rights are what VerticalScaler needs, before and after its installation.
-
-Each line is OK, WARN (it works, but not all of it), FAIL (it does not work) or UNKNOWN (you may not read it). The command
-changes nothing.
-
-Exit codes: 0: no check failed, 1: the API server cannot be reached, 2: invalid usage, 3: a check failed.`
-
-const checkExample = `  # The cluster, and your rights in a namespace
-  %[1]s check -n shop`
-
 // New is the command check.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	return &cobra.Command{
-		Use:               "check",
-		Short:             "Check the cluster and your rights",
-		Long:              checkLong,
-		Example:           fmt.Sprintf(checkExample, cli.Name),
-		Args:              cli.NoArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			findings, err := Run(c.Context(), cluster)
-			if err != nil {
-				return err
-			}
-			if err := Write(streams.Out, findings); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(findings, func(f Finding) bool { return f.result == checkFailed }) {
-				return cli.FailedCheck("a check failed")
-			}
-			return nil
-		},
-	}
+	return cli.Command("check", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		findings, err := Run(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		if err := Write(streams.Out, findings); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(findings, func(f Finding) bool { return f.result == checkFailed }) {
+			return cli.FailedCheck("a check failed")
+		}
+		return nil
+	})
 }
 
 // checkResult is how a check ended.
@@ -96,14 +79,17 @@ func Write(w io.Writer, findings []Finding) error {
 // preflight is what the checks read.
 type preflight struct {
 	client    client.Client
-	discovery discovery.DiscoveryInterface
 	cluster   *kube.Cluster
 	namespace string
+	operator  *explain.Operator // of the namespace; nil if none is known
 }
 
+// check returns what it has found. With an error, it is UNKNOWN.
+type check func(ctx context.Context) (checkResult, string, error)
+
 // Run runs all checks. It is an error if the API server cannot be reached.
-func Run(ctx context.Context, cluster *kube.Cluster) ([]Finding, error) {
-	namespace, c, err := cluster.OpenNamespace()
+func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err error) {
+	namespace, c, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
 	}
@@ -115,151 +101,145 @@ func Run(ctx context.Context, cluster *kube.Cluster) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &preflight{c, d, cluster, namespace}
-	server, err := p.discovery.ServerVersion()
+	server, err := d.ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server for its version: %w", err)
 	}
-	findings := []Finding{kubernetes(server.GitVersion)}
-	operator, state := p.operator(ctx)
-	findings = append(findings, p.api(ctx), state)
-	if operator != nil {
-		findings = append(findings, versions(operator.Version, cli.Version))
+	p := &preflight{client: c, cluster: cluster, namespace: namespace}
+	run := func(what string, of check) {
+		result, message, err := of(ctx)
+		if err != nil {
+			result, message = checkUnknown, err.Error()
+		}
+		findings = append(findings, Finding{what, result, message})
 	}
-	for _, check := range []func(context.Context) Finding{p.metrics, p.policies, p.vpas, p.scalers} {
-		findings = append(findings, check(ctx))
+	run("Kubernetes", func(context.Context) (checkResult, string, error) { return kubernetes(server.GitVersion) })
+	run("VerticalScaler API", p.api)
+	run("Operator", p.runs)
+	if p.operator != nil {
+		run("Versions", func(context.Context) (checkResult, string, error) { return versions(p.operator.Version, cli.Version) })
 	}
-	return append(findings, p.rights(ctx)...), nil
+	run("Usage (metrics.k8s.io)", p.metrics)
+	run("Admission policies", p.policies)
+	run("VerticalPodAutoscalers", p.vpas)
+	run("Scalers", p.scalers)
+	// The rights are those that a user needs in a namespace to size Deployments.
+	run("Right to create verticalscalers", p.right(authorizationv1.ResourceAttributes{Verb: "create", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"},
+		"you can only look: ask for the ClusterRole verticalscaler-editor"))
+	run("Right to patch deployments", p.right(authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments"}, "the admission policies refuse your scalers"))
+	run("Right to patch pods/resize", p.right(authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "resize"},
+		"the admission policies refuse your scalers of the mode InPlace: ask for the ClusterRole verticalscaler-resizer"))
+	return findings, nil
 }
 
 // oldest is the oldest version of Kubernetes that the operator supports.
 const oldest = "1.34.0"
 
-func kubernetes(git string) Finding {
+func kubernetes(git string) (checkResult, string, error) {
 	found, err := utilversion.ParseGeneric(git)
 	switch {
 	case err != nil:
-		return Finding{"Kubernetes", checkUnknown, fmt.Sprintf("the version %s cannot be read", git)}
+		return "", "", fmt.Errorf("the version %s cannot be read", git)
 	case found.LessThan(utilversion.MustParseGeneric(oldest)):
-		return Finding{"Kubernetes", checkFailed, fmt.Sprintf("%s is older than %s", git, strings.TrimSuffix(oldest, ".0"))}
+		return checkFailed, fmt.Sprintf("%s is older than %s", git, strings.TrimSuffix(oldest, ".0")), nil
 	case found.LessThan(utilversion.MustParseGeneric("1.36.0")):
-		return Finding{"Kubernetes", checkWarned, git + ": the mode Initial and the fallback Recreate need 1.36"}
+		return checkWarned, git + ": the mode Initial and the fallback Recreate need 1.36", nil
 	}
-	return Finding{"Kubernetes", checkOK, git}
+	return checkOK, git, nil
 }
 
-func (p *preflight) api(ctx context.Context) Finding {
-	const what = "VerticalScaler API"
-	switch err := p.client.List(ctx, &v1beta1.VerticalScalerList{}, client.InNamespace(p.namespace), client.Limit(1)); {
-	case err == nil:
-		return Finding{what, checkOK, v1beta1.GroupVersion.String() + " is served"}
-	case apierrors.IsNotFound(err):
-		return Finding{what, checkFailed, v1beta1.GroupVersion.String() + " is not served: install the operator with " + release.Release{Version: cli.Version}.Install(release.Operator)}
-	default:
-		return Finding{what, checkUnknown, err.Error()}
+func (p *preflight) api(ctx context.Context) (checkResult, string, error) {
+	err := p.client.List(ctx, &v1beta1.VerticalScalerList{}, client.InNamespace(p.namespace), client.Limit(1))
+	if apierrors.IsNotFound(err) {
+		return checkFailed, v1beta1.GroupVersion.String() + " is not served: install the operator with " + release.Release{Version: cli.Version}.Install(release.Operator), nil
 	}
+	return checkOK, v1beta1.GroupVersion.String() + " is served", err
 }
 
-// operator is the operator of the namespace, nil if none is known, and whether it runs.
-func (p *preflight) operator(ctx context.Context) (*explain.Operator, Finding) {
-	const what = "Operator"
+// runs reports whether the operator of the namespace runs.
+func (p *preflight) runs(ctx context.Context) (checkResult, string, error) {
 	operators, err := p.cluster.Operators(ctx, p.client, p.namespace)
-	var scalers v1beta1.VerticalScalerList
-	if p.client.List(ctx, &scalers, client.InNamespace(p.namespace)) != nil {
-		scalers.Items = nil // the check of the API says so
+	if err != nil {
+		return "", "", err
 	}
-	isObserved := slices.ContainsFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return len(s.Status.Conditions) > 0 })
-	operator, ok := operators.Serving(scalers.Items...).For(p.namespace)
-	now := p.cluster.Now()
-	switch {
-	case err != nil:
-		return nil, Finding{what, checkUnknown, err.Error()}
-	case !ok && isObserved:
-		return nil, Finding{what, checkWarned, "no lease is found, so it is not known whether the operator runs"}
-	case !ok:
-		return nil, Finding{what, checkFailed, "no lease is found: no operator runs, or without leader election"}
-	case operator.IsSilent(now):
-		return &operator, Finding{what, checkFailed, operator.Report(now)}
+	scalers, _ := kube.Scalers(ctx, p.client, client.InNamespace(p.namespace)) // the check of the API has the error
+	operator, ok := operators.Serving(scalers...).For(p.namespace)
+	switch now := p.cluster.Now(); {
+	case ok && operator.IsSilent(now):
+		p.operator = &operator
+		return checkFailed, operator.Report(now), nil
+	case ok:
+		p.operator = &operator
+		return checkOK, operator.Report(now), nil
+	case slices.ContainsFunc(scalers, func(s v1beta1.VerticalScaler) bool { return len(s.Status.Conditions) > 0 }):
+		return checkWarned, "no lease is found, so it is not known whether the operator runs", nil
 	}
-	return &operator, Finding{what, checkOK, operator.Report(now)}
+	return checkFailed, "no lease is found: no operator runs, or without leader election", nil
 }
 
 // versions compares the versions of an operator and of this plugin. They may be one minor version
 // apart.
-func versions(operator, plugin string) Finding {
-	const what = "Versions"
+func versions(operator, plugin string) (checkResult, string, error) {
 	if operator == "" {
-		return Finding{what, checkUnknown, fmt.Sprintf("the plugin is %s, and the operator does not tell its version", plugin)}
+		return "", "", fmt.Errorf("the plugin is %s, and the operator does not tell its version", plugin)
 	}
 	both := fmt.Sprintf("the plugin is %s, the operator is %s", plugin, operator)
 	ours, err := utilversion.ParseSemantic(plugin)
 	theirs, theirErr := utilversion.ParseSemantic(operator)
 	switch {
 	case plugin == operator:
-		return Finding{what, checkOK, both}
 	case err != nil || theirErr != nil:
-		return Finding{what, checkUnknown, both + ", which cannot be compared"}
+		return "", "", errors.New(both + ", which cannot be compared")
 	case ours.Major() != theirs.Major() || max(ours.Minor(), theirs.Minor())-min(ours.Minor(), theirs.Minor()) > 1:
-		return Finding{what, checkWarned, both + ": what the plugin does not know, it leaves out. Use versions that are one minor version apart at most"}
+		return checkWarned, both + ": what the plugin does not know, it leaves out. Use versions that are one minor version apart at most", nil
 	}
-	return Finding{what, checkOK, both}
+	return checkOK, both, nil
 }
 
 // metrics asks for the usage of the namespace's pods, as the operator does.
-func (p *preflight) metrics(ctx context.Context) Finding {
-	const what = "Usage (metrics.k8s.io)"
-	switch err := p.list(ctx, schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}, new(int)); {
-	case err == nil:
-		return Finding{what, checkOK, "the usage of pods is served"}
-	case apierrors.IsForbidden(err):
-		return Finding{what, checkUnknown, err.Error()}
+func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
+	_, err := p.count(ctx, schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"})
+	switch {
 	case apierrors.IsNotFound(err):
-		return Finding{what, checkFailed, "metrics.k8s.io is not served: install metrics-server"}
-	default:
-		return Finding{what, checkFailed, err.Error()}
+		return checkFailed, "metrics.k8s.io is not served: install metrics-server", nil
+	case err != nil && !apierrors.IsForbidden(err):
+		return checkFailed, err.Error(), nil
 	}
+	return checkOK, "the usage of pods is served", err
 }
 
-// list counts the objects of a kind in the namespace.
-func (p *preflight) list(ctx context.Context, kind schema.GroupVersionKind, n *int) error {
+// count counts the objects of a kind in the namespace.
+func (p *preflight) count(ctx context.Context, kind schema.GroupVersionKind) (int, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := p.client.List(ctx, &list, client.InNamespace(p.namespace))
-	*n = len(list.Items)
-	return err
+	return len(list.Items), err
 }
 
-func (p *preflight) policies(ctx context.Context) Finding {
-	const what = "Admission policies"
+func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
-	switch err := p.client.List(ctx, &policies); {
-	case err != nil:
-		return Finding{what, checkUnknown, err.Error()}
-	case !slices.ContainsFunc(policies.Items, func(v admissionv1.ValidatingAdmissionPolicy) bool {
+	err := p.client.List(ctx, &policies)
+	isOurs := func(v admissionv1.ValidatingAdmissionPolicy) bool {
 		return strings.HasPrefix(v.Name, "verticalscaler-")
-	}):
-		return Finding{what, checkWarned, "none is installed, so users can size what they may not change: " + release.Release{Version: cli.Version}.Install(release.AdmissionPolicies)}
 	}
-	return Finding{what, checkOK, "they are installed"}
+	if !slices.ContainsFunc(policies.Items, isOurs) {
+		return checkWarned, "none is installed, so users can size what they may not change: " + release.Release{Version: cli.Version}.Install(release.AdmissionPolicies), err
+	}
+	return checkOK, "they are installed", err
 }
 
-func (p *preflight) vpas(ctx context.Context) Finding {
-	const what = "VerticalPodAutoscalers"
-	n := 0
-	switch err := p.list(ctx, kube.VPAKind, &n); {
-	case apierrors.IsNotFound(err) || err == nil && n == 0:
-		return Finding{what, checkOK, "there are none in namespace " + p.namespace}
-	case err != nil:
-		return Finding{what, checkUnknown, err.Error()}
+func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
+	n, err := p.count(ctx, kube.VPAKind)
+	if n == 0 {
+		return checkOK, "there are none in namespace " + p.namespace, client.IgnoreNotFound(err)
 	}
-	return Finding{what, checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace)}
+	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
 }
 
-func (p *preflight) scalers(ctx context.Context) Finding {
-	const what = "Scalers"
+func (p *preflight) scalers(ctx context.Context) (checkResult, string, error) {
 	var list v1beta1.VerticalScalerList
 	if err := p.client.List(ctx, &list, client.InNamespace(p.namespace)); err != nil {
-		return Finding{what, checkUnknown, err.Error()}
+		return "", "", err
 	}
 	var bad []string
 	for i := range list.Items {
@@ -267,39 +247,25 @@ func (p *preflight) scalers(ctx context.Context) Finding {
 			bad = append(bad, row.Name+" ("+row.Reason+")")
 		}
 	}
-	if len(bad) > 0 {
-		const most = 5
-		more := ""
-		if len(bad) > most {
-			more = fmt.Sprintf(" and %d more", len(bad)-most)
-		}
-		return Finding{what, checkWarned, fmt.Sprintf("%d of %d in namespace %s are not Ready: %s%s", len(bad), len(list.Items), p.namespace, strings.Join(bad[:min(most, len(bad))], ", "), more)}
+	if len(bad) == 0 {
+		return checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(list.Items), p.namespace), nil
 	}
-	return Finding{what, checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(list.Items), p.namespace)}
+	const most = 5
+	more := ""
+	if len(bad) > most {
+		more = fmt.Sprintf(" and %d more", len(bad)-most)
+	}
+	return checkWarned, fmt.Sprintf("%d of %d in namespace %s are not Ready: %s%s", len(bad), len(list.Items), p.namespace, strings.Join(bad[:min(most, len(bad))], ", "), more), nil
 }
 
-// rights are those that a user needs in a namespace to size Deployments.
-func (p *preflight) rights(ctx context.Context) (findings []Finding) {
-	for _, right := range []struct {
-		authorizationv1.ResourceAttributes
-
-		otherwise string
-	}{
-		{authorizationv1.ResourceAttributes{Verb: "create", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"}, "you can only look: ask for the ClusterRole verticalscaler-editor"},
-		{authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments"}, "the admission policies refuse your scalers"},
-		{authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "resize"}, "the admission policies refuse your scalers of the mode InPlace: ask for the ClusterRole verticalscaler-resizer"},
-	} {
-		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right.ResourceAttributes}}
-		review.Spec.ResourceAttributes.Namespace = p.namespace
-		what := "Right to " + right.Verb + " " + strings.TrimSuffix(right.Resource+"/"+right.Subresource, "/")
-		switch err := p.client.Create(ctx, &review); {
-		case err != nil:
-			findings = append(findings, Finding{what, checkUnknown, err.Error()})
-		case review.Status.Allowed:
-			findings = append(findings, Finding{what, checkOK, "in namespace " + p.namespace})
-		default:
-			findings = append(findings, Finding{what, checkWarned, "not in namespace " + p.namespace + ": " + right.otherwise})
+// right checks a right of the user in the namespace.
+func (p *preflight) right(right authorizationv1.ResourceAttributes, otherwise string) check {
+	return func(ctx context.Context) (checkResult, string, error) {
+		right.Namespace = p.namespace
+		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		if err := p.client.Create(ctx, &review); err != nil || !review.Status.Allowed {
+			return checkWarned, "not in namespace " + p.namespace + ": " + otherwise, err
 		}
+		return checkOK, "in namespace " + p.namespace, nil
 	}
-	return findings
 }

@@ -25,9 +25,12 @@ func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
 		{"v0.3.0", "devel", checkUnknown},
 		{"", "v0.3.0", checkUnknown},
 	} {
-		got := versions(tc.operator, tc.plugin)
-		if got.result != tc.want || !strings.Contains(got.message, tc.plugin) || !strings.Contains(got.message, tc.operator) {
-			t.Errorf("operator %q, plugin %q: %+v, want %s", tc.operator, tc.plugin, got, tc.want)
+		result, message, err := versions(tc.operator, tc.plugin)
+		if err != nil {
+			result, message = checkUnknown, err.Error()
+		}
+		if result != tc.want || !strings.Contains(message, tc.plugin) || !strings.Contains(message, tc.operator) {
+			t.Errorf("operator %q, plugin %q: %s %s, want %s", tc.operator, tc.plugin, result, message, tc.want)
 		}
 	}
 }

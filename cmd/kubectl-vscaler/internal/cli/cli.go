@@ -5,8 +5,11 @@
 package cli
 
 import (
+	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,6 +55,31 @@ func ExitCode(err error) int {
 	return 1
 }
 
+//go:embed help
+var help embed.FS
+
+// Command is the command of help/NAME.txt. The file has its usage, its summary, its text and examples. complete completes
+// arguments; nil for none. The command takes arguments only if its usage has some.
+func Command(name string, complete cobra.CompletionFunc, run func(ctx context.Context, c *cobra.Command, args []string) error) *cobra.Command {
+	text, err := help.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // a mistake of this program
+	}
+	about, examples, _ := strings.Cut(string(text), "\n\nExamples:\n\n")
+	lines := strings.SplitN(about, "\n", 4)
+	c := &cobra.Command{
+		Use: lines[0], Short: lines[1], Long: lines[3], Example: strings.TrimRight(examples, "\n"), ValidArgsFunction: complete,
+		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), c, args) },
+	}
+	if complete == nil {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if c.Use == name {
+		c.Args = NoArguments
+	}
+	return c
+}
+
 // NoArguments rejects arguments.
 func NoArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -69,4 +97,67 @@ func NoCommand(c *cobra.Command, args []string) error {
 		return Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 	}
 	return Usagef("unknown command %q: see \"%s --help\"", args[0], c.CommandPath())
+}
+
+// choice is a flag with a fixed set of values.
+type choice[T ~string] struct {
+	into   *T
+	values []T
+}
+
+func (c choice[T]) String() string { return string(*c.into) }
+
+func (c choice[T]) Type() string { return "string" }
+
+func (c choice[T]) Set(value string) error {
+	if !slices.Contains(c.values, T(value)) {
+		return fmt.Errorf("use one of %s", strings.Join(c.names(), ", "))
+	}
+	*c.into = T(value)
+	return nil
+}
+
+func (c choice[T]) names() (names []string) {
+	for _, value := range c.values {
+		names = append(names, string(value))
+	}
+	return names
+}
+
+// AddChoice adds a flag with a fixed set of values, which are named after the usage and completed. The present value is the
+// default.
+func AddChoice[T ~string](c *cobra.Command, into *T, name, shorthand string, values []T, usage string) {
+	of := choice[T]{into, values}
+	c.Flags().VarP(of, name, shorthand, usage+": "+strings.Join(of.names(), ", ")+".")
+	Complete(c, name, of.names())
+}
+
+// Complete completes the values of a flag.
+func Complete(c *cobra.Command, flag string, values []string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that does not exist
+	}
+}
+
+// DryRun is the value of kubectl's flag --dry-run.
+type DryRun string
+
+// The values of --dry-run.
+const (
+	NoDryRun     DryRun = "none"
+	ServerDryRun DryRun = "server"
+	ClientDryRun DryRun = "client"
+)
+
+// AddDryRun adds kubectl's flag --dry-run.
+func AddDryRun(c *cobra.Command, into *DryRun) {
+	*into = NoDryRun
+	AddChoice(c, into, "dry-run", "", []DryRun{NoDryRun, ServerDryRun, ClientDryRun},
+		"Change nothing, and let the API server check the change (server) or send nothing (client)")
+	c.Flags().Lookup("dry-run").NoOptDefVal = string(ServerDryRun)
+}
+
+// Suffix ends the line about a change.
+func (d DryRun) Suffix() string {
+	return map[DryRun]string{ClientDryRun: " (dry run)", ServerDryRun: " (server dry run)"}[d]
 }

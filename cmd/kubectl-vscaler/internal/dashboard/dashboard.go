@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -36,29 +35,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-const dashboardLong = `Show scalers in a browser: the whole fleet, and each scaler with its usage against request and limit, and why.
-
-The command serves web pages on this machine until it is stopped with Ctrl-C, and prints their address. They need nothing
-from the network, and only show: nothing can be changed there. The cluster is read with your own rights, and only while a
-page is open.
-
-The address contains a secret: other users who have it see what you may see. It is valid until the command ends, and no longer
-than --expires-after. Only programs on this machine can connect. To use a browser on another machine, use a tunnel, such as
-"ssh -L 8080:127.0.0.1:8080", with --port=8080.
-
-Plots begin when a page is opened. With --prometheus, they also show the last 8 days, and there is a backtest.
-
-The command requires the permission to list VerticalScalers. It reads Deployments, pods and their usage if it may, and the
-pages list what it could not read.
-
-Exit codes: 0: stopped, 1: failure, 2: invalid usage.`
-
-const dashboardExample = `  # The scalers of a namespace
-  %[1]s dashboard -n shop
-
-  # Those of all namespaces, with the last 8 days
-  %[1]s dashboard -A --prometheus http://localhost:9090`
-
 const (
 	// refreshEvery is the interval in which open pages are read again.
 	refreshEvery = 5 * time.Second
@@ -68,8 +44,6 @@ const (
 	// and retryPast is the time between two attempts.
 	longestGap = 5 * time.Minute
 	retryPast  = 30 * time.Second
-	// mostRecords is the number of scalers whose usage is remembered.
-	mostRecords = 100
 	// stopWithin is how long responses may take after Ctrl-C.
 	stopWithin = 3 * time.Second
 )
@@ -88,15 +62,7 @@ type dashboardOptions struct {
 // New is the command dashboard.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &dashboardOptions{IOStreams: streams, cluster: cluster, lifetime: 12 * time.Hour}
-	c := &cobra.Command{
-		Use:               "dashboard",
-		Short:             "Show scalers in a browser",
-		Long:              dashboardLong,
-		Example:           fmt.Sprintf(dashboardExample, cli.Name),
-		Args:              cli.NoArguments,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.Flags().Changed) },
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	c := cli.Command("dashboard", nil, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.IntVar(&o.port, "port", 0, "The port to listen on. 0 means any free port.")
@@ -118,8 +84,8 @@ func (o *dashboardOptions) validate(isSet func(flag string) bool) error {
 	return o.past.Validate()
 }
 
-func (o *dashboardOptions) run(ctx context.Context, isSet func(flag string) bool) error {
-	if err := o.validate(isSet); err != nil {
+func (o *dashboardOptions) run(ctx context.Context, c *cobra.Command, _ []string) error {
+	if err := o.validate(c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}
 	namespace, err := o.cluster.NamespaceOrAll(o.everywhere)
@@ -205,8 +171,6 @@ type recordKey struct {
 
 // record is what was seen of a scaler.
 type record struct {
-	seen time.Time // when it was looked at last; guarded by the source
-
 	mu     sync.Mutex
 	points live.Record
 	// covered is until when the points are complete, asked is when Prometheus was asked last,
@@ -231,28 +195,28 @@ func (s *Source) Fleet(ctx context.Context) (live.Fleet, error) {
 	return fleet, nil
 }
 
-// missingScaler is the error for a scaler that does not exist.
-type missingScaler struct{ error }
-
-func (missingScaler) Is(target error) bool { return target == pages.ErrNotFound }
+// shows is an error for a scaler of a namespace that is not shown.
+func (s *Source) shows(name types.NamespacedName) error {
+	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
+		return fmt.Errorf("VerticalScaler %s %w: only namespace %s is shown", name, live.ErrNotFound, s.namespace)
+	}
+	return nil
+}
 
 // Scaler reads one scaler, and adds what it sees to its record.
 func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pages.Span) (out pages.Details, err error) {
-	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
-		return out, missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	if err := s.shows(name); err != nil {
+		return out, err
 	}
 	scaler, err := s.LiveReader.Scaler(ctx, name)
 	if err != nil {
-		if apierrors.IsNotFound(s.Client.Get(ctx, name, &v1beta1.VerticalScaler{})) {
-			return out, missingScaler{err}
-		}
 		return out, err
 	}
 	out = pages.Details{Scaler: scaler, Span: pages.Live, HasPast: s.past.Address != ""}
 	if out.HasPast {
 		out.Span = span
 	}
-	r := s.recordOf(recordKey{name, out.Span}, out.At)
+	r := s.recordOf(recordKey{name, out.Span})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.points.Add(out.Scaler)
@@ -262,7 +226,7 @@ func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pag
 	if r.missing != "" {
 		out.Missing = append(out.Missing, r.missing)
 	}
-	out.Past, out.Points = r.past, copyOf(&r.points, out.Scaler)
+	out.Past, out.Record = r.past, r.points.Clone()
 	return out, nil
 }
 
@@ -294,38 +258,16 @@ func (s *Source) fill(ctx context.Context, r *record, of pages.Details) {
 	}
 }
 
-// copyOf copies the points of a record, so that they may be read later.
-func copyOf(r *live.Record, of live.Scaler) func(container, resource string) []live.Point {
-	points := map[[2]string][]live.Point{}
-	for _, c := range of.Containers {
-		for _, resource := range live.Resources {
-			points[[2]string{c.Name, resource}] = r.Series(c.Name, resource)
-		}
-	}
-	return func(container, resource string) []live.Point { return points[[2]string{container, resource}] }
-}
-
-// recordOf is the record of a scaler. When there are too many, the one goes that was not looked
-// at for longest.
-func (s *Source) recordOf(key recordKey, now time.Time) *record {
+// recordOf is the record of a scaler.
+func (s *Source) recordOf(key recordKey) *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.records[key]
 	if r == nil {
-		if len(s.records) >= mostRecords {
-			oldest := key
-			for k, other := range s.records {
-				if first := s.records[oldest]; first == nil || other.seen.Before(first.seen) {
-					oldest = k
-				}
-			}
-			delete(s.records, oldest)
-		}
 		length, _ := key.span.Length()
 		r = &record{points: live.Record{Keep: length}}
 		s.records[key] = r
 	}
-	r.seen = now
 	return r
 }
 
@@ -337,8 +279,8 @@ func (s *Source) Backtest(ctx context.Context, name types.NamespacedName, to io.
 	if s.past.Address == "" {
 		return errNoPast
 	}
-	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
-		return missingScaler{fmt.Errorf("only namespace %s is shown", s.namespace)}
+	if err := s.shows(name); err != nil {
+		return err
 	}
 	s.backtests.Lock()
 	defer s.backtests.Unlock()

@@ -23,32 +23,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/fromvpa"
 )
 
-const importLong = `Print scalers for objects of other programs. Nothing is created.`
-
-const importVPALong = `Print a scaler for each VerticalPodAutoscaler that sizes a Deployment, as YAML. Nothing is created or changed.
-
-Comments above each scaler say what becomes of each field. If a field is not known or cannot be imported safely, the scaler
-has updateMode Recommend, and changes nothing.
-
-As long as a VerticalPodAutoscaler sizes a Deployment, a scaler only recommends. To move without a gap, apply the scalers,
-wait for their recommendations, and set the VerticalPodAutoscalers to updateMode "Off".
-
-The command requires the permission to list VerticalPodAutoscalers, or to get the named ones.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-const importVPAExample = `  # All of a namespace
-  %[1]s import vpa -n shop > scalers.yaml
-
-  # One, checked by the API server
-  %[1]s import vpa web -n shop | kubectl apply --dry-run=server -f -`
-
 // New is the command import.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import",
 		Short: "Print scalers for objects of other programs",
-		Long:  importLong,
 		Args:  cli.NoCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -58,36 +37,23 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 
 func newImportVPA(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	everywhere := false
-	c := &cobra.Command{
-		Use:     "vpa [NAME...]",
-		Short:   "Print scalers for VerticalPodAutoscalers",
-		Long:    importVPALong,
-		Example: fmt.Sprintf(importVPAExample, cli.Name),
-		RunE: func(c *cobra.Command, names []string) error {
-			if everywhere && len(names) > 0 {
-				return cli.Usagef("a name cannot be combined with --all-namespaces")
-			}
-			namespace, err := cluster.NamespaceOrAll(everywhere)
-			if err != nil {
-				return err
-			}
-			reader, err := cluster.Open()
-			if err != nil {
-				return err
-			}
-			vpas, err := vpasOf(c.Context(), reader, namespace, names)
-			if len(vpas) > 0 {
-				if err := writeImports(streams, vpas); err != nil {
-					return err
-				}
-			}
-			if err == nil && len(vpas) == 0 {
-				fmt.Fprintln(streams.ErrOut, strings.Replace(kube.NothingIn(namespace), "VerticalScalers", "VerticalPodAutoscalers", 1))
-			}
+	c := cli.Command("vpa", nil, func(ctx context.Context, _ *cobra.Command, names []string) error {
+		if everywhere && len(names) > 0 {
+			return cli.Usagef("a name cannot be combined with --all-namespaces")
+		}
+		namespace, reader, err := cluster.OpenNamespace(everywhere)
+		if err != nil {
 			return err
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+		}
+		vpas, err := vpasOf(ctx, reader, namespace, names)
+		if err := writeImports(streams, vpas); err != nil {
+			return err
+		}
+		if err == nil && len(vpas) == 0 {
+			fmt.Fprintln(streams.ErrOut, strings.Replace(kube.NothingIn(namespace), "VerticalScalers", "VerticalPodAutoscalers", 1))
+		}
+		return err
+	})
 	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "All namespaces.")
 	return c
 }

@@ -5,30 +5,37 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // Cluster is the cluster that kubectl would use. The kubeconfig is read when it is first
@@ -108,9 +115,9 @@ func (c *Cluster) Config() (*rest.Config, error) {
 	return config, c.explain(err)
 }
 
-// OpenNamespace is the namespace, and a client.
-func (c *Cluster) OpenNamespace() (string, client.Client, error) {
-	namespace, err := c.Namespace()
+// OpenNamespace is the namespace, or "" for all of them, and a client.
+func (c *Cluster) OpenNamespace(isAll bool) (string, client.Client, error) {
+	namespace, err := c.NamespaceOrAll(isAll)
 	if err != nil {
 		return "", nil, err
 	}
@@ -135,24 +142,20 @@ func (c *Cluster) Open() (client.Client, error) {
 			return nil, err
 		}
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
-	mapper.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
-	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
-	mapper.Add(VPAKind, meta.RESTScopeNamespace)
-	for _, kind := range Bundled {
+	for _, kind := range append([]schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), VPAKind,
+		v1beta1.GroupVersion.WithKind(string(ScalerKind)), v1beta1.GroupVersion.WithKind(string(OwnerKind)), v1beta1.GroupVersion.WithKind(string(PolicyKind)),
+	}, Bundled...) {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScalerCheckpoint"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind("ScaledDeployment"), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind), meta.RESTScopeNamespace)
-	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind), meta.RESTScopeRoot)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Namespace"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
+		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+	} {
+		mapper.Add(kind, meta.RESTScopeRoot)
+	}
+	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 
@@ -186,3 +189,93 @@ func List[P interface {
 		}
 	}
 }
+
+// DefaultOperatorNamespace is where dist/install.yaml installs the operator.
+const DefaultOperatorNamespace = "verticalscaler-system"
+
+// Operators reads the leases of the operators. Without the right to list leases, it reads those in the operator's
+// namespace and in the given one. It fails if it can read none.
+func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace string) (explain.Operators, error) {
+	operatorNamespace := c.operatorNamespace
+	var leases coordinationv1.LeaseList
+	if operatorNamespace == "" {
+		err := reader.List(ctx, &leases, client.MatchingFields{"metadata.name": v1beta1.LeaseName})
+		if err == nil {
+			return explain.OperatorsOf(leases.Items), nil
+		}
+		if !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing leases: %w", err)
+		}
+	}
+	candidates := []string{operatorNamespace}
+	if operatorNamespace == "" {
+		candidates = []string{DefaultOperatorNamespace, namespace}
+	}
+	var reasons []string
+	for _, candidate := range slices.Compact(candidates) {
+		if candidate == "" { // all namespaces
+			continue
+		}
+		var lease coordinationv1.Lease
+		switch err := reader.Get(ctx, types.NamespacedName{Namespace: candidate, Name: v1beta1.LeaseName}, &lease); {
+		case err == nil:
+			leases.Items = append(leases.Items, lease)
+		case !apierrors.IsNotFound(err):
+			reasons = append(reasons, fmt.Sprintf("reading the lease in namespace %s: %v", candidate, err))
+		}
+	}
+	if len(leases.Items) == 0 && len(reasons) > 0 {
+		return nil, errors.New(strings.Join(reasons, "; "))
+	}
+	return explain.OperatorsOf(leases.Items), nil
+}
+
+// OperatorsOr is Operators. An error is added to what is missing.
+func (c *Cluster) OperatorsOr(ctx context.Context, reader client.Reader, namespace string, missing *[]string) explain.Operators {
+	operators, err := c.Operators(ctx, reader, namespace)
+	if err != nil {
+		*missing = append(*missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	return operators
+}
+
+// OperatorNamespace is the namespace of --operator-namespace, or the default.
+func (c *Cluster) OperatorNamespace() string {
+	return cmp.Or(c.operatorNamespace, DefaultOperatorNamespace)
+}
+
+// serverClock tells the time of the API server, by the Date of its responses: the operator's clock is
+// closer to it than that of the user's machine. The zero value is the local time.
+type serverClock struct{ offset atomic.Int64 }
+
+// Now is the server's time at a local time.
+func (c *serverClock) Now(local time.Time) time.Time {
+	return local.Add(time.Duration(c.offset.Load()))
+}
+
+// wrap notes the time of each response.
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil {
+			c.note(response.Header.Get("Date"), clock.RealClock{}.Now())
+		}
+		return response, err
+	})
+}
+
+// note notes the time of a response. Dates are in whole seconds, so that smaller offsets mean
+// nothing.
+func (c *serverClock) note(date string, local time.Time) {
+	if at, err := http.ParseTime(date); err == nil {
+		offset := at.Sub(local)
+		if offset.Abs() < 2*time.Second {
+			offset = 0
+		}
+		c.offset.Store(int64(offset))
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

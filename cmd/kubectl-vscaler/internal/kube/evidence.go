@@ -13,19 +13,48 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // ErrNotInstalled is the error for a list of a kind that the API server does not serve.
 var ErrNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
+
+// Scalers lists scalers.
+func Scalers(ctx context.Context, c client.Reader, options ...client.ListOption) (all []v1beta1.VerticalScaler, err error) {
+	err = List(ctx, c, func(page *v1beta1.VerticalScalerList) { all = append(all, page.Items...) }, options...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ErrNotInstalled
+	case err != nil:
+		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	return all, nil
+}
+
+// Objects lists objects.
+func Objects(ctx context.Context, c client.Reader, list client.ObjectList, options ...client.ListOption) (all []client.Object, err error) {
+	if err := c.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		if o, ok := object.(client.Object); ok {
+			all = append(all, o)
+		}
+		return nil
+	})
+	return all, err
+}
 
 // NothingIn says that a namespace, or any, has no scalers.
 func NothingIn(namespace string) string {
@@ -43,16 +72,16 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	}
 	if name.Kind == "" || name.Kind == ScalerKind {
 		evidence, err := EvidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.Name})
-		if !errors.Is(err, ErrNoScaler) {
+		if !errors.Is(err, live.ErrNotFound) {
 			return evidence, nil, err
 		}
 	}
 	var none explain.Evidence
-	var scalers v1beta1.VerticalScalerList
-	if err := c.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return none, nil, ErrNotInstalled
-		}
+	scalers, err := Scalers(ctx, c, client.InNamespace(namespace))
+	switch {
+	case errors.Is(err, ErrNotInstalled):
+		return none, nil, err
+	case err != nil:
 		return none, nil, name.NotFound(namespace)
 	}
 	var owners v1beta1.ScaledDeploymentList
@@ -62,8 +91,8 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	if name.Kind == "" && slices.ContainsFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return d.Name == name.Name }) {
 		name.Kind = OwnerKind
 	}
-	name = name.Resolved(scalers.Items, owners.Items)
-	named := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
+	name = name.Resolved(scalers, owners.Items)
+	named := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
 	switch len(named) {
 	case 1:
 		return EvidenceFor(ctx, c, &named[0]), nil, nil
@@ -83,34 +112,28 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 // Chosen are the named scalers, or all with the labels. A name that no scaler has is an error, and
 // nothing is chosen then.
 func Chosen(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, names []Reference) ([]v1beta1.VerticalScaler, error) {
-	var list v1beta1.VerticalScalerList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, ErrNotInstalled
-		}
-		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	all, err := Scalers(ctx, c, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, err
 	}
 	var errs []error
 	for i, name := range names {
-		names[i] = name.Resolved(list.Items, nil)
-		if !slices.ContainsFunc(list.Items, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
+		names[i] = name.Resolved(all, nil)
+		if !slices.ContainsFunc(all, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
 			errs = append(errs, name.NotFound(namespace))
 		}
 	}
-	return slices.DeleteFunc(list.Items, func(s v1beta1.VerticalScaler) bool {
+	return slices.DeleteFunc(all, func(s v1beta1.VerticalScaler) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name Reference) bool { return name.IsScaler(&s) })
 	}), errors.Join(errs...)
 }
-
-// ErrNoScaler is the error for a name that no scaler has.
-var ErrNoScaler = errors.New("not found")
 
 // EvidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
 func EvidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (explain.Evidence, error) {
 	var scaler v1beta1.VerticalScaler
 	switch err := c.Get(ctx, name, &scaler); {
 	case apierrors.IsNotFound(err):
-		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, ErrNoScaler)
+		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
 	case err != nil:
 		return explain.Evidence{}, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
 	}

@@ -13,15 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
@@ -93,9 +92,7 @@ func (r *LiveReader) Scaler(ctx context.Context, name types.NamespacedName) (liv
 		return live.Scaler{}, err
 	}
 	used := r.usage(ctx, name.Namespace)
-	if evidence.Operators, err = r.cluster.Operators(ctx, r.Client, name.Namespace); err != nil {
-		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
-	}
+	evidence.Operators = r.cluster.OperatorsOr(ctx, r.Client, name.Namespace, &evidence.Missing)
 	evidence.Now = r.cluster.Now()
 	return live.Of(evidence, used.samples, used.missing, evidence.Now), nil
 }
@@ -103,19 +100,16 @@ func (r *LiveReader) Scaler(ctx context.Context, name types.NamespacedName) (liv
 // Fleet reads all scalers of a namespace, or of all namespaces if it is "". It is an error
 // if they may not be listed.
 func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, error) {
-	var scalers v1beta1.VerticalScalerList
-	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return live.Fleet{}, ErrNotInstalled
-		}
-		return live.Fleet{}, fmt.Errorf("listing VerticalScalers: %w", err)
+	scalers, err := Scalers(ctx, r.Client, client.InNamespace(namespace))
+	if err != nil {
+		return live.Fleet{}, err
 	}
 	var out live.Fleet
 	targets := map[types.NamespacedName]*explain.Evidence{}
-	evidence, namespaces := make([]explain.Evidence, len(scalers.Items)), map[string]bool{}
-	order := precedence.Of(scalers.Items)
-	for i := range scalers.Items {
-		s := &scalers.Items[i]
+	evidence, namespaces := make([]explain.Evidence, len(scalers)), map[string]bool{}
+	order := precedence.Of(scalers)
+	for i := range scalers {
+		s := &scalers[i]
 		evidence[i].Scaler, namespaces[s.Namespace] = s, true
 		if order.StandingOf(s).IsFirst() {
 			targets[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}] = &evidence[i]
@@ -128,11 +122,7 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	if missing := missingUsage(used); missing != "" {
 		out.Missing = append(out.Missing, missing)
 	}
-	operators, err := r.cluster.Operators(ctx, r.Client, namespace)
-	if err != nil {
-		out.Missing = append(out.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
-	}
-	operators = operators.Serving(scalers.Items...)
+	operators := r.cluster.OperatorsOr(ctx, r.Client, namespace, &out.Missing).Serving(scalers...)
 	out.At = r.cluster.Now()
 	for _, e := range evidence {
 		e.Operators, e.Now = operators, out.At
@@ -192,20 +182,20 @@ func DeploymentOfPod(pod *corev1.Pod) string {
 func (r *LiveReader) usageOfAll(ctx context.Context, namespaces []string) map[string]namespaceUsage {
 	var (
 		mu    sync.Mutex
-		group sync.WaitGroup
+		group errgroup.Group
+		out   = map[string]namespaceUsage{}
 	)
-	out, turns := map[string]namespaceUsage{}, make(chan struct{}, readersAtOnce)
+	group.SetLimit(readersAtOnce)
 	for _, namespace := range namespaces {
-		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+		group.Go(func() error {
 			used := r.usage(ctx, namespace)
 			mu.Lock()
 			defer mu.Unlock()
 			out[namespace] = used
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // none fails
 	return out
 }
 

@@ -4,13 +4,17 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Kind is the kind of object that a user names. The zero value is not named.
@@ -139,4 +143,76 @@ func (r Reference) NotFound(namespace string) error {
 		return fmt.Errorf("no ClusterScalingPolicy %s and no VerticalScaler of it found in namespace %s", r.Name, namespace)
 	}
 	return fmt.Errorf("VerticalScaler %s/%s not found", namespace, r.Name)
+}
+
+// completeWithin is how long a completion may take.
+const completeWithin = 3 * time.Second
+
+// shortTypes are the types that are completed.
+var shortTypes = []string{"vscaler", "deployment", "sdeploy", "spolicy", "cspolicy"}
+
+// CompleteNames completes the names of scalers, and TYPE/NAME. It returns quickly, to keep the shell responsive.
+func (c *Cluster) CompleteNames(command *cobra.Command, args []string, word string) (names []string, _ cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	namespace, reader, err := c.OpenNamespace(false)
+	if err != nil {
+		return nil, none
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), completeWithin)
+	defer cancel()
+	of, prefix := ScalerKind, ""
+	if typed, _, isTyped := strings.Cut(word, "/"); isTyped {
+		known, ok := kinds[strings.ToLower(typed)]
+		if !ok {
+			return nil, none
+		}
+		of, prefix = known, typed+"/"
+	}
+	for _, found := range namesOf(ctx, reader, namespace, of) {
+		if name := prefix + found.name; strings.HasPrefix(name, word) && !slices.Contains(args, name) {
+			names = append(names, cobra.CompletionWithDesc(name, found.about))
+		}
+	}
+	if len(names) > 0 || prefix != "" || word == "" {
+		return names, none
+	}
+	for _, short := range shortTypes {
+		if strings.HasPrefix(short, word) {
+			names = append(names, short+"/")
+		}
+	}
+	return names, none | cobra.ShellCompDirectiveNoSpace
+}
+
+// CompleteName is CompleteNames for commands that take one name.
+func (c *Cluster) CompleteName(command *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.CompleteNames(command, args, word)
+}
+
+// completion is a name, and what it is about.
+type completion struct{ name, about string }
+
+// namesOf are the names of a kind in the namespace; none if they cannot be read. Deployments are those with a scaler.
+func namesOf(ctx context.Context, c client.Reader, namespace string, of Kind) (all []completion) {
+	lists := map[Kind]client.ObjectList{
+		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{},
+		PolicyKind: &v1beta1.ScalingPolicyList{}, ClusterPolicyKind: &v1beta1.ClusterScalingPolicyList{},
+	}
+	objects, err := Objects(ctx, c, lists[of], client.InNamespace(namespace))
+	if err != nil {
+		return nil
+	}
+	for _, o := range objects {
+		found := completion{o.GetName(), string(of)}
+		if s, ok := o.(*v1beta1.VerticalScaler); ok && of == DeploymentKind {
+			found = completion{s.Spec.DeploymentName, "VerticalScaler " + s.Name}
+		} else if ok {
+			found.about = "Deployment " + s.Spec.DeploymentName
+		}
+		all = append(all, found)
+	}
+	return all
 }

@@ -4,12 +4,15 @@
 package live
 
 import (
+	"encoding/json"
 	"math"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The types of this file are what "top -o json" and "-o yaml" write. Amounts are exact quantities, and
@@ -20,8 +23,8 @@ type scalerData struct {
 	Time       time.Time         `json:"time"`
 	Scaler     explain.Row       `json:"scaler"`
 	Findings   []explain.Finding `json:"findings"`
-	Containers []containerData   `json:"containers"`
-	Pods       []podData         `json:"pods"`
+	Containers []Container       `json:"containers"`
+	Pods       []Pod             `json:"pods"`
 	Changes    []explain.Change  `json:"changes"`
 	Missing    []string          `json:"missing,omitempty"`
 }
@@ -49,111 +52,73 @@ type sumsData struct {
 // sumData is what pods use and request together. Above and Below are how much they request above and
 // below the targets.
 type sumData struct {
-	Usage   string `json:"usage,omitempty"`
-	Request string `json:"request,omitempty"`
-	Above   string `json:"above,omitempty"`
-	Below   string `json:"below,omitempty"`
-}
-
-type containerData struct {
-	Name            string         `json:"name"`
-	ObservedSeconds int64          `json:"observedSeconds,omitempty"`
-	Resources       []resourceData `json:"resources"`
+	Usage   *resource.Quantity `json:"usage,omitempty"`
+	Request *resource.Quantity `json:"request,omitempty"`
+	Above   *resource.Quantity `json:"above,omitempty"`
+	Below   *resource.Quantity `json:"below,omitempty"`
 }
 
 // resourceData is a Resource. Usage, Request and Limit are over the pods; Target to MaxAllowed are for
 // one pod.
 type resourceData struct {
-	Resource   string      `json:"resource"`
-	Unmanaged  string      `json:"unmanaged,omitempty"`
-	Usage      *spreadData `json:"usage,omitempty"`
-	Request    *spreadData `json:"request,omitempty"`
-	Limit      *spreadData `json:"limit,omitempty"`
-	Busiest    *shareData  `json:"busiest,omitempty"`
-	Target     string      `json:"target,omitempty"`
-	LowerBound string      `json:"lowerBound,omitempty"`
-	UpperBound string      `json:"upperBound,omitempty"`
-	Decided    string      `json:"decided,omitempty"`
-	MinAllowed string      `json:"minAllowed,omitempty"`
-	MaxAllowed string      `json:"maxAllowed,omitempty"`
-	Above      string      `json:"above,omitempty"`
-	Below      string      `json:"below,omitempty"`
+	Resource   string             `json:"resource"`
+	Unmanaged  string             `json:"unmanaged,omitempty"`
+	Usage      *spreadData        `json:"usage,omitempty"`
+	Request    *spreadData        `json:"request,omitempty"`
+	Limit      *spreadData        `json:"limit,omitempty"`
+	Busiest    *shareData         `json:"busiest,omitempty"`
+	Target     *resource.Quantity `json:"target,omitempty"`
+	LowerBound *resource.Quantity `json:"lowerBound,omitempty"`
+	UpperBound *resource.Quantity `json:"upperBound,omitempty"`
+	Decided    *resource.Quantity `json:"decided,omitempty"`
+	MinAllowed *resource.Quantity `json:"minAllowed,omitempty"`
+	MaxAllowed *resource.Quantity `json:"maxAllowed,omitempty"`
+	Above      *resource.Quantity `json:"above,omitempty"`
+	Below      *resource.Quantity `json:"below,omitempty"`
 }
 
 // spreadData is an amount that Pods of the pods have.
 type spreadData struct {
-	Pods  int    `json:"pods"`
-	Least string `json:"least"`
-	Most  string `json:"most"`
-	Total string `json:"total"`
+	Pods  int                `json:"pods"`
+	Least *resource.Quantity `json:"least"`
+	Most  *resource.Quantity `json:"most"`
+	Total *resource.Quantity `json:"total"`
 }
 
 // shareData is the pod that uses most of its own request.
 type shareData struct {
-	Pod     string `json:"pod"`
-	Usage   string `json:"usage"`
-	Request string `json:"request"`
+	Pod     string             `json:"pod"`
+	Usage   *resource.Quantity `json:"usage"`
+	Request *resource.Quantity `json:"request"`
 	// Percent is the usage in percent of the request, with one digit after the point.
 	Percent float64 `json:"percent"`
-}
-
-type podData struct {
-	Name       string             `json:"name"`
-	Ready      bool               `json:"ready"`
-	Resize     string             `json:"resize,omitempty"`
-	OOMKills   int                `json:"oomKills"`
-	Containers []podContainerData `json:"containers"`
 }
 
 // podContainerData is a container of a pod. Requests and Limits are applied; Declared are the requests in
 // the pod's spec, if they differ.
 type podContainerData struct {
-	Name     string       `json:"name"`
-	Usage    *amountsData `json:"usage,omitempty"`
-	Requests *amountsData `json:"requests,omitempty"`
-	Limits   *amountsData `json:"limits,omitempty"`
-	Declared *amountsData `json:"declaredRequests,omitempty"`
-}
-
-type amountsData struct {
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
+	Name     string           `json:"name"`
+	Usage    *v1beta1.Amounts `json:"usage,omitempty"`
+	Requests *v1beta1.Amounts `json:"requests,omitempty"`
+	Limits   *v1beta1.Amounts `json:"limits,omitempty"`
+	Declared *v1beta1.Amounts `json:"declaredRequests,omitempty"`
 }
 
 // Data is the scaler for programs.
-func (s Scaler) Data() any { return dataOf(s) }
-
-// Data is the fleet for programs.
-func (f Fleet) Data() any { return dataOfFleet(f) }
-
-func dataOf(s Scaler) scalerData {
+func (s Scaler) Data() any {
 	out := scalerData{
 		Time: s.At, Scaler: s.State, Findings: s.Explanation.Findings, Changes: explain.ChangesOf(s.Explanation.History), Missing: s.Missing,
-		Containers: []containerData{}, Pods: []podData{},
+		Containers: append([]Container{}, s.Containers...), Pods: append([]Pod{}, s.Pods...),
 	}
 	if s.UsageMissing != "" {
 		out.Missing = append([]string{"Usage: " + s.UsageMissing}, s.Missing...)
 	}
-	for _, c := range s.Containers {
-		container := containerData{Name: c.Name, ObservedSeconds: int64(c.Observed / time.Second)}
-		for _, r := range c.Resources {
-			container.Resources = append(container.Resources, dataOfResource(r))
-		}
-		out.Containers = append(out.Containers, container)
-	}
-	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, dataOfPod(p))
-	}
 	return out
 }
 
-func dataOfResource(r Resource) resourceData {
-	known := func(amount int64) string {
-		if amount == 0 {
-			return ""
-		}
-		return exact(r.Resource, amount)
-	}
+// MarshalJSON writes exact quantities. What is not known is absent.
+func (r Resource) MarshalJSON() ([]byte, error) {
+	known := func(amount int64) *resource.Quantity { return known(r.Resource, amount) }
 	out := resourceData{
 		Resource: r.Resource, Unmanaged: r.Unmanaged,
 		Usage: dataOfSpread(r.Resource, r.Used), Request: dataOfSpread(r.Resource, r.Request), Limit: dataOfSpread(r.Resource, r.Limit),
@@ -168,47 +133,38 @@ func dataOfResource(r Resource) resourceData {
 	if r.HasTarget {
 		out.Above, out.Below = exact(r.Resource, r.Over), exact(r.Resource, r.Short)
 	}
-	return out
+	return json.Marshal(out)
 }
 
-func dataOfSpread(resource string, s Spread) *spreadData {
+func dataOfSpread(of string, s Spread) *spreadData {
 	if s.Pods == 0 {
 		return nil
 	}
-	return &spreadData{Pods: s.Pods, Least: exact(resource, s.Least), Most: exact(resource, s.Most), Total: exact(resource, s.Total)}
+	return &spreadData{Pods: s.Pods, Least: exact(of, s.Least), Most: exact(of, s.Most), Total: exact(of, s.Total)}
 }
 
-func dataOfPod(p Pod) podData {
-	out := podData{Name: p.Name, Ready: p.Ready, Resize: p.Resize, OOMKills: p.OOMKills, Containers: []podContainerData{}}
-	for _, c := range p.Containers {
-		container := podContainerData{Name: c.Name, Requests: dataOfAmounts(c.Applied.Requests), Limits: dataOfAmounts(c.Applied.Limits)}
-		if c.Used != nil {
-			container.Usage = &amountsData{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
-		}
-		if c.Declared.Requests != c.Applied.Requests {
-			container.Declared = dataOfAmounts(c.Declared.Requests)
-		}
-		out.Containers = append(out.Containers, container)
+// MarshalJSON writes exact quantities. What is not known or not set is absent.
+func (c PodContainer) MarshalJSON() ([]byte, error) {
+	out := podContainerData{Name: c.Name, Requests: dataOfAmounts(c.Applied.Requests), Limits: dataOfAmounts(c.Applied.Limits)}
+	if c.Used != nil {
+		out.Usage = &v1beta1.Amounts{CPU: exact(recommend.CPU, c.Used.CPUMillis), Memory: exact(recommend.Memory, c.Used.MemoryBytes)}
 	}
-	return out
+	if c.Declared.Requests != c.Applied.Requests {
+		out.Declared = dataOfAmounts(c.Declared.Requests)
+	}
+	return json.Marshal(out)
 }
 
 // dataOfAmounts leaves out what is not set.
-func dataOfAmounts(a quantity.Amounts) *amountsData {
+func dataOfAmounts(a quantity.Amounts) *v1beta1.Amounts {
 	if a == (quantity.Amounts{}) {
 		return nil
 	}
-	out := &amountsData{}
-	if a.CPUMillis > 0 {
-		out.CPU = exact(recommend.CPU, a.CPUMillis)
-	}
-	if a.MemoryBytes > 0 {
-		out.Memory = exact(recommend.Memory, a.MemoryBytes)
-	}
-	return out
+	return &v1beta1.Amounts{CPU: known(recommend.CPU, a.CPUMillis), Memory: known(recommend.Memory, a.MemoryBytes)}
 }
 
-func dataOfFleet(f Fleet) fleetData {
+// Data is the fleet for programs.
+func (f Fleet) Data() any {
 	cpu, memory := f.Total()
 	out := fleetData{Time: f.At, Resources: sumsData{dataOfSum(cpu), dataOfSum(memory)}, Scalers: []fleetItem{}, Missing: f.Missing}
 	for _, r := range f.Rows {
@@ -231,10 +187,18 @@ func dataOfSum(r Resource) (out sumData) {
 }
 
 // exact is an amount as a quantity, such as "310m" or "640Mi".
-func exact(resource string, amount int64) string {
+func exact(of string, amount int64) *resource.Quantity {
 	q := quantity.Memory(amount)
-	if resource == recommend.CPU {
+	if of == recommend.CPU {
 		q = quantity.CPU(amount)
 	}
-	return q.String()
+	return &q
+}
+
+// known is nil for 0, which stands for none.
+func known(of string, amount int64) *resource.Quantity {
+	if amount == 0 {
+		return nil
+	}
+	return exact(of, amount)
 }

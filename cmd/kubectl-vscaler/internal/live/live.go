@@ -11,10 +11,9 @@ package live
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -22,6 +21,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Scaler is how one scaler is doing.
@@ -45,12 +46,15 @@ type Scaler struct {
 	Missing []string
 }
 
+// ErrNotFound is wrapped by errors about scalers that do not exist.
+var ErrNotFound = errors.New("not found")
+
 // Container is one container of all pods.
 type Container struct {
-	Name string
-	// Observed is the length of the usage that the targets are based on.
-	Observed  time.Duration
-	Resources []Resource
+	Name string `json:"name"`
+	// ObservedSeconds is the length of the usage that the targets are based on.
+	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
+	Resources       []Resource `json:"resources"`
 }
 
 // Resource is one resource of one container: cpu or memory.
@@ -87,15 +91,15 @@ type Share struct {
 
 // Pod is one running pod.
 type Pod struct {
-	Name  string
-	Ready bool
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
 	// Resize is the state of a resize that the kubelet has not applied: Deferred,
 	// Infeasible, Failed or InProgress; empty if there is none.
-	Resize string
+	Resize string `json:"resize,omitempty"`
 	// OOMKills is the number of OOM kills in its status: at most two of each container.
-	OOMKills int
+	OOMKills int `json:"oomKills"`
 	// Containers are those of the template, in its order.
-	Containers []PodContainer
+	Containers []PodContainer `json:"containers"`
 }
 
 // PodContainer is one container of a pod.
@@ -150,7 +154,7 @@ func usageOf(samples []usage.Sample, namespace string) map[place]usage.Sample {
 }
 
 func podOf(p workload.Pod, containers []explain.Container, used map[place]usage.Sample) Pod {
-	out := Pod{Name: p.Name, Ready: p.Ready, Resize: resizeOf(p.Resize), OOMKills: len(p.Kills)}
+	out := Pod{Name: p.Name, Ready: p.Ready, Resize: resizeOf(p.Resize), OOMKills: len(p.Kills), Containers: []PodContainer{}}
 	for _, c := range containers {
 		declared, ok := p.Container(c.Name)
 		if !ok || declared.Unreadable {
@@ -183,7 +187,7 @@ func resizeOf(r workload.Resize) string {
 }
 
 func containerOf(c explain.Container, pods []Pod) Container {
-	out := Container{Name: c.Name, Observed: time.Duration(c.ObservedSeconds) * time.Second}
+	out := Container{Name: c.Name, ObservedSeconds: c.ObservedSeconds}
 	for _, r := range c.Resources {
 		out.Resources = append(out.Resources, resourceOf(c.Name, r, pods))
 	}
@@ -247,6 +251,21 @@ func (s Spread) FurthestFrom(target int64) int64 {
 	return s.Most
 }
 
+// Range is such as "121m to 500m", or "187m" if all pods have the same amount; empty if none has one.
+func (s Spread) Range(resource, to string) string {
+	least, most := Format(resource, s.Least), Format(resource, s.Most)
+	switch {
+	case s.Pods == 0:
+		return ""
+	case least == most:
+		return most
+	}
+	return least + to + most
+}
+
+// Age is how long ago something was. It is at least 0, because clocks differ.
+func Age(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
+
 // Percent is how much of the request is used, in percent; 0 without a request.
 func (s Share) Percent() float64 {
 	if s.Request == 0 {
@@ -298,4 +317,73 @@ func (r *Resource) include(other Resource) {
 	}
 	r.HasTarget = r.HasTarget || other.HasTarget
 	r.Over, r.Short = r.Over+other.Over, r.Short+other.Short
+}
+
+// Fleet is how several scalers are doing.
+type Fleet struct {
+	At   time.Time
+	Rows []Row
+	// Missing says what could not be read, and why.
+	Missing []string
+}
+
+// Row is one scaler of a fleet. Its resources are totals of all pods and containers.
+type Row struct {
+	explain.Row
+	CPU, Memory Resource
+}
+
+// RowOf sums up a scaler.
+func RowOf(s Scaler) Row {
+	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1])}
+}
+
+// Total is the sum of all rows.
+func (f Fleet) Total() (cpu, memory Resource) {
+	cpu.Resource, memory.Resource = Resources[0], Resources[1]
+	for _, r := range f.Rows {
+		cpu.include(r.CPU)
+		memory.include(r.Memory)
+	}
+	return cpu, memory
+}
+
+// Order is how the rows of a fleet are sorted.
+type Order string
+
+const (
+	// ByGap has the rows first whose pods request most above or below their targets.
+	ByGap Order = "gap"
+	// ByWaste has the rows first whose pods request most above their targets.
+	ByWaste Order = "waste"
+	// ByLack has the rows first whose pods request most below their targets.
+	ByLack Order = "lack"
+	// ByName sorts by namespace and name.
+	ByName Order = "name"
+)
+
+// Orders are all orders, the default first.
+var Orders = []Order{ByGap, ByWaste, ByLack, ByName}
+
+// Sort sorts the rows. CPU and memory are compared as shares of what all rows request
+// together, and the larger share of the two counts. Equal rows are sorted by name.
+func (f *Fleet) Sort(by Order) {
+	cpu, memory := f.Total()
+	weight := func(r Row) float64 {
+		share := func(amount, of int64) float64 { return float64(amount) / float64(max(1, of)) }
+		waste := max(share(r.CPU.Over, cpu.Request.Total), share(r.Memory.Over, memory.Request.Total))
+		lack := max(share(r.CPU.Short, cpu.Request.Total), share(r.Memory.Short, memory.Request.Total))
+		switch by {
+		case ByWaste:
+			return waste
+		case ByLack:
+			return lack
+		case ByName:
+			return 0
+		}
+		return max(waste, lack)
+	}
+	slices.SortStableFunc(f.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }

@@ -4,6 +4,7 @@
 package live
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -82,6 +83,15 @@ func (r *Record) Fill(container, resource string, past []Point) {
 		}
 	}
 	slices.SortStableFunc(r.points[to], func(a, b Point) int { return a.At.Compare(b.At) })
+}
+
+// Clone is a copy, which may be read while the record changes.
+func (r *Record) Clone() Record {
+	out := Record{Keep: r.Keep, points: maps.Clone(r.points)}
+	for of, points := range out.points {
+		out.points[of] = slices.Clone(points)
+	}
+	return out
 }
 
 // Series are the points of a resource of a container, the oldest first.

@@ -4,10 +4,13 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -26,10 +29,9 @@ const (
 )
 
 // plot shows usage of a resource against request and limit. Paths are in the coordinates of
-// an area of Width by Height.
+// an area of plotWidth by plotHeight.
 type plot struct {
-	ID            string
-	Width, Height int
+	ID string
 	// Title and Description say in words what the plot shows.
 	Title, Description string
 	IsEmpty            bool
@@ -71,20 +73,15 @@ func plotOf(in plotInput) plot {
 	from := in.at.Add(-length)
 	columns := live.Columns(in.points, from, in.at, int(length/column))
 	s := scale{from: from, to: in.at, resource: in.resource}
-	out := plot{ID: in.id, Width: plotWidth, Height: plotHeight}
-
-	most := in.target
-	mostUsed, mostRequest := live.Unknown, live.Unknown
-	for _, p := range columns {
-		mostUsed, mostRequest = max(mostUsed, p.Used), max(mostRequest, p.Request)
-	}
-	most = max(most, mostUsed, mostRequest)
+	_, mostUsed := bounds(columns, usedIn)
+	_, mostRequest := bounds(columns, requestIn)
+	most := max(in.target, mostUsed, mostRequest)
 	mostLimit, limitAbove := limitsOf(columns, most)
 	s.top = roundTop(in.resource, max(most, mostLimit))
 
-	out.IsEmpty = mostUsed < 0
+	out := plot{ID: in.id, IsEmpty: mostUsed == live.Unknown}
 	out.UsageTop, out.Usage = s.area(columns)
-	out.Request = s.steps(columns, func(p live.Point) int64 { return p.Request })
+	out.Request = s.steps(columns, requestIn)
 	out.Limit = s.steps(columns, func(p live.Point) int64 {
 		if p.Limit > mostLimit {
 			return live.Unknown
@@ -140,26 +137,13 @@ func liveLength(points []live.Point, at time.Time) time.Duration {
 
 // words are the plot for those who do not see it.
 func words(in plotInput, columns []live.Point, length time.Duration) (title, description string, rows []plotRow) {
-	title = fmt.Sprintf("Usage of %s against request and limit, last %s", word(in.resource), age(in.at, in.at.Add(-length)))
-	least, most := live.Unknown, live.Unknown
-	for _, p := range columns {
-		if p.Used == live.Unknown {
-			continue
-		}
-		if least == live.Unknown {
-			least = p.Used
-		}
-		least, most = min(least, p.Used), max(most, p.Used)
-	}
+	title = fmt.Sprintf("Usage of %s against request and limit, last %s", word(in.resource), duration.HumanDuration(length))
 	format := func(n int64) string { return live.Format(in.resource, n) }
 	description = "No usage is known yet."
-	if most != live.Unknown {
+	if least, most := bounds(columns, usedIn); most != live.Unknown {
 		description = fmt.Sprintf("The pod that used most used %s to %s.", format(least), format(most))
 	}
-	if n := len(columns); n > 0 {
-		description += history("request", columns, func(p live.Point) int64 { return p.Request }, format)
-		description += history("limit", columns, func(p live.Point) int64 { return p.Limit }, format)
-	}
+	description += history("request", columns, requestIn, format) + history("limit", columns, limitIn, format)
 	if in.target > 0 {
 		description += fmt.Sprintf(" The target is %s.", format(in.target))
 	}
@@ -174,30 +158,35 @@ func words(in plotInput, columns []live.Point, length time.Duration) (title, des
 	}
 	every := max(1, (len(columns)+mostTableRows-1)/mostTableRows)
 	for i := every - 1; i < len(columns); i += every {
-		used := live.Unknown
-		for _, p := range columns[i+1-every : i+1] {
-			used = max(used, p.Used)
-		}
+		_, used := bounds(columns[i+1-every:i+1], usedIn)
 		p := columns[i]
 		rows = append(rows, plotRow{At: p.At.Local().Format(timeFormat(length)), Used: cell(used, live.Unknown), Request: cell(p.Request, live.None), Limit: cell(p.Limit, live.None)})
 	}
 	return title, description, rows
 }
 
-// history says what a request or a limit was and is, as far as known.
-func history(what string, columns []live.Point, amount func(live.Point) int64, format func(int64) string) (text string) {
-	least, most := live.Unknown, live.Unknown
+func usedIn(p live.Point) int64 { return p.Used }
+
+// requestIn and limitIn are Unknown where there is none.
+func requestIn(p live.Point) int64 { return cmp.Or(p.Request, live.Unknown) }
+func limitIn(p live.Point) int64   { return cmp.Or(p.Limit, live.Unknown) }
+
+// bounds are the least and the most of the known amounts; Unknown if none is known.
+func bounds(columns []live.Point, amount func(live.Point) int64) (least, most int64) {
+	least, most = live.Unknown, live.Unknown
 	for _, p := range columns {
 		n := amount(p)
-		if n <= 0 {
-			continue
-		}
-		if least == live.Unknown {
+		if n != live.Unknown && (n < least || least == live.Unknown) {
 			least = n
 		}
-		least, most = min(least, n), max(most, n)
+		most = max(most, n)
 	}
-	if least != most {
+	return least, most
+}
+
+// history says what a request or a limit was and is, as far as known.
+func history(what string, columns []live.Point, amount func(live.Point) int64, format func(int64) string) (text string) {
+	if least, most := bounds(columns, amount); least != most {
 		text = fmt.Sprintf(" The %s was %s to %s.", what, format(least), format(most))
 	}
 	if now := amount(columns[len(columns)-1]); now > 0 {
@@ -226,8 +215,7 @@ func rounded(v float64) float64 { return math.Round(v*10) / 10 }
 // area is usage: the line on top, and the area below it. Each has one part for each time
 // without a gap.
 func (s scale) area(columns []live.Point) (line, area string) {
-	var top, below strings.Builder
-	width := float64(plotWidth) / float64(max(1, len(columns)))
+	width := plotWidth / float64(len(columns))
 	for begin := 0; begin < len(columns); begin++ {
 		end := begin
 		for end < len(columns) && columns[end].Used != live.Unknown {
@@ -236,24 +224,22 @@ func (s scale) area(columns []live.Point) (line, area string) {
 		if end == begin {
 			continue
 		}
-		first := rounded(float64(begin) * width)
-		fmt.Fprintf(&top, "M%g %g", first, s.y(columns[begin].Used))
-		fmt.Fprintf(&below, "M%g %dV%g", first, plotHeight, s.y(columns[begin].Used))
+		first, y := rounded(float64(begin)*width), s.y(columns[begin].Used)
+		var path strings.Builder
 		for c := begin; c < end; c++ {
-			part := fmt.Sprintf("V%gH%g", s.y(columns[c].Used), rounded(float64(c+1)*width))
-			top.WriteString(part)
-			below.WriteString(part)
+			fmt.Fprintf(&path, "V%gH%g", s.y(columns[c].Used), rounded(float64(c+1)*width))
 		}
-		fmt.Fprintf(&below, "V%dH%gZ", plotHeight, first)
+		line += fmt.Sprintf("M%g %g%s", first, y, path.String())
+		area += fmt.Sprintf("M%g %dV%g%sV%dH%gZ", first, plotHeight, y, path.String(), plotHeight, first)
 		begin = end
 	}
-	return top.String(), below.String()
+	return line, area
 }
 
 // steps is a line that is level between changes, and absent where the amount is unknown.
 func (s scale) steps(columns []live.Point, amount func(live.Point) int64) string {
 	var path strings.Builder
-	width := float64(plotWidth) / float64(max(1, len(columns)))
+	width := plotWidth / float64(len(columns))
 	isDrawing := false
 	for c, p := range columns {
 		n := amount(p)

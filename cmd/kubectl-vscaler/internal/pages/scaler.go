@@ -4,13 +4,13 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
@@ -41,7 +41,8 @@ const (
 // Spans are all spans, the default first.
 var Spans = []Span{Live, Day, Week}
 
-var spanTexts = map[Span]string{Live: "Live", Day: "1 day", Week: "8 days"}
+// Text is the name of the span on the page.
+func (s Span) Text() string { return map[Span]string{Live: "Live", Day: "1 day", Week: "8 days"}[s] }
 
 // Length is how long the span is, and Step the resolution of its points. A span of the past is
 // read from Prometheus.
@@ -72,15 +73,15 @@ type Details struct {
 	HasPast bool
 	// Past says what Prometheus knows of the past.
 	Past Past
-	// Points are the points of a resource of a container.
-	Points func(container, resource string) []live.Point
+	// Record has the points.
+	Record live.Record
 }
 
 // Past is what Prometheus knows of the past, beside usage.
 type Past struct{ HasRequests, HasLimits bool }
 
-// note says where the requests and limits of a plot are from.
-func (d Details) note() string {
+// Note says where the requests and limits of a plot are from.
+func (d Details) Note() string {
 	const since = "since the page was opened, or since the last decision was applied."
 	switch {
 	case !d.HasPast:
@@ -95,151 +96,33 @@ func (d Details) note() string {
 	return "Prometheus has usage only: requests and limits are known " + since
 }
 
-// scalerPage is the view of a scaler.
-type scalerPage struct {
-	live.Scaler
-	Link       string
-	Class      string
-	HasPast    bool
-	Note       string
-	Spans      []spanView
-	Findings   []findingView
-	Decision   string
-	Cooldown   string
-	Containers []containerView
-	Pods       []podView
-	Changes    []changeView
-	Missing    []string
-}
-
-type spanView struct {
-	Span      Span
-	Text      string
-	IsCurrent bool
-}
-
-type findingView struct {
-	explain.Finding
-	Class, Since, Resolved string
-}
-
-type containerView struct {
-	Name, Observed string
-	Resources      []resourceView
-}
-
+// resourceView is a resource of a container on the page.
 type resourceView struct {
-	ID, Container, Resource, Word string
-	Unmanaged                     string
-	Plot                          plot
-	Facts                         []fact
-	Steps                         []stepView
-	// Disagrees is true if the steps do not result in the target.
-	Disagrees    bool
-	Rule         string
-	Developments []string
+	explain.Resource
+	ID    string
+	Plot  plot
+	Facts []fact
 }
 
 // fact is a line of the table of a resource.
 type fact struct{ Name, Value, Note string }
 
-type stepView struct{ Value, Means, Code string }
-
-type podView struct {
-	live.Pod
-	Cells []podCell
-}
-
-type podCell struct{ Used, Request, Limit, Container, Resource string }
-
-type changeView struct{ Ago, At, Message string }
-
-func scalerView(d Details, base string, now time.Time) scalerPage {
-	x := d.Explanation
-	out := scalerPage{
-		Scaler: d.Scaler, Link: base + "scalers/" + x.Namespace + "/" + x.Name, Class: classOf(d.State.Ends),
-		HasPast: d.HasPast, Note: d.note(), Missing: d.Missing,
+// Show is the view of a resource, by its place in the explanation.
+func (d Details) Show(container, resource int) resourceView {
+	c := d.Explanation.Containers[container]
+	r := c.Resources[resource]
+	var now live.Resource
+	if container < len(d.Containers) && resource < len(d.Containers[container].Resources) {
+		now = d.Containers[container].Resources[resource]
 	}
-	if d.UsageMissing != "" {
-		out.Missing = append([]string{"Usage: " + d.UsageMissing}, out.Missing...)
+	in := plotInput{
+		id: fmt.Sprintf("c%d-%s", container, r.Resource), resource: r.Resource, span: d.Span, at: d.At,
+		points: d.Record.Series(c.Name, r.Resource), target: r.Target.Value(), lower: r.LowerBound.Value(), upper: r.UpperBound.Value(),
 	}
-	for _, span := range Spans {
-		if span == Live || d.HasPast {
-			out.Spans = append(out.Spans, spanView{span, spanTexts[span], span == d.Span})
-		}
-	}
-	for _, f := range x.Findings {
-		view := findingView{Finding: f, Class: classOf(f.Ends)}
-		if f.Since != nil {
-			view.Since = "for " + age(now, f.Since.Time)
-		}
-		switch f.Ends {
-		case explain.ByItself:
-			view.Resolved = "by itself"
-		case explain.ByUser:
-			view.Resolved = "by a user"
-		case explain.Fine:
-		}
-		out.Findings = append(out.Findings, view)
-	}
-	if decision := x.Decision; decision != nil {
-		out.Decision = fmt.Sprintf("The sizes were decided %s, because %s (%s).", ago(now, decision.Time.Time), decision.Means, decision.Cause.Cause)
-	}
-	if x.CooldownSeconds > 0 {
-		out.Cooldown = duration.HumanDuration(time.Duration(x.CooldownSeconds) * time.Second)
-	}
-	for i, c := range x.Containers {
-		view := containerView{Name: c.Name}
-		if c.ObservedSeconds > 0 {
-			view.Observed = duration.HumanDuration(time.Duration(c.ObservedSeconds) * time.Second)
-		}
-		for j, r := range c.Resources {
-			view.Resources = append(view.Resources, resourceOf(d, fmt.Sprintf("c%d-%s", i, r.Resource), c.Name, r, used(d.Scaler, i, j)))
-		}
-		out.Containers = append(out.Containers, view)
-	}
-	for _, p := range d.Pods {
-		out.Pods = append(out.Pods, podOf(p))
-	}
-	for _, h := range x.History {
-		out.Changes = append(out.Changes, changeView{ago(now, h.Time.Time), h.Time.Local().Format("Jan 2 15:04:05"), h.Message})
-	}
-	return out
-}
-
-// used is what the pods use of a resource. Both lists are of the same explanation.
-func used(s live.Scaler, container, resource int) live.Resource {
-	if container >= len(s.Containers) || resource >= len(s.Containers[container].Resources) {
-		return live.Resource{}
-	}
-	return s.Containers[container].Resources[resource]
-}
-
-func resourceOf(d Details, id, container string, r explain.Resource, now live.Resource) resourceView {
-	out := resourceView{
-		ID: id, Container: container, Resource: r.Resource, Word: word(r.Resource), Unmanaged: r.Unmanaged,
-		Disagrees: !r.Agrees, Facts: factsOf(r, now, len(d.Pods)), Rule: r.Rule(), Developments: r.Developments(d.At),
-	}
-	marks := make([]time.Time, 0, len(d.Explanation.History))
 	for _, h := range d.Explanation.History {
-		marks = append(marks, h.Time.Time)
+		in.marks = append(in.marks, h.Time.Time)
 	}
-	var points []live.Point
-	if d.Points != nil {
-		points = d.Points(container, r.Resource)
-	}
-	out.Plot = plotOf(plotInput{
-		id: id, resource: r.Resource, span: d.Span, points: points, marks: marks, at: d.At,
-		target: r.Target.Value(), lower: r.LowerBound.Value(), upper: r.UpperBound.Value(),
-	})
-	for _, s := range r.Steps {
-		view := stepView{Value: "?", Means: s.InWords(), Code: s.Code}
-		if s.Value != nil {
-			view.Value = s.Value.String()
-		}
-		out.Steps = append(out.Steps, view)
-	}
-	return out
+	return resourceView{r, in.id, plotOf(in), factsOf(r, now, len(d.Pods))}
 }
 
 // factsOf are the numbers of a resource, as far as they are known.
@@ -249,16 +132,16 @@ func factsOf(r explain.Resource, now live.Resource, pods int) (facts []fact) {
 			facts = append(facts, fact{name, value, note})
 		}
 	}
-	used, note := spread(r.Resource, now.Used), ""
+	note := ""
 	if now.Busiest.Request > 0 {
 		note = fmt.Sprintf("at most %.0f %% of its request, by %s", now.Busiest.Percent(), now.Busiest.Pod)
 	}
 	if silent := pods - now.Used.Pods; silent > 0 && now.Used.Pods > 0 {
 		note += fmt.Sprintf("; unknown for %d of %d pods", silent, pods)
 	}
-	add("Usage of a pod", used, note)
-	add("Request of a pod", spread(r.Resource, now.Request), "")
-	add("Limit of a pod", spread(r.Resource, now.Limit), "")
+	add("Usage of a pod", now.Used.Range(r.Resource, " to "), note)
+	add("Request of a pod", now.Request.Range(r.Resource, " to "), "")
+	add("Limit of a pod", now.Limit.Range(r.Resource, " to "), "")
 	add("Target", text(r.Target), "")
 	if r.LowerBound != nil && r.UpperBound != nil {
 		add("Bounds", r.LowerBound.String()+" to "+r.UpperBound.String(), "requests between them stay")
@@ -266,44 +149,34 @@ func factsOf(r explain.Resource, now live.Resource, pods int) (facts []fact) {
 	add("Decided", text(r.Decided), "")
 	add("Allowed", r.Allowed(), "by the policy")
 	if r.Template != nil {
-		add("In the pod template", orNone(text(r.Template.Request)), "limit "+orNone(text(r.Template.Limit)))
+		add("In the pod template", cmp.Or(text(r.Template.Request), "none"), "limit "+cmp.Or(text(r.Template.Limit), "none"))
 	}
 	return facts
 }
 
-func podOf(p live.Pod) podView {
-	view := podView{Pod: p}
+// cell is a resource of a container of a pod.
+type cell struct{ Container, Resource, Used, Request, Limit string }
+
+func cellsOf(p live.Pod) (cells []cell) {
 	for _, c := range p.Containers {
 		for _, resource := range live.Resources {
-			cell := podCell{Container: c.Name, Resource: word(resource), Used: "unknown", Request: "none", Limit: "none"}
+			out := cell{c.Name, word(resource), "unknown", "none", "none"}
 			if c.Used != nil {
-				cell.Used = live.Format(resource, live.AmountOf(resource, *c.Used))
+				out.Used = live.Format(resource, live.AmountOf(resource, *c.Used))
 			}
 			if n := live.AmountOf(resource, c.Applied.Requests); n > 0 {
-				cell.Request = live.Format(resource, n)
+				out.Request = live.Format(resource, n)
 				if declared := live.AmountOf(resource, c.Declared.Requests); declared != n {
-					cell.Request += " (" + live.Format(resource, declared) + " wanted)"
+					out.Request += " (" + live.Format(resource, declared) + " wanted)"
 				}
 			}
 			if n := live.AmountOf(resource, c.Applied.Limits); n > 0 {
-				cell.Limit = live.Format(resource, n)
+				out.Limit = live.Format(resource, n)
 			}
-			view.Cells = append(view.Cells, cell)
+			cells = append(cells, out)
 		}
 	}
-	return view
-}
-
-// spread is an amount, or a range of amounts; empty without one.
-func spread(resource string, s live.Spread) string {
-	if s.Pods == 0 {
-		return ""
-	}
-	least, most := live.Format(resource, s.Least), live.Format(resource, s.Most)
-	if least == most {
-		return least
-	}
-	return least + " to " + most
+	return cells
 }
 
 func text(a *explain.Amount) string {
@@ -311,13 +184,6 @@ func text(a *explain.Amount) string {
 		return ""
 	}
 	return a.String()
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 // word is the name of a resource in a text.
@@ -328,24 +194,16 @@ func word(resource string) string {
 	return "memory"
 }
 
-// age is how long ago something was. It is at least 0, because clocks differ.
-func age(now, then time.Time) string {
-	return duration.HumanDuration(max(0, now.Sub(then)))
+// seconds is a number of seconds in words.
+func seconds(n any) string {
+	length, _ := time.ParseDuration(fmt.Sprintf("%ds", n)) // any integer can be parsed
+	return duration.HumanDuration(length)
 }
-
-func ago(now, then time.Time) string { return age(now, then) + " ago" }
-
-// IsReady is true if the condition Ready is True.
-func (p scalerPage) IsReady() bool { return p.State.Ready == metav1.ConditionTrue }
 
 // sentence begins with a capital letter and ends with a period.
 func sentence(s string) string {
 	if s == "" {
 		return s
 	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
+	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
 }

@@ -24,21 +24,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 )
 
 // Source reads what the pages show. Its errors are shown to the user. Several requests may read
 // at once.
 type Source interface {
 	// Fleet reads all scalers.
-	Fleet(ctx context.Context) (Fleet, error)
-	// Scaler reads one. The error is ErrNotFound if it does not exist.
+	Fleet(ctx context.Context) (live.Fleet, error)
+	// Scaler reads one. The error is live.ErrNotFound if it does not exist.
 	Scaler(ctx context.Context, name types.NamespacedName, span Span) (Details, error)
 	// Backtest writes the page of a backtest.
 	Backtest(ctx context.Context, name types.NamespacedName, to io.Writer) error
 }
-
-// ErrNotFound is wrapped by errors about scalers that do not exist.
-var ErrNotFound = errors.New("not found")
 
 // readTimeout applies to reading one page from the cluster, and backtestTimeout to a backtest.
 const (
@@ -92,13 +91,13 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.render(w, http.StatusOK, "fleet", page{Title: "Scalers", Refreshes: true, Content: fleetView(fleet, choiceOf(r.URL.Query()), s.base(), fleet.At)})
+	s.render(w, http.StatusOK, "fleet", page{Title: "Scalers", Refreshes: true, Content: fleetView(fleet, choiceOf(r.URL.Query()))})
 }
 
 func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
@@ -108,13 +107,13 @@ func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.render(w, http.StatusOK, "scaler", page{Title: name.String(), Refreshes: true, Content: scalerView(details, s.base(), details.At)})
+	s.render(w, http.StatusOK, "scaler", page{Title: name.String(), Refreshes: true, Content: details})
 }
 
 func (s *Server) backtest(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), backtestTimeout)
@@ -149,7 +148,7 @@ func nameOf(r *http.Request) (types.NamespacedName, bool) {
 
 // fail shows an error. The address of the page remains right, so that it can be loaded again.
 func (s *Server) fail(w http.ResponseWriter, err error) {
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, live.ErrNotFound) {
 		s.refuse(w, http.StatusNotFound, "The scaler does not exist", sentence(err.Error()), true)
 		return
 	}
@@ -184,6 +183,8 @@ var templates = parse("fleet", "scaler", "refusal")
 var functions = template.FuncMap{
 	// positive is 0 for -0, which is printed with its sign.
 	"positive": func(v float64) float64 { return v + 0 },
+	"age":      live.Age, "amount": amountOf, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
+	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 
 // parse reads the templates of pages, each together with the frame.

@@ -27,13 +27,13 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // fakeSource has what a test gives it. It counts how often it is read.
 type fakeSource struct {
-	fleet   Fleet
+	fleet   live.Fleet
 	details Details
 	err     error
 	reads   int
 }
 
-func (f *fakeSource) Fleet(context.Context) (Fleet, error) {
+func (f *fakeSource) Fleet(context.Context) (live.Fleet, error) {
 	f.reads++
 	return f.fleet, f.err
 }
@@ -41,7 +41,7 @@ func (f *fakeSource) Fleet(context.Context) (Fleet, error) {
 func (f *fakeSource) Scaler(_ context.Context, name types.NamespacedName, span Span) (Details, error) {
 	f.reads++
 	if name != (types.NamespacedName{Namespace: "shop", Name: "web"}) {
-		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, ErrNotFound)
+		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
 	}
 	f.details.Span = span
 	return f.details, f.err
@@ -69,7 +69,7 @@ func row(namespace, name, reason string, ends explain.End) live.Row {
 func newServer() (*Server, *fakeSource, *testclock.FakePassiveClock) {
 	clock := testclock.NewFakePassiveClock(now)
 	source := &fakeSource{
-		fleet:   Fleet{At: now, Rows: []live.Row{row("shop", "web", "Applied", explain.Fine)}},
+		fleet:   live.Fleet{At: now, Rows: []live.Row{row("shop", "web", "Applied", explain.Fine)}},
 		details: Details{Scaler: live.Scaler{At: now, Explanation: explain.Explanation{Namespace: "shop", Name: "web", Purpose: "Keeps web."}}},
 	}
 	return New(source, Options{
@@ -180,7 +180,7 @@ func TestTextOfTheClusterIsNotMarkup(t *testing.T) {
 	s, source, _ := newServer()
 	r := row("shop", "web", evil, explain.ByUser)
 	r.Deployment, r.Message, r.Row.CPU = evil, evil, evil
-	source.fleet = Fleet{At: now, Rows: []live.Row{r}, Missing: []string{evil}}
+	source.fleet = live.Fleet{At: now, Rows: []live.Row{r}, Missing: []string{evil}}
 	source.details.Explanation.Findings = []explain.Finding{{Reason: explain.Reason{Reason: evil, Means: evil, Advice: evil}, Message: evil}}
 	source.details.Explanation.Containers = []explain.Container{{Name: evil, Resources: []explain.Resource{{Resource: "cpu", Unmanaged: evil}}}}
 	source.details.Explanation.History = []v1beta1.HistoryEntry{{Time: metav1.NewTime(now), Message: evil}}

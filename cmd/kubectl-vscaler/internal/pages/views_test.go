@@ -17,8 +17,8 @@ import (
 )
 
 // untidyFleet has scalers of all kinds: some have no pods, no usage or no target.
-func untidyFleet(n int) Fleet {
-	f := Fleet{At: now}
+func untidyFleet(n int) live.Fleet {
+	f := live.Fleet{At: now}
 	states := []struct {
 		reason string
 		ends   explain.End
@@ -41,7 +41,7 @@ func untidyFleet(n int) Fleet {
 }
 
 func TestAFleetIsSummedUp(t *testing.T) {
-	v := fleetView(untidyFleet(100), choiceOf(nil), "/t/", now)
+	v := fleetView(untidyFleet(100), choiceOf(nil))
 	counted := 0
 	for _, s := range v.States {
 		counted += s.Count
@@ -56,7 +56,7 @@ func TestAFleetIsSummedUp(t *testing.T) {
 	if v.Saved == nil || v.Saved.Cores != 12.5 || v.Saved.GiB != -6.25 {
 		t.Errorf("saved %+v", v.Saved)
 	}
-	if len(v.Wasting) != mostOffenders || v.Wasting[0].Name != "app-098" || v.Wasting[0].Text != "48m CPU" {
+	if len(v.Wasting) != mostOffenders || v.Wasting[0].Name != "app-098" || v.Wasting[0].Amounts != "48m CPU" {
 		t.Errorf("wasting %+v", v.Wasting)
 	}
 	if len(v.Lacking) != mostOffenders || v.Lacking[0].Name != "app-001" {
@@ -80,7 +80,7 @@ func TestAReaderChoosesScalers(t *testing.T) {
 		"an unknown order":  {map[string][]string{"order": {"'; --"}}, 100, "app-001"},
 		"a state of nobody": {map[string][]string{"state": {"Nope"}}, 0, ""},
 	} {
-		v := fleetView(fleet, choiceOf(tc.query), "/t/", now)
+		v := fleetView(fleet, choiceOf(tc.query))
 		if v.Chosen != tc.want || len(v.Rows) != tc.want || tc.first != "" && v.Rows[0].Name != tc.first {
 			t.Errorf("%s: %d chosen, first %+v", name, v.Chosen, v.Rows)
 		}
@@ -114,7 +114,7 @@ func TestUsageIsNotMadeUp(t *testing.T) {
 		"with a silent pod":  {live.Resource{Resource: "cpu", Used: live.Spread{Pods: 1, Total: 100}, Request: live.Spread{Pods: 3, Total: 400}}, usedView{Used: "100m", Percent: 25, IsKnown: true, SilentPods: 2}},
 		"memory in mebibyte": {live.Resource{Resource: "memory", Used: live.Spread{Pods: 1, Total: 64 << 20}, Request: live.Spread{Pods: 1, Total: 64 << 20}}, usedView{Used: "64Mi", Percent: 100, IsKnown: true}},
 	} {
-		if got := usedOf(tc.r, ""); got != tc.want {
+		if got := usedOf(tc.r); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -29,144 +29,50 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-const reportLong = `Report what containers request today, and what they need by their recorded usage. Nothing has to be installed in the
-cluster, and nothing is changed. Usage is from one of three sources:
-
-  --prometheus      the last days in Prometheus, of the Deployments of the cluster
-  FILE, FOLDER, -   tables, plain or compressed with gzip; "-" is standard input
-  neither           what VerticalScalers in updateMode Recommend recommend now, each by its own profile, from at least a day of
-                    usage. It does not say what would have happened, so the harm and the rules of others are unknown
-
-The report has today's requests, VerticalScaler's recommendation for each --profile, and those of the rules of the
-Vertical Pod Autoscaler (VPA) and of the Kubernetes Resource Recommender (KRR). For each, it has cores, GiB, their
-price with --prices, and the harm that a replay of the usage predicts. The containers whose requests differ most from
-the first recommendation come first.
-
-  CORES, GIB        requests of all pods; each container counts with what is recommended at the end of the usage
-  STARVED           the share of time in which the pod that uses most wants more CPU than requested, the mean over containers
-  OOM DAYS          the days on which a container needs more memory than its limit, of all days of all containers. For
-                    today, the limit is that of the pods; for a rule, it equals the request
-  RESIZES/DAY       changes of a container's requests per day
-
-In the replay, VerticalScaler and VPA resize pods in place whenever their rules say so, and KRR's rule is applied once a
-day. Nothing is measured during the --warm-up.
-
-With --prometheus, Deployments, replicas, requests and limits are read from the cluster of your kubeconfig, or with
---from-metrics from kube-state-metrics in Prometheus. The usage of a namespace is read as a whole, a day at a time. A
-request is the largest of any pod; without pods, it is that of the template. In each interval, the usage of the pod that
-uses most counts. --save writes that usage as tables.
-
-The header tells two kinds of tables apart. The order of columns and rows does not matter. A folder has files that end in
-.csv or .csv.gz. A series stands for a Deployment with one pod, whose memory limit equals its request:
-
-  series,timestamp,cpu_cores,memory_bytes    usage: the average of CPU and the peak of memory since the timestamp, which
-                                             is in seconds since 1970 or like 2026-01-05T00:05:00Z
-  series,step_s,init_cpu,init_mem            containers: the length of their intervals, and their current requests in
-                                             cores and bytes
-
-The file of --prices is YAML with the keys currency, cpuCoreHour and memoryGiBHour. A month has 730 hours. Without prices,
-a core counts as much as 8 GiB in the order of the containers.
-
-With --patches, the command also writes a file for each Deployment whose requests differ from the rule git. They are for a
-Git repository: patches and a component for Kustomize, manifests for "kubectl apply --server-side", or values for Helm. Limits
-that are set follow in proportion. Files of other Deployments stay as they are: a Deployment that has its patch differs no
-more. Deployments that another object controls get no patch.
-
-The same usage and --until give the same report, byte for byte.
-
-The command requires the permission to list Deployments and pods, unless --from-metrics or tables are used. Without
---prometheus, it also requires that to list VerticalScalers.
-
-Exit codes: 0: report written, 1: failure, 2: invalid usage.`
-
-const reportExample = `  # A namespace
-  %[1]s report -n shop --prometheus http://localhost:9090
-
-  # One Deployment, as a page with pictures
-  %[1]s report -n shop --deployment web --prometheus http://localhost:9090 -o html --output-file report.html
-
-  # The whole cluster, with prices, for a spreadsheet
-  %[1]s report -A --prometheus http://localhost:9090 --prices prices.yaml -o csv --output-file report.csv
-
-  # One team's Deployments, with all profiles
-  %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm
-
-  # Without access to the cluster
-  %[1]s report -A --prometheus https://prometheus.example.com --prometheus-token-file token --from-metrics
-
-  # What scalers in updateMode Recommend recommend, without Prometheus
-  %[1]s report -A
-
-  # Tables of usage
-  %[1]s report internal/backtest/testdata/traces
-  gunzip -c usage.csv.gz | %[1]s report - -o json
-
-  # Patches for Git
-  %[1]s report -A --prometheus http://localhost:9090 --patches kustomize --patches-folder requests
-
-  # The same report again
-  %[1]s report -A --prometheus http://localhost:9090 --until 2026-11-23T12:00:00Z -o json`
-
 // longestWarmUp is longer than any known recording.
 const longestWarmUp = 366 * past.Day
 
 // reportOptions are the flags.
 type reportOptions struct {
 	genericiooptions.IOStreams
-	cluster *kube.Cluster
-	past    past.Options
+	Reporter
 
 	everywhere  bool
-	deployments []string
-	save        string
 	selector    string
 	fromMetrics bool
 	until       string // "" for now
 	profiles    []string
 	prices      string
-	warmUp      time.Duration
 	output      string
 	outputFile  string
-	top         int
 	patches     patchOptions
-	workers     int
 }
 
 // New is the command report.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &reportOptions{
-		IOStreams: streams, cluster: cluster, past: past.Options{Since: 8 * past.Day, Step: 5 * time.Minute},
-		profiles: []string{string(profile.Balanced)}, output: "table", warmUp: 3 * past.Day, top: 20,
-	}
-	c := &cobra.Command{
-		Use:        "report [--prometheus=URL|FILE|FOLDER|- ...]",
-		Short:      "Report what containers request, and what they need",
-		Long:       reportLong,
-		Example:    fmt.Sprintf(reportExample, cli.Name),
-		SuggestFor: []string{"backtest"},
-		RunE:       func(c *cobra.Command, paths []string) error { return o.run(c.Context(), paths, c.Flags().Changed) },
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt
-		},
-	}
+	o := &reportOptions{IOStreams: streams, profiles: []string{string(profile.Balanced)}, output: "table", Reporter: Reporter{
+		Cluster: cluster, Past: &past.Options{Since: 8 * past.Day, Step: 5 * time.Minute}, Options: fleet.Options{WarmUp: 3 * past.Day}, Top: 20,
+	}}
+	c := cli.Command("report", cobra.FixedCompletions([]string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt), o.run)
+	c.SuggestFor = []string{"backtest"}
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the Deployments of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
-	flags.StringSliceVar(&o.deployments, "deployment", nil, "Report only Deployments with this name. Can be repeated.")
-	o.past.Bind(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
+	flags.StringSliceVar(&o.Selection.Deployments, "deployment", nil, "Report only Deployments with this name. Can be repeated.")
+	o.Past.Bind(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
 	flags.BoolVar(&o.fromMetrics, "from-metrics", false, "Read Deployments and requests from kube-state-metrics in Prometheus, and no cluster.")
-	flags.DurationVar(&o.past.Since, "since", o.past.Since, "How far back to read usage.")
+	flags.DurationVar(&o.Past.Since, "since", o.Past.Since, "How far back to read usage.")
 	flags.StringVar(&o.until, "until", "", "The end of the usage, such as 2026-11-23T12:00:00Z. Defaults to now.")
-	flags.DurationVar(&o.past.Step, "step", o.past.Step, "The resolution of the usage.")
-	flags.StringVar(&o.save, "save", "", "The folder to save the usage from Prometheus to, as tables that can be reported.")
-	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
+	flags.DurationVar(&o.Past.Step, "step", o.Past.Step, "The resolution of the usage.")
+	flags.StringVar(&o.Save, "save", "", "The folder to save the usage from Prometheus to, as tables that can be reported.")
+	flags.DurationVar(&o.Options.WarmUp, "warm-up", o.Options.WarmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
 	flags.StringSliceVar(&o.profiles, "profile", o.profiles, "The profiles to report: "+strings.Join(ProfileNames(), ", ")+". The first one is compared with today's requests.")
 	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory.")
 	cli.AddChoice(c, &o.output, "output", "o", []string{"table", "csv", "json", "html"}, "The format of the report")
 	flags.StringVar(&o.outputFile, "output-file", "", "The file to write the report to. Defaults to stdout.")
-	flags.IntVar(&o.top, "top", o.top, "The number of containers in the outputs table and html. 0 means only the sums.")
+	flags.IntVar(&o.Top, "top", o.Top, "The number of containers in the outputs table and html. 0 means only the sums.")
 	o.patches.bind(c)
-	flags.IntVar(&o.workers, "workers", 0, "The number of concurrent replays. 0 means one for each processor.")
+	flags.IntVar(&o.Workers, "workers", 0, "The number of concurrent replays. 0 means one for each processor.")
 	cli.Complete(c, "profile", ProfileNames())
 	return c
 }
@@ -180,37 +86,33 @@ var (
 	notWithTables = []string{"prometheus", "all-namespaces", "selector", "deployment", "patches"}
 )
 
-func (o *reportOptions) run(ctx context.Context, paths []string, isSet func(flag string) bool) error {
-	if err := o.validateSource(paths, isSet); err != nil {
+func (o *reportOptions) run(ctx context.Context, c *cobra.Command, paths []string) error {
+	if err := o.validateSource(paths, c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}
-	selected, until, err := o.validate()
+	err := o.validate()
 	if err != nil {
 		return cli.Usage(err)
 	}
-	options, err := o.options()
-	if err != nil {
+	if err := o.readPrices(); err != nil {
 		return err
 	}
 	if len(paths) == 0 {
-		if selected.Namespace, err = o.cluster.NamespaceOrAll(o.everywhere); err != nil {
+		if o.Selection.Namespace, err = o.Cluster.NamespaceOrAll(o.everywhere); err != nil {
 			return err
 		}
 	}
-	progress := cli.NewProgress(o.ErrOut)
-	defer progress.Clear()
-	r := &Reporter{
-		Past: &o.past, Options: options, Selection: selected, Until: until, Workers: o.workers, Save: o.save, Top: o.top, Progress: progress,
-		tables: tables{paths, o.In},
+	if o.fromMetrics {
+		o.Cluster = nil
 	}
-	if !o.fromMetrics {
-		r.Cluster = o.cluster
-	}
-	report, err := r.Report(ctx)
+	o.Options.Record, o.Options.Rules, o.tables = o.output == "html", Rules(o.profiles...), tables{paths, o.In}
+	o.Progress = cli.NewProgress(o.ErrOut)
+	defer o.Progress.Clear()
+	report, err := o.Report(ctx)
 	if err != nil {
 		return err
 	}
-	progress.Clear()
+	o.Progress.Clear()
 	if err := o.patches.write(report, o.ErrOut); err != nil {
 		return err
 	}
@@ -219,11 +121,11 @@ func (o *reportOptions) run(ctx context.Context, paths []string, isSet func(flag
 
 // validateSource rejects flags of other sources of usage.
 func (o *reportOptions) validateSource(paths []string, isSet func(flag string) bool) error {
-	hasTables, hasServer := len(paths) > 0, o.past.Address != ""
+	hasTables, hasServer := len(paths) > 0, o.Past.Address != ""
 	if i := slices.IndexFunc(notWithTables, isSet); i >= 0 && hasTables {
 		return fmt.Errorf("--%s cannot be combined with tables", notWithTables[i])
 	}
-	if err := o.past.Require(isSet, aboutPrometheus...); err != nil {
+	if err := o.Past.Require(isSet, aboutPrometheus...); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(aboutReplays, isSet); i >= 0 && !hasServer && !hasTables {
@@ -236,48 +138,48 @@ func (o *reportOptions) validateSource(paths []string, isSet func(flag string) b
 }
 
 // validate checks the flags.
-func (o *reportOptions) validate() (s Selection, until time.Time, err error) {
-	s.Deployments = o.deployments
-	if s.Labels, err = labels.Parse(o.selector); err != nil {
-		return s, until, fmt.Errorf("--selector: %w", err)
+func (o *reportOptions) validate() (err error) {
+	if o.Selection.Labels, err = labels.Parse(o.selector); err != nil {
+		return fmt.Errorf("--selector: %w", err)
 	}
-	until = o.cluster.Clock.Now()
+	o.Until = o.Cluster.Clock.Now()
 	if o.until != "" {
-		if until, err = time.Parse(time.RFC3339, o.until); err != nil {
-			return s, until, fmt.Errorf("--until %q is not like 2026-11-23T12:00:00Z", o.until)
+		if o.Until, err = time.Parse(time.RFC3339, o.until); err != nil {
+			return fmt.Errorf("--until %q is not like 2026-11-23T12:00:00Z", o.until)
 		}
 	}
 	for i, name := range o.profiles {
 		switch {
 		case !slices.Contains(ProfileNames(), name):
-			return s, until, fmt.Errorf("--profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
+			return fmt.Errorf("--profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
 		case slices.Contains(o.profiles[:i], name):
-			return s, until, fmt.Errorf("--profile names %s twice", name)
+			return fmt.Errorf("--profile names %s twice", name)
 		}
 	}
 	switch {
 	case len(o.profiles) == 0:
-		return s, until, errors.New("--profile is empty")
+		return errors.New("--profile is empty")
 	case o.fromMetrics && o.selector != "":
-		return s, until, errors.New("--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
-	case o.warmUp < 0 || o.warmUp > longestWarmUp:
-		return s, until, fmt.Errorf("--warm-up must be from 0 to %s", longestWarmUp)
-	case o.past.Step < time.Minute || o.past.Step > time.Hour || o.past.Step%time.Second != 0:
-		return s, until, errors.New("--step must be from 1m to 1h, in whole seconds")
-	case o.past.Since < 2*o.past.Step || o.past.Since > past.LongestSince:
-		return s, until, fmt.Errorf("--since must be from two steps to %s", past.LongestSince)
-	case o.past.Since <= o.warmUp && o.past.Address != "":
-		return s, until, fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.past.Since, o.warmUp)
-	case o.top < 0 || o.workers < 0:
-		return s, until, errors.New("--top and --workers must not be negative")
+		return errors.New("--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
+	case o.Options.WarmUp < 0 || o.Options.WarmUp > longestWarmUp:
+		return fmt.Errorf("--warm-up must be from 0 to %s", longestWarmUp)
+	case o.Past.Step < time.Minute || o.Past.Step > time.Hour || o.Past.Step%time.Second != 0:
+		return errors.New("--step must be from 1m to 1h, in whole seconds")
+	case o.Past.Since < 2*o.Past.Step || o.Past.Since > past.LongestSince:
+		return fmt.Errorf("--since must be from two steps to %s", past.LongestSince)
+	case o.Past.Since <= o.Options.WarmUp && o.Past.Address != "":
+		return fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.Past.Since, o.Options.WarmUp)
+	case o.Top < 0 || o.Workers < 0:
+		return errors.New("--top and --workers must not be negative")
 	}
 	if err := o.patches.validate(); err != nil {
-		return s, until, err
+		return err
 	}
-	if o.past.Address == "" {
-		return s, until, nil
+	if o.Past.Address == "" {
+		return nil
 	}
-	return s, until.Truncate(o.past.Step), o.past.Validate()
+	o.Until = o.Until.Truncate(o.Past.Step)
+	return o.Past.Validate()
 }
 
 // Rules are the rules to replay.
@@ -298,20 +200,18 @@ func ProfileNames() (names []string) {
 	return names
 }
 
-// options reads the prices, and names the rules.
-func (o *reportOptions) options() (fleet.Options, error) {
-	options := fleet.Options{WarmUp: o.warmUp, Record: o.output == "html", Rules: Rules(o.profiles...)}
+func (o *reportOptions) readPrices() error {
 	if o.prices == "" {
-		return options, nil
+		return nil
 	}
 	text, err := os.ReadFile(o.prices)
 	if err != nil {
-		return options, fmt.Errorf("reading --prices: %w", err)
+		return fmt.Errorf("reading --prices: %w", err)
 	}
-	if options.Prices, err = fleet.ReadPrices(text); err != nil {
-		return options, fmt.Errorf("--prices %s: %w", o.prices, err)
+	if o.Options.Prices, err = fleet.ReadPrices(text); err != nil {
+		return fmt.Errorf("--prices %s: %w", o.prices, err)
 	}
-	return options, nil
+	return nil
 }
 
 func (o *reportOptions) write(report *fleet.Report) error {
@@ -322,9 +222,9 @@ func (o *reportOptions) write(report *fleet.Report) error {
 		case "json":
 			return cli.WriteData(w, o.output, report)
 		case "html":
-			return report.WriteHTML(w, o.top)
+			return report.WriteHTML(w, o.Top)
 		}
-		return report.WriteTable(w, o.top)
+		return report.WriteTable(w, o.Top)
 	}
 	if o.outputFile == "" {
 		return write(o.Out)

@@ -9,11 +9,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,61 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
-
-const statusLong = `Show the status of scalers, ScaledDeployments and policies, one line each.
-
-  CPU, MEMORY   the request of a pod -> the decided one, while a pod has another one; in parentheses a request that is
-                only recommended
-  PODS          pods with the decided size / all running pods
-  REASON        the reason for the current state; "explain NAME" explains it
-
-The outputs wide, csv, json and yaml also have:
-
-  CHANGED       the time since the last decision
-  SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
-  SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
-
-A table of policies follows if there are any: ScalingPolicies of the namespace, and the ClusterScalingPolicies that have
-created a scaler shown, or all of them with --all-namespaces.
-
-  DEPLOYMENTS   Deployments with a scaler of the policy / all that it selects
-  PROMOTED      scalers with the update mode of the policy's template / all scalers of the policy
-
-If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
-OperatorSilent.
-
-The command requires the permission to list VerticalScalers. It reads ScaledDeployments, policies, Deployments and the
-operator's lease if it may.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
-the operator is silent. Scalers that are learning, waiting or suspended are Ready.`
-
-const statusExample = `  # All scalers of a namespace
-  %[1]s status -n shop
-
-  # All namespaces, with advice for each scaler; what saves most comes first
-  %[1]s status -A -o wide --sort-by saved-cores
-
-  # The scaler of a Deployment
-  %[1]s status deployment/web
-
-  # A table for a spreadsheet
-  %[1]s status -A -l team=shop -o csv
-
-  # Watch two scalers: a line for each change
-  %[1]s status web api --watch
-
-  # A policy, and the scalers of the namespace that it has created
-  %[1]s status cspolicy/fleet -n shop
-
-  # In a script
-  %[1]s status web --check -o json`
 
 // watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
@@ -93,19 +44,25 @@ type statusOptions struct {
 	selector   string
 	sortBy     string
 	widths     explain.Widths
+
+	client    client.Reader
+	namespace string // "" for all
+	names     []kube.Reference
+	labels    client.MatchingLabelsSelector
+	warn      func(what string, err error)
+
+	// silent are the operators that were silent when scalers were read last.
+	silent explain.Operators
+	// versions are the resource versions of the scalers when deployments were read. They are
+	// read again only after a scaler has changed.
+	versions    string
+	deployments map[types.NamespacedName]*appsv1.Deployment
 }
 
 // New is the command status.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table", widths: explain.Widths{}}
-	c := &cobra.Command{
-		Use:               "status [NAME | TYPE/NAME]...",
-		Short:             "Show the status of scalers",
-		Long:              statusLong,
-		Example:           fmt.Sprintf(statusExample, cli.Name),
-		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
-		ValidArgsFunction: cluster.CompleteNames,
-	}
+	c := cli.Command("status", cluster.CompleteNames, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Show only objects with these labels, such as team=shop,tier!=test.")
@@ -117,58 +74,48 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	return c
 }
 
-func (o *statusOptions) run(ctx context.Context, args []string) error {
-	names, err := kube.References(args)
-	if err != nil {
+func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string) error {
+	var err error
+	if o.names, err = kube.References(args); err != nil {
 		return err
 	}
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
+	if o.labels.Selector, err = labels.Parse(o.selector); err != nil {
 		return cli.Usagef("--selector: %w", err)
 	}
-	if err := o.validate(names); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
-	namespace, err := o.cluster.NamespaceOrAll(o.everywhere)
+	if o.namespace, o.client, err = o.cluster.OpenNamespace(o.everywhere); err != nil {
+		return err
+	}
+	o.warn = cli.WarnOnce(o.ErrOut)
+	overview, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := o.cluster.Open()
-	if err != nil {
-		return err
-	}
-	r := &statusReader{
-		client: c, namespace: namespace, names: names, selector: selector, sortBy: o.sortBy,
-		needsSavings: o.output != "table" || strings.HasPrefix(o.sortBy, "saved-"), warn: cli.WarnOnce(o.ErrOut),
-		cluster: o.cluster, needsOperator: o.check,
-	}
-	overview, err := r.read(ctx)
-	if err != nil {
-		return err
-	}
-	for _, operator := range r.silent {
-		r.warn("the states may be out of date", errors.New(operator.Report(o.cluster.Now())))
+	for _, operator := range o.silent {
+		o.warn("the states may be out of date", errors.New(operator.Report(o.cluster.Now())))
 	}
 	if err := o.write(overview, o.noHeaders); err != nil {
 		return err
 	}
 	switch {
 	case o.watch:
-		return o.follow(ctx, r, overview)
-	case len(names) == 0 && overview.IsEmpty() && !o.isData():
-		fmt.Fprintln(o.ErrOut, kube.NothingIn(namespace))
+		return o.follow(ctx, overview)
+	case len(o.names) == 0 && overview.IsEmpty() && !o.isData():
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(o.namespace))
 	case o.check && overview.NotReady():
-		return errors.Join(cli.FailedCheck("not all scalers are Ready"), r.missing(overview))
+		return errors.Join(cli.FailedCheck("not all scalers are Ready"), o.missing(overview))
 	}
-	return r.missing(overview)
+	return o.missing(overview)
 }
 
 // validate rejects flags that contradict each other.
-func (o *statusOptions) validate(names []kube.Reference) error {
+func (o *statusOptions) validate() error {
 	switch {
-	case o.everywhere && len(names) > 0:
+	case o.everywhere && len(o.names) > 0:
 		return cli.Usagef("a name cannot be combined with --all-namespaces")
-	case o.selector != "" && len(names) > 0:
+	case o.selector != "" && len(o.names) > 0:
 		return cli.Usagef("a name cannot be combined with --selector")
 	case o.watch && o.isData():
 		return cli.Usagef("--watch requires the output table or wide")
@@ -195,7 +142,7 @@ func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 }
 
 // follow writes changes until it is stopped.
-func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explain.Overview) error {
+func (o *statusOptions) follow(ctx context.Context, last explain.Overview) error {
 	ticker := o.cluster.Clock.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
@@ -204,7 +151,7 @@ func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explai
 			return nil
 		case <-ticker.C():
 		}
-		now, err := r.read(ctx)
+		now, err := o.read(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -251,89 +198,51 @@ func said(row any) string {
 	return string(out)
 }
 
-// statusReader reads scalers and the objects that belong to them.
-type statusReader struct {
-	client    client.Reader
-	namespace string // "" for all
-	names     []kube.Reference
-	selector  labels.Selector
-	sortBy    string // "" for the API server's order
-	warn      func(what string, err error)
-	// needsOperator is true if the user must know if the operator cannot be seen.
-	needsOperator bool
-	cluster       *kube.Cluster
-
-	// silent are the operators that were silent when scalers were read last.
-	silent explain.Operators
-
-	// needsSavings is true if the Deployments are read.
-	needsSavings bool
-
-	// versions are the resource versions of the scalers when deployments were read. They are
-	// read again only after a scaler has changed.
-	versions    string
-	deployments map[types.NamespacedName]*appsv1.Deployment
-}
-
-func (r *statusReader) read(ctx context.Context) (out explain.Overview, err error) {
-	var scalers v1beta1.VerticalScalerList
-	which := []client.ListOption{client.InNamespace(r.namespace), client.MatchingLabelsSelector{Selector: r.selector}}
-	if err := r.client.List(ctx, &scalers, which...); err != nil {
-		if apierrors.IsNotFound(err) {
-			return out, kube.ErrNotInstalled
-		}
-		return out, fmt.Errorf("listing VerticalScalers: %w", err)
+func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err error) {
+	which := []client.ListOption{client.InNamespace(o.namespace), o.labels}
+	scalers, err := kube.Scalers(ctx, o.client, which...)
+	if err != nil {
+		return out, err
 	}
 	var owners v1beta1.ScaledDeploymentList
-	if err := r.client.List(ctx, &owners, which...); err != nil && !apierrors.IsNotFound(err) {
-		r.warn("ScaledDeployments are not shown", err)
+	if err := o.client.List(ctx, &owners, which...); err != nil && !apierrors.IsNotFound(err) {
+		o.warn("ScaledDeployments are not shown", err)
 	}
-	for i, name := range r.names {
-		r.names[i] = name.Resolved(scalers.Items, owners.Items)
+	for i, name := range o.names {
+		o.names[i] = name.Resolved(scalers, owners.Items)
 	}
-	chosen := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool {
-		return !r.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
+	chosen := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool {
+		return !o.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
 	})
-	r.readDeployments(ctx, chosen)
+	o.readDeployments(ctx, chosen)
 	out.Scalers = []explain.Row{}
 	for i := range chosen {
 		s := &chosen[i]
-		deployment := r.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
-		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Now: r.cluster.Now()}))
+		deployment := o.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
+		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Now: o.cluster.Now()}))
 	}
 	for i := range owners.Items {
-		if r.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners.Items[i]) }) {
+		if o.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners.Items[i]) }) {
 			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners.Items[i]))
 		}
 	}
-	out.Policies = r.policies(ctx, out.Scalers)
-	out.Sort(r.sortBy)
-	r.doubt(ctx, &out, chosen)
+	out.Policies = o.policies(ctx, out.Scalers)
+	out.Sort(o.sortBy)
+	o.doubt(ctx, &out, chosen)
 	return out, nil
 }
 
 // policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
 // operators have none.
-func (r *statusReader) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
-	which := client.MatchingLabelsSelector{Selector: r.selector}
-	var all []explain.PolicyRow
-	var cluster v1beta1.ClusterScalingPolicyList
-	if err := r.client.List(ctx, &cluster, which); err == nil {
-		for i := range cluster.Items {
-			all = append(all, explain.PolicyRowOf(explain.ClusterPolicyOf(&cluster.Items[i])))
-		}
-	}
-	var namespaced v1beta1.ScalingPolicyList
-	if err := r.client.List(ctx, &namespaced, client.InNamespace(r.namespace), which); err == nil {
-		for i := range namespaced.Items {
-			all = append(all, explain.PolicyRowOf(explain.PolicyOf(&namespaced.Items[i])))
-		}
-	}
-	for _, row := range all {
+func (o *statusOptions) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
+	cluster, _ := kube.Objects(ctx, o.client, &v1beta1.ClusterScalingPolicyList{}, o.labels)
+	namespaced, _ := kube.Objects(ctx, o.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(o.namespace), o.labels)
+	for _, policy := range append(cluster, namespaced...) {
+		row := explain.PolicyRowOf(kube.Described(policy))
 		isOfScaler := func(s explain.Row) bool { return s.Policy == row.ID() }
-		isShown := r.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
-		if len(r.names) > 0 {
-			isShown = slices.ContainsFunc(r.names, func(name kube.Reference) bool { return name.IsPolicyRow(row) })
+		isShown := o.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
+		if len(o.names) > 0 {
+			isShown = slices.ContainsFunc(o.names, func(name kube.Reference) bool { return name.IsPolicyRow(row) })
 		}
 		if isShown {
 			rows = append(rows, row)
@@ -343,68 +252,148 @@ func (r *statusReader) policies(ctx context.Context, scalers []explain.Row) (row
 }
 
 // doubt adds the operators, and doubts what silent ones have reported.
-func (r *statusReader) doubt(ctx context.Context, out *explain.Overview, scalers []v1beta1.VerticalScaler) {
+func (o *statusOptions) doubt(ctx context.Context, out *explain.Overview, scalers []v1beta1.VerticalScaler) {
 	if out.IsEmpty() {
 		return
 	}
-	operators, err := r.cluster.Operators(ctx, r.client, r.namespace)
-	if err != nil && r.needsOperator {
-		r.warn("whether the operator runs is not known", err)
+	operators, err := o.cluster.Operators(ctx, o.client, o.namespace)
+	if err != nil && o.check {
+		o.warn("whether the operator runs is not known", err)
 	}
-	r.silent = out.Doubt(operators.Serving(scalers...), r.cluster.Now())
+	o.silent = out.Doubt(operators.Serving(scalers...), o.cluster.Now())
 }
 
 // isNamed reports whether one of the names is that of an object, or none is given.
-func (r *statusReader) isNamed(isOf func(kube.Reference) bool) bool {
-	return len(r.names) == 0 || slices.ContainsFunc(r.names, isOf)
+func (o *statusOptions) isNamed(isOf func(kube.Reference) bool) bool {
+	return len(o.names) == 0 || slices.ContainsFunc(o.names, isOf)
 }
 
 // readDeployments reads the Deployments of the scalers: one by one if scalers are named.
-func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
-	if !r.needsSavings {
-		return
+func (o *statusOptions) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
+	if o.output == "table" && !strings.HasPrefix(o.sortBy, "saved-") {
+		return // only savings need them
 	}
 	var versions strings.Builder
 	for i := range scalers {
 		fmt.Fprintln(&versions, scalers[i].UID, scalers[i].ResourceVersion)
 	}
-	if r.deployments != nil && versions.String() == r.versions {
+	if o.deployments != nil && versions.String() == o.versions {
 		return
 	}
-	r.versions, r.deployments = versions.String(), map[types.NamespacedName]*appsv1.Deployment{}
+	o.versions, o.deployments = versions.String(), map[types.NamespacedName]*appsv1.Deployment{}
 	if len(scalers) == 0 {
 		return
 	}
-	if len(r.names) > 0 {
+	if len(o.names) > 0 {
 		for i := range scalers {
 			key := types.NamespacedName{Namespace: scalers[i].Namespace, Name: scalers[i].Spec.DeploymentName}
 			var d appsv1.Deployment
-			switch err := r.client.Get(ctx, key, &d); {
+			switch err := o.client.Get(ctx, key, &d); {
 			case err == nil:
-				r.deployments[key] = &d
+				o.deployments[key] = &d
 			case !apierrors.IsNotFound(err):
-				r.warn("savings are not shown", err)
+				o.warn("savings are not shown", err)
 			}
 		}
 		return
 	}
 	var list appsv1.DeploymentList
-	if err := r.client.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
-		r.warn("savings are not shown", err)
+	if err := o.client.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
+		o.warn("savings are not shown", err)
 		return
 	}
 	for i := range list.Items {
-		r.deployments[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+		o.deployments[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
 	}
 }
 
 // missing is an error for names that do not exist.
-func (r *statusReader) missing(o explain.Overview) error {
+func (o *statusOptions) missing(in explain.Overview) error {
 	var errs []error
-	for _, name := range r.names {
-		if !slices.ContainsFunc(o.Scalers, name.IsRow) && !slices.ContainsFunc(o.ScaledDeployments, name.IsOwnedRow) && !slices.ContainsFunc(o.Policies, name.IsPolicyRow) {
-			errs = append(errs, name.NotFound(r.namespace))
+	for _, name := range o.names {
+		if !slices.ContainsFunc(in.Scalers, name.IsRow) && !slices.ContainsFunc(in.ScaledDeployments, name.IsOwnedRow) && !slices.ContainsFunc(in.Policies, name.IsPolicyRow) {
+			errs = append(errs, name.NotFound(o.namespace))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// NewExplain is the command explain.
+func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
+	output := "text"
+	c := cli.Command("explain", cluster.CompleteName, func(ctx context.Context, _ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usagef("name one VerticalScaler: NAME or TYPE/NAME")
+		}
+		found, err := explanationOf(ctx, cluster, args[0])
+		if err != nil {
+			return err
+		}
+		if output != "text" {
+			return cli.WriteData(streams.Out, output, found)
+		}
+		var text strings.Builder
+		if err := found.WriteText(&text, cluster.Now()); err != nil {
+			return err
+		}
+		_, err = io.WriteString(streams.Out, explain.Wrap(text.String(), cli.Width(streams.Out)))
+		return err
+	})
+	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml"}, "The format")
+	return c
+}
+
+// explanation is that of a scaler or of a ScaledDeployment.
+type explanation interface {
+	// WriteText writes text, with ages relative to now.
+	WriteText(w io.Writer, now time.Time) error
+}
+
+// explanationOf explains the scaler or policy that the user names. A ScaledDeployment without a scaler is
+// explained.
+func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (explanation, error) {
+	names, err := kube.References([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	namespace, reader, err := cluster.OpenNamespace(false)
+	if err != nil {
+		return nil, err
+	}
+	if names[0].IsPolicy() {
+		evidence, err := policyEvidenceOf(ctx, cluster, reader, namespace, names[0])
+		if err != nil {
+			return nil, err
+		}
+		return explain.OfPolicy(evidence), nil
+	}
+	evidence, owner, err := kube.Find(ctx, reader, namespace, names[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case owner != nil:
+		return explain.OfOwned(owner), nil
+	}
+	evidence.Operators = cluster.OperatorsOr(ctx, reader, namespace, &evidence.Missing)
+	evidence.Now = cluster.Now()
+	return explain.Of(evidence), nil
+}
+
+// policyEvidenceOf reads a policy.
+func policyEvidenceOf(ctx context.Context, cluster *kube.Cluster, c client.Reader, namespace string, name kube.Reference) (e explain.PolicyEvidence, err error) {
+	var policy client.Object = &v1beta1.ClusterScalingPolicy{}
+	key := types.NamespacedName{Name: name.Name}
+	if name.Kind == kube.PolicyKind {
+		policy, key.Namespace = &v1beta1.ScalingPolicy{}, namespace
+	}
+	switch err := c.Get(ctx, key, policy); {
+	case apierrors.IsNotFound(err):
+		return e, fmt.Errorf("%s %s not found", name.Kind, strings.TrimPrefix(key.String(), "/"))
+	case err != nil:
+		return e, fmt.Errorf("reading %s %s: %w", name.Kind, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	e.Policy = kube.Described(policy)
+	e.Operators = cluster.OperatorsOr(ctx, c, namespace, &e.Missing)
+	e.Now = cluster.Now()
+	return e, nil
 }

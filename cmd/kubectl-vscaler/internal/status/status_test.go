@@ -11,8 +11,8 @@ import (
 
 // Time that passes is no change.
 func TestWatchIsSilentWhileARequestWaits(t *testing.T) {
-	before := explain.Overview{Scalers: []explain.Row{{Name: "web", State: explain.State{Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2 h 20 min"}}}}
-	after := explain.Overview{Scalers: []explain.Row{{Name: "web", State: explain.State{Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2 h 10 min"}}}}
+	before := explain.Overview{Scalers: []explain.Row{{Name: "web", State: explain.State{Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2h20m"}}}}
+	after := explain.Overview{Scalers: []explain.Row{{Name: "web", State: explain.State{Reason: "WithinBounds", Advice: "Wait: app cpu is lowered in about 2h10m"}}}}
 	if news := changed(before, after); len(news.Scalers) != 0 {
 		t.Errorf("shown again: %+v", news)
 	}

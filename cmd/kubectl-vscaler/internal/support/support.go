@@ -6,6 +6,7 @@ package support
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -37,27 +38,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const supportBundleLong = `Write one archive with what is needed to find out why scalers of a namespace behave as they do. Nothing is changed, and
-nothing is sent anywhere.
-
-The archive has the scalers and policies with their explanations, and the Deployments and pods that scalers size. It also
-has events, quotas, the result of "check", and the log of the operator. ClusterScalingPolicies name Deployments of other
-namespaces as examples.
-
-Objects keep only the fields that sizing depends on, without environment variables, commands, images, labels and addresses.
-The command masks text in messages and logs that looks like a credential. Names stay: look through the archive before you
-pass it on.
-
-The command reads as far as you may, and lists in README.txt what is missing.
-
-Exit codes: 0: success, 1: failure, 2: invalid usage.`
-
-const supportBundleExample = `  # To vscaler-support-shop.tar.gz
-  %[1]s support-bundle -n shop
-
-  # To another file, with a longer log
-  %[1]s support-bundle -n shop -o /tmp/bundle.tar.gz --log-lines 20000`
-
 // supportBundle is what an archive is made from.
 type supportBundle struct {
 	cluster   *kube.Cluster
@@ -80,37 +60,26 @@ type bundledFile struct {
 // New is the command support-bundle.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	output, lines := "", int64(5000)
-	c := &cobra.Command{
-		Use:               "support-bundle",
-		Short:             "Write an archive for a bug report",
-		Long:              supportBundleLong,
-		Example:           fmt.Sprintf(supportBundleExample, cli.Name),
-		Args:              cli.NoArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if lines < 0 {
-				return cli.Usagef("--log-lines must not be negative")
-			}
-			b, err := newBundle(cluster, lines)
-			if err != nil {
-				return err
-			}
-			if output == "" {
-				output = "vscaler-support-" + b.namespace + ".tar.gz"
-			}
-			if err := b.collect(c.Context()); err != nil {
-				return err
-			}
-			return b.save(streams, output)
-		},
-	}
+	c := cli.Command("support-bundle", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		if lines < 0 {
+			return cli.Usagef("--log-lines must not be negative")
+		}
+		b, err := newBundle(cluster, lines)
+		if err != nil {
+			return err
+		}
+		if err := b.collect(ctx); err != nil {
+			return err
+		}
+		return b.save(streams, cmp.Or(output, "vscaler-support-"+b.namespace+".tar.gz"))
+	})
 	c.Flags().StringVarP(&output, "output", "o", "", "The file to write; - is the standard output. An existing file is not overwritten. (default vscaler-support-NAMESPACE.tar.gz)")
 	c.Flags().Int64Var(&lines, "log-lines", lines, "How many lines of each pod of the operator are included; 0 for none.")
 	return c
 }
 
 func newBundle(cluster *kube.Cluster, logLines int64) (*supportBundle, error) {
-	namespace, c, err := cluster.OpenNamespace()
+	namespace, c, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
 	}
@@ -127,19 +96,16 @@ func newBundle(cluster *kube.Cluster, logLines int64) (*supportBundle, error) {
 
 // collect reads everything. Only the scalers are required.
 func (b *supportBundle) collect(ctx context.Context) error {
-	var scalers v1beta1.VerticalScalerList
-	if err := b.client.List(ctx, &scalers, client.InNamespace(b.namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return kube.ErrNotInstalled
-		}
-		return fmt.Errorf("listing VerticalScalers: %w", err)
+	scalers, err := kube.Scalers(ctx, b.client, client.InNamespace(b.namespace))
+	if err != nil {
+		return err
 	}
 	b.now = b.cluster.Now()
 	b.checks(ctx)
 	operators, err := b.cluster.Operators(ctx, b.client, b.namespace)
 	b.note("whether the operator runs", err)
-	for i := range scalers.Items {
-		b.scaler(ctx, &scalers.Items[i], operators)
+	for i := range scalers {
+		b.scaler(ctx, &scalers[i], operators)
 	}
 	b.objects(ctx, v1beta1.GroupVersion.WithKind(string(kube.OwnerKind)))
 	b.policies(ctx, operators)
@@ -235,23 +201,17 @@ func (b *supportBundle) scaler(ctx context.Context, s *v1beta1.VerticalScaler, o
 // policies adds the policies of the namespace and those of the cluster, and their explanations. Without rights on the latter,
 // and from an operator that is older than policies, there are none.
 func (b *supportBundle) policies(ctx context.Context, operators explain.Operators) {
-	var namespaced v1beta1.ScalingPolicyList
-	b.note("ScalingPolicies", b.client.List(ctx, &namespaced, client.InNamespace(b.namespace)))
-	var cluster v1beta1.ClusterScalingPolicyList
-	b.note("ClusterScalingPolicies", b.client.List(ctx, &cluster))
-	explained := func(p explain.Policy) {
-		var text strings.Builder
-		b.note("the explanation of "+p.Object.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
-		b.add("policies/"+p.Kind+"-"+p.Object.GetName()+".txt", masked(text.String()))
-	}
+	namespaced, err := kube.Objects(ctx, b.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(b.namespace))
+	b.note("ScalingPolicies", err)
+	cluster, err := kube.Objects(ctx, b.client, &v1beta1.ClusterScalingPolicyList{})
+	b.note("ClusterScalingPolicies", err)
 	var objects []map[string]any
-	for i := range namespaced.Items {
-		objects = append(objects, b.typed(&namespaced.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind)))
-		explained(explain.PolicyOf(&namespaced.Items[i]))
-	}
-	for i := range cluster.Items {
-		objects = append(objects, b.typed(&cluster.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind)))
-		explained(explain.ClusterPolicyOf(&cluster.Items[i]))
+	for _, policy := range append(namespaced, cluster...) {
+		p := kube.Described(policy)
+		objects = append(objects, b.typed(policy, v1beta1.GroupVersion.WithKind(p.Kind)))
+		var text strings.Builder
+		b.note("the explanation of "+policy.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
+		b.add("policies/"+p.Kind+"-"+policy.GetName()+".txt", masked(text.String()))
 	}
 	b.addObjects("policies.yaml", objects...)
 }

@@ -59,7 +59,7 @@ func verifying() (live.Scaler, *live.Record) {
 			pod("checkout-7d5f8b6c4-hjw2m", 500, 512, 0, 0), pod("checkout-7d5f8b6c4-tq7lb", 100, 512, 115, 290),
 		},
 		Containers: []live.Container{{
-			Name: "app", Observed: 26 * time.Hour,
+			Name: "app", ObservedSeconds: 26 * 3600,
 			Resources: []live.Resource{
 				{
 					Resource: "cpu", Used: live.Spread{Pods: 3, Least: 90, Most: 118}, Request: live.Spread{Pods: 4, Least: 100, Most: 500},

@@ -29,41 +29,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
 )
 
-const topLong = `Show what the pods of a scaler use, request and need, and what the scaler waits for. Without a name, show all scalers of
-the namespace, those first whose pods request most above or below their targets.
-
-  USAGE         of the pods, the least and the most
-  REQUEST       what the kubelet has applied, the least and the most; LIMIT likewise
-  TARGET        the recommended request; LOWER..UPPER are its bounds, ALLOWED is the policy's
-  USED          the usage of the pod that uses most of its own request
-  CPU-GAP       how much all pods request above (+) or below (-) the target; MEM-GAP likewise
-
-On a terminal, the view is live. Keys: q quits, the arrows scroll or choose a scaler, Enter opens it, Esc goes back, s changes
-the order. With --once, or if the output is not a terminal, the view is printed once. With -o json or -o yaml, it is
-printed once as data, with exact quantities and without the history.
-
-History begins when the view starts. With --prometheus, it begins earlier.
-
-The command requires the permission to get a VerticalScaler, or to list them. It reads Deployments, pods, their usage
-(metrics.k8s.io) and the operator's lease if it may, and says what it could not read. It changes nothing.
-
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
-
-const topExample = `  # One scaler, live
-  %[1]s top web -n shop
-
-  # All namespaces, those first whose pods request too little
-  %[1]s top -A --sort-by lack
-
-  # In a script, or for a report
-  %[1]s top web --once
-
-  # The scalers whose pods request less CPU than they need
-  %[1]s top -A -o json | jq -r '.scalers[] | select(.resources.cpu.below != "0") | .name'
-
-  # With the usage of the last day
-  %[1]s top web --prometheus http://localhost:9090 --since 24h`
-
 const (
 	scalerInterval = 2 * time.Second
 	fleetInterval  = 10 * time.Second
@@ -86,42 +51,20 @@ type topOptions struct {
 	once       bool
 	output     string // json or yaml; empty for the view
 	interval   time.Duration
-	order      string
+	order      live.Order
 	past       past.Options
 }
 
 // New is the command top.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: string(live.ByGap)}
-	c := &cobra.Command{
-		Use:     "top [[TYPE/]NAME]",
-		Short:   "Show usage against requests, live",
-		Long:    topLong,
-		Example: fmt.Sprintf(topExample, cli.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usagef("name one VerticalScaler, or none for all of them")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
-				return cli.Usage(err)
-			}
-			return o.run(c.Context(), args)
-		},
-		ValidArgsFunction: cluster.CompleteName,
-	}
+	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: live.ByGap}
+	c := cli.Command("top", cluster.CompleteName, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")
 	cli.AddChoice(c, &o.output, "output", "o", []string{"json", "yaml"}, "Print data once instead of the view")
 	flags.DurationVar(&o.interval, "interval", 0, "How often to read. Defaults to 2s for one scaler, and to 10s for several.")
-	var orders []string
-	for _, order := range live.Orders {
-		orders = append(orders, string(order))
-	}
-	cli.AddChoice(c, &o.order, "sort-by", "", orders, "The order of scalers")
+	cli.AddChoice(c, &o.order, "sort-by", "", live.Orders, "The order of scalers")
 	flags.DurationVar(&o.past.Since, "since", time.Hour, "How much history to read from Prometheus.")
 	o.past.Bind(c, "The URL of a Prometheus to read the history of usage from. It must scrape the kubelets' cAdvisor metrics.")
 	return c
@@ -153,7 +96,13 @@ func (o *topOptions) validate(isSet func(flag string) bool, isOne bool) error {
 // leastSince is the shortest history that is read from Prometheus.
 const leastSince = 5 * time.Minute
 
-func (o *topOptions) run(ctx context.Context, args []string) error {
+func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usagef("name one VerticalScaler, or none for all of them")
+	}
+	if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
+		return cli.Usage(err)
+	}
 	namespace, err := o.cluster.Namespace()
 	if err != nil {
 		return err
@@ -162,7 +111,7 @@ func (o *topOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := view{source: reader, order: live.Order(o.order), interval: o.interval, hasNamespaces: o.everywhere, namespace: namespace}
+	v := view{source: reader, order: o.order, interval: o.interval, hasNamespaces: o.everywhere, namespace: namespace}
 	if o.everywhere {
 		v.namespace = ""
 	}
@@ -176,10 +125,7 @@ func (o *topOptions) run(ctx context.Context, args []string) error {
 	if o.past.Address != "" {
 		v.past = o.past.Read
 	}
-	if o.output != "" {
-		return o.write(ctx, v)
-	}
-	if o.once || !o.isTerminal() {
+	if o.output != "" || o.once || !o.isTerminal() {
 		return o.print(ctx, v)
 	}
 	return o.show(ctx, v)
@@ -207,26 +153,22 @@ func (o *topOptions) isTerminal() bool {
 	return cli.IsTerminal(o.Out) && colorprofile.Detect(o.Out, o.environ) != colorprofile.NoTTY && valueOf(o.environ, "TERM") != "dumb"
 }
 
-// write prints what the view would show, as data.
-func (o *topOptions) write(ctx context.Context, v view) error {
-	read := v.read(ctx)
-	if read.err != nil {
-		return read.err
-	}
-	v.take(read)
-	if v.isFleet() {
-		return cli.WriteData(o.Out, o.output, v.fleet.Data())
-	}
-	return cli.WriteData(o.Out, o.output, v.scaler.Data())
-}
-
-// print prints the view once.
+// print prints the view once, or what it would show as data.
 func (o *topOptions) print(ctx context.Context, v view) error {
 	read := v.read(ctx)
 	if read.err != nil {
 		return read.err
 	}
 	v.take(read)
+	switch {
+	case o.output != "" && v.isFleet():
+		return cli.WriteData(o.Out, o.output, v.fleet.Data())
+	case o.output != "":
+		return cli.WriteData(o.Out, o.output, v.scaler.Data())
+	case v.isFleet() && len(v.fleet.Rows) == 0:
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
+		return nil
+	}
 	if v.past != nil {
 		past, err := v.past(ctx, v.scaler)
 		if err != nil {
@@ -236,10 +178,6 @@ func (o *topOptions) print(ctx context.Context, v view) error {
 		if past.Missing != "" {
 			fmt.Fprintf(o.ErrOut, "warning: requests of the past are not shown: %s\n", past.Missing)
 		}
-	}
-	if v.isFleet() && len(v.fleet.Rows) == 0 {
-		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
-		return nil
 	}
 	v.width = textWidth(o.Out, o.environ)
 	_, err := io.WriteString(colorprofile.NewWriter(o.Out, o.environ), strings.Join(v.lines(), "\n")+"\n")

@@ -1,0 +1,454 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package terminal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+const (
+	// shortestSpan is the shortest time that a strip of history shows.
+	shortestSpan = time.Minute
+	// mostPods is how many pods are listed. Those that use most of their requests come
+	// first.
+	mostPods = 10
+	// widestBar and widestStrip are their widths on a wide terminal.
+	widestBar   = 20
+	widestStrip = 100
+)
+
+// Scaler draws a scaler and its history.
+func Scaler(s live.Scaler, record *live.Record, width int) []string {
+	p := &page{width: max(width, leastWidth)}
+	p.title(s)
+	for _, c := range s.Containers {
+		p.blank()
+		p.container(s, c, record)
+	}
+	if len(s.Containers) == 0 {
+		p.blank()
+		p.wrap("", "No containers are known.")
+	}
+	if s.UsageMissing != "" {
+		p.wrap("", "No usage: "+s.UsageMissing)
+	}
+	p.pods(s)
+	p.waits(s)
+	p.changes(s)
+	p.missing(s.Missing)
+	return p.lines
+}
+
+func (p *page) title(s live.Scaler) {
+	p.ends(strong.Render(explain.Printable(s.State.Namespace+"/"+s.State.Name)), faint.Render(s.At.Format("15:04:05")))
+	mode := fmt.Sprintf("Deployment %s, %s, profile %s", s.State.Deployment, s.State.Mode, s.State.Profile)
+	p.wrap("", mode)
+	pods := ""
+	if s.State.Pods != "" {
+		pods = "; " + strings.Replace(s.State.Pods, "/", " of ", 1) + " pods at the decided size"
+	}
+	since := ""
+	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
+		since = " for " + live.Age(s.At, all[0].Since.Time)
+	}
+	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
+}
+
+func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
+	based := ""
+	if c.ObservedSeconds > 0 {
+		based = faint.Render("based on " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
+	}
+	p.ends(strong.Render("CONTAINER ")+explain.Printable(c.Name), based)
+	for _, line := range p.resources(c) {
+		p.add(line)
+	}
+	for _, r := range c.Resources {
+		if silent := len(s.Pods) - r.Used.Pods; silent > 0 && s.UsageMissing == "" && r.Resource == live.Resources[0] {
+			p.wrap("", fmt.Sprintf("No usage is known of %d of %d pods.", silent, len(s.Pods)))
+		}
+		if r.Unmanaged != "" {
+			p.wrap("", r.Resource+" is left alone: "+r.Unmanaged)
+		}
+	}
+	for _, r := range c.Resources {
+		p.strips(c.Name, r, record, s.At)
+	}
+}
+
+// resources is the table of what the pods use, request and are allowed.
+func (p *page) resources(c live.Container) []string {
+	columns := []column{
+		{isText: true},
+		{name: "USAGE"},
+		{name: "REQUEST"},
+		{name: "TARGET", rank: 1},
+		{name: "LIMIT", rank: 3},
+		{name: "LOWER..UPPER", rank: 4},
+		{name: "ALLOWED", rank: 5},
+		{name: "USED", rank: 2},
+	}
+	isBounded := false
+	for _, r := range c.Resources {
+		used := "-"
+		if r.Busiest.Request > 0 {
+			used = percent(r.Busiest.Percent())
+			if r.Busiest.Percent() > 100 {
+				used = bad.Render(used)
+			}
+		}
+		isBounded = isBounded || r.MinAllowed > 0 || r.MaxAllowed > 0
+		for i, cell := range []string{
+			r.Resource, or(r.Used.Range(r.Resource, "..")), or(r.Request.Range(r.Resource, "..")), some(r.Resource, r.Target), or(r.Limit.Range(r.Resource, "..")),
+			between(r.Resource, r.LowerBound, r.UpperBound), between(r.Resource, r.MinAllowed, r.MaxAllowed), used,
+		} {
+			columns[i].cells = append(columns[i].cells, cell)
+		}
+	}
+	if !isBounded {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "ALLOWED" })
+	}
+	columns = fitting(columns, p.width)
+	lines := table(columns)
+	room := min(widestBar, p.width-tableWidth(columns)-len(gapOfColumns))
+	if room < 5 || columns[len(columns)-1].name != "USED" {
+		return lines
+	}
+	for i, r := range c.Resources {
+		if r.Busiest.Request > 0 {
+			lines[i+1] += gapOfColumns + bar(r.Busiest.Percent(), room)
+		}
+	}
+	return lines
+}
+
+// strips draw the history of a resource, if there is any.
+func (p *page) strips(container string, r live.Resource, record *live.Record, to time.Time) {
+	points := record.Series(container, r.Resource)
+	if len(points) < 2 {
+		return
+	}
+	name := r.Resource + " "
+	label := len("memory request ")
+	columns := min(widestStrip, p.width-label)
+	if columns < 8 {
+		return
+	}
+	from := to.Add(-max(shortestSpan, to.Sub(points[0].At)))
+	drawn := live.Columns(points, from, to, columns)
+	var used, requests []int64
+	most := int64(1)
+	for _, at := range carried(drawn) {
+		request := at.Request
+		if request == live.None {
+			request = live.Unknown // blank
+		}
+		used, requests = append(used, at.Used), append(requests, request)
+		most = max(most, at.Used, request)
+	}
+	fit := func(name string) string { return name + strings.Repeat(" ", label-len(name)) }
+	p.add(fit(name+"request") + strip(requests, most, nil))
+	p.add(fit(name+"usage") + strip(used, most, func(i int) bool { return requests[i] != live.Unknown && used[i] > requests[i] }))
+	ago := "-" + duration.HumanDuration(to.Sub(from))
+	scale := "full height " + live.Format(r.Resource, most)
+	axis := ago + strings.Repeat(" ", max(1, columns-len(ago)-len("now"))) + "now"
+	if gap := columns - len(ago) - len("now") - len(scale); gap >= 4 {
+		axis = ago + strings.Repeat(" ", gap/2) + scale + strings.Repeat(" ", gap-gap/2) + "now"
+	}
+	p.add(faint.Render(strings.Repeat(" ", label) + axis))
+}
+
+// carriedFor is how long a usage is drawn until the next one is known. The metrics API has
+// a new one every 15 seconds to a minute.
+const carriedFor = 90 * time.Second
+
+// carried draws a usage until the next one is known, but not for long.
+func carried(columns []live.Point) []live.Point {
+	last := live.Point{Used: live.Unknown}
+	for i, c := range columns {
+		switch {
+		case c.Used != live.Unknown:
+			last = c
+		case last.Used != live.Unknown && c.At.Sub(last.At) <= carriedFor:
+			columns[i].Used = last.Used
+		}
+	}
+	return columns
+}
+
+// pods is the table of pods, those first that use most of a request.
+func (p *page) pods(s live.Scaler) {
+	if len(s.Pods) == 0 {
+		return
+	}
+	pods := slices.Clone(s.Pods)
+	slices.SortStableFunc(pods, func(a, b live.Pod) int { return cmp.Compare(pressure(b), pressure(a)) })
+	columns := []column{
+		{name: "POD", isText: true, shrinksTo: 12, keepsEnd: true},
+		{name: "READY", isText: true, rank: 2},
+		{name: "CONTAINER", isText: true, rank: 3},
+		{name: "CPU"},
+		{name: "MEMORY"},
+		{name: "RESIZE", isText: true, rank: 1},
+		{name: "OOM-KILLS", rank: 4},
+	}
+	for _, pod := range pods[:min(len(pods), mostPods)] {
+		for i, c := range pod.Containers {
+			cells := []string{explain.Printable(pod.Name), yes(pod.Ready), c.Name, useOf(live.Resources[0], c), useOf(live.Resources[1], c), resize(pod, c), fmt.Sprint(pod.OOMKills)}
+			if i > 0 {
+				cells[0], cells[1], cells[6] = "", "", ""
+			}
+			for i, cell := range cells {
+				columns[i].cells = append(columns[i].cells, cell)
+			}
+		}
+	}
+	if len(s.Containers) < 2 {
+		columns = slices.Delete(columns, 2, 3)
+	}
+	p.blank()
+	for _, line := range table(fitting(columns, p.width)) {
+		p.add(line)
+	}
+	if more := len(pods) - mostPods; more > 0 {
+		p.add(fmt.Sprintf("and %d more pods, which use less of their requests", more))
+	}
+}
+
+// pressure is the largest share of a request that a pod uses, in percent.
+func pressure(pod live.Pod) (most float64) {
+	for _, c := range pod.Containers {
+		if c.Used == nil {
+			continue
+		}
+		for _, resource := range live.Resources {
+			share := live.Share{Used: live.AmountOf(resource, *c.Used), Request: live.AmountOf(resource, c.Applied.Requests)}
+			most = max(most, share.Percent())
+		}
+	}
+	return most
+}
+
+// useOf is "41m/187m": what is used of what is requested.
+func useOf(resource string, c live.PodContainer) string {
+	used := "-"
+	if c.Used != nil {
+		used = live.Format(resource, live.AmountOf(resource, *c.Used))
+	}
+	return used + "/" + some(resource, live.AmountOf(resource, c.Applied.Requests))
+}
+
+// resize is the state of the pod's resize. Without a report of the kubelet, it follows from
+// what is declared and applied.
+func resize(pod live.Pod, c live.PodContainer) string {
+	switch {
+	case pod.Resize == "Infeasible" || pod.Resize == "Failed":
+		return bad.Render(pod.Resize)
+	case pod.Resize != "":
+		return soon.Render(pod.Resize)
+	case c.Declared != c.Applied:
+		return soon.Render("Requested")
+	}
+	return "-"
+}
+
+// waits says what the scaler waits for, and what to do about it.
+func (p *page) waits(s live.Scaler) {
+	waits := s.Waits()
+	if len(waits) == 0 {
+		return
+	}
+	p.blank()
+	p.add(strong.Render("WAITS FOR"))
+	for _, f := range waits {
+		since := ""
+		if f.Since != nil {
+			since = " for " + live.Age(s.At, f.Since.Time)
+		}
+		p.add(styleOf(f.Ends).Render(explain.Printable(f.Reason.Reason)) + since)
+		p.wrap("  ", cmp.Or(f.Message, f.Means))
+		p.wrap("  ", f.Advice)
+	}
+}
+
+func (p *page) changes(s live.Scaler) {
+	if len(s.Explanation.History) == 0 {
+		return
+	}
+	p.blank()
+	p.add(strong.Render("LAST CHANGES"))
+	for _, change := range s.Explanation.History {
+		p.wrap(fmt.Sprintf("%6s ago  ", live.Age(s.At, change.Time.Time)), change.Message)
+	}
+}
+
+func (p *page) missing(what []string) {
+	if len(what) == 0 {
+		return
+	}
+	p.blank()
+	p.add(strong.Render("NOT INCLUDED"))
+	for _, m := range what {
+		p.wrap("  ", m)
+	}
+}
+
+// between is "100m..1000m", with an open end for none.
+func between(resource string, least, most int64) string {
+	if least == 0 && most == 0 {
+		return "-"
+	}
+	text := ".."
+	if least > 0 {
+		text = live.Format(resource, least) + text
+	}
+	if most > 0 {
+		text += live.Format(resource, most)
+	}
+	return text
+}
+
+// some is an amount, or a dash for 0.
+func some(resource string, amount int64) string {
+	if amount == 0 {
+		return "-"
+	}
+	return live.Format(resource, amount)
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f%%", v) }
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return bad.Render("no")
+}
+
+// Faint is text in the background.
+func Faint(text string) string { return faint.Render(text) }
+
+// Bad is text about a failure.
+func Bad(text string) string { return bad.Render(text) }
+
+// Cut cuts lines to a width, for text of others.
+func Cut(line string, width int) string {
+	return ansi.Truncate(explain.Printable(line), max(1, width), "…")
+}
+
+// Fleet draws several scalers, one line each. The lines from Rows on are those of the
+// scalers, in their order.
+func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows int) {
+	p := &page{width: max(width, leastWidth)}
+	p.sums(f)
+	p.missing(f.Missing)
+	p.blank()
+	table := table(fitting(fleetColumns(f, hasNamespaces), p.width))
+	for i, line := range table {
+		if i == 1 {
+			rows = len(p.lines)
+		}
+		p.add(line)
+	}
+	return p.lines, rows
+}
+
+// sums sums up the fleet.
+func (p *page) sums(f live.Fleet) {
+	acts := 0
+	for _, r := range f.Rows {
+		if r.Ends == explain.ByUser {
+			acts++
+		}
+	}
+	action := good.Render("none requires action")
+	if acts == 1 {
+		action = bad.Render("1 requires action")
+	} else if acts > 1 {
+		action = bad.Render(fmt.Sprintf("%d require action", acts))
+	}
+	number := fmt.Sprintf("%d scalers", len(f.Rows))
+	if len(f.Rows) == 1 {
+		number = "1 scaler"
+	}
+	p.ends(strong.Render(number)+", "+action, faint.Render(f.At.Format("15:04:05")))
+	cpu, memory := f.Total()
+	for _, r := range []live.Resource{cpu, memory} {
+		if r.Request.Pods == 0 {
+			continue
+		}
+		used := ""
+		if r.Used.Pods > 0 {
+			used = ", " + live.Format(r.Resource, r.Used.Total) + " used"
+		}
+		gaps := ""
+		if r.HasTarget {
+			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Format(r.Resource, r.Over), live.Format(r.Resource, r.Short))
+		}
+		p.wrap("", fmt.Sprintf("%s %s requested%s%s", r.Resource, live.Format(r.Resource, r.Request.Total), used, gaps))
+	}
+}
+
+func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
+	columns := []column{
+		{name: "NAMESPACE", isText: true, rank: 3, shrinksTo: 12},
+		{name: "NAME", isText: true, shrinksTo: 16},
+		{name: "STATE", isText: true, shrinksTo: 12},
+		{name: "PODS", rank: 5},
+		{name: "CPU-USED", rank: 7},
+		{name: "CPU-REQ", rank: 4},
+		{name: "CPU-GAP", rank: 1},
+		{name: "MEM-USED", rank: 8},
+		{name: "MEM-REQ", rank: 6},
+		{name: "MEM-GAP", rank: 2},
+	}
+	for _, r := range f.Rows {
+		for i, cell := range []string{
+			explain.Printable(r.Namespace), explain.Printable(r.Name), styleOf(r.Ends).Render(explain.Printable(r.Reason)), or(r.Pods),
+			total(r.CPU.Resource, r.CPU.Used), total(r.CPU.Resource, r.CPU.Request), gap(r.CPU),
+			total(r.Memory.Resource, r.Memory.Used), total(r.Memory.Resource, r.Memory.Request), gap(r.Memory),
+		} {
+			columns[i].cells = append(columns[i].cells, cell)
+		}
+	}
+	if !hasNamespaces {
+		return columns[1:]
+	}
+	return columns
+}
+
+func total(resource string, s live.Spread) string {
+	if s.Pods == 0 {
+		return "-"
+	}
+	return live.Format(resource, s.Total)
+}
+
+// gap is "+600m" for requests above the targets, "-100m" for requests below, and both if
+// pods differ.
+func gap(r live.Resource) string {
+	switch {
+	case !r.HasTarget:
+		return "-"
+	case r.Over > 0 && r.Short > 0:
+		return "+" + live.Format(r.Resource, r.Over) + " " + bad.Render("-"+live.Format(r.Resource, r.Short))
+	case r.Short > 0:
+		return bad.Render("-" + live.Format(r.Resource, r.Short))
+	case r.Over > 0:
+		return "+" + live.Format(r.Resource, r.Over)
+	}
+	return "0"
+}
+
+// Select marks a line of a fleet as chosen.
+func Select(line string) string { return chosen.Render(ansi.Strip(line)) }

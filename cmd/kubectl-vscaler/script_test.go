@@ -1,0 +1,182 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+var update = flag.Bool("update", false, "rewrite the results in testdata")
+
+// preparations are what a line that begins with @ may do to the cluster, or name another one.
+var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
+	"adoptable": func(t *testing.T, s **apiServer, _ string) { *s = adoptable(t) },
+	"fleet":     func(t *testing.T, s **apiServer, _ string) { *s = newFleetCluster(t) },
+	"scaled":    func(t *testing.T, s **apiServer, _ string) { *s = newScaledCluster(t, scaledFleet) },
+	"none":      func(t *testing.T, _ **apiServer, _ string) { withoutCluster(t) },
+	"conflicts": func(_ *testing.T, s **apiServer, arg string) { _, _ = fmt.Sscan(arg, &(*s).conflicts) },
+	"edit": func(t *testing.T, s **apiServer, arg string) { // a scaler, as a merge patch
+		name, patch, _ := strings.Cut(arg, " ")
+		(*s).edit(name, func(scaler *v1beta1.VerticalScaler) {
+			if err := json.Unmarshal([]byte(patch), scaler); err != nil {
+				t.Fatal(err)
+			}
+		})
+	},
+	"forbid": func(_ *testing.T, s **apiServer, arg string) { (*s).forbidden = strings.Fields(arg) },
+	"forget": func(_ *testing.T, s **apiServer, arg string) { (*s).forget(arg) },
+	"lowered": func(_ *testing.T, s **apiServer, _ string) {
+		(*s).edit("web", func(web *v1beta1.VerticalScaler) {
+			web.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
+		})
+	},
+	"may-not":     func(_ *testing.T, s **apiServer, _ string) { (*s).may(false) },
+	"operator":    func(_ *testing.T, s **apiServer, arg string) { (*s).lastHeardOf(arg, time.Second) },
+	"policy":      func(_ *testing.T, s **apiServer, arg string) { (*s).ofPolicy(arg) },
+	"put":         func(t *testing.T, s **apiServer, arg string) { (*s).putJSON(t, arg) },
+	"refuse":      func(_ *testing.T, s **apiServer, arg string) { (*s).refused = arg },
+	"rolled-back": func(t *testing.T, s **apiServer, _ string) { (*s).rolledBack(t) },
+	"silent": func(t *testing.T, s **apiServer, arg string) {
+		before, err := time.ParseDuration(arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(*s).lastHeard(before)
+	},
+	"unserved": func(_ *testing.T, s **apiServer, arg string) {
+		(*s).answer(arg, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+	},
+	"version": func(_ *testing.T, s **apiServer, arg string) {
+		(*s).answer("/version", apiversion.Info{GitVersion: arg})
+	},
+	"vpas": func(_ *testing.T, s **apiServer, _ string) { vpas(*s) },
+}
+
+// varying are the parts of results that differ in each run.
+var varying = regexp.MustCompile(`\b(?:[0-9]{2}:){2}[0-9]{2}$|[0-9]+s ago|"?(?:lastHeard|time)"?: "[^"]*"|\.b-[0-9]+`)
+
+// TestCommands runs the commands in testdata, each on a cluster of its own. In a block, a line that begins with # is a title, with @
+// a preparation, and with $ the command, whose standard input follows @stdin. What follows is the result: | begins a line of the standard output, ! of the standard
+// error or the error, = is the exit code unless it is 0, and > begins what was asked to be changed. Rewrite results with
+// -update, and read the difference.
+//
+// The command may name $PROMETHEUS, a Prometheus with usage; $WITHOUT(words), one that knows no metrics with these words; and
+// $TMP, an empty folder.
+func TestCommands(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scripts: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+			title, _, _ := strings.Cut(block, "\n")
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+strings.TrimPrefix(title, "# "), func(t *testing.T) {
+				result := played(t, block)
+				if diff := gocmp.Diff(block, result); diff != "" && !*update {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				got = append(got, result)
+			})
+		}
+		if *update {
+			if err := os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// played is a block with the result that it has.
+func played(t *testing.T, block string) string {
+	t.Helper()
+	s, out, command, stdin := newAPIServer(t), "", "", ""
+	for line := range strings.SplitSeq(block, "\n") {
+		switch line[0] {
+		case '@':
+			name, arg, _ := strings.Cut(line[1:], " ")
+			if name == "stdin" {
+				stdin = strings.ReplaceAll(arg, `\n`, "\n")
+				break
+			}
+			prepare, ok := preparations[name]
+			if !ok {
+				t.Fatalf("there is no preparation %s", name)
+			}
+			prepare(t, &s, arg)
+		case '$':
+			command = strings.TrimPrefix(line, "$ ")
+		case '#':
+		default:
+			continue
+		}
+		out += line + "\n"
+	}
+	places := map[string]string{}
+	for _, name := range regexp.MustCompile(`\$(?:PROMETHEUS|WITHOUT\([^)]*\)|TMP)`).FindAllString(command, -1) {
+		switch words, isWithout := strings.CutPrefix(name, "$WITHOUT("); {
+		case name == "$TMP":
+			places[name] = t.TempDir()
+		case isWithout:
+			places[name] = serve(t, prometheusWithout(strings.TrimSuffix(words, ")")))
+		default:
+			places[name] = serve(t, fleetPrometheus)
+		}
+		command = strings.ReplaceAll(command, name, places[name])
+	}
+	args := strings.Fields(command)
+	for i, arg := range args {
+		args[i] = strings.Trim(arg, `"`)
+	}
+	stdout, stderr, code := run(t, strings.NewReader(stdin), args...)
+	add := func(prefix, text string) {
+		for name, place := range places {
+			text = strings.ReplaceAll(text, place, name)
+		}
+		for line := range strings.Lines(text) {
+			out += strings.TrimRight(prefix+varying.ReplaceAllString(strings.TrimRight(line, "\n"), "..."), " ") + "\n"
+		}
+	}
+	add("| ", stdout)
+	add("! ", stderr)
+	if code != 0 {
+		out += fmt.Sprintf("= %d\n", code)
+	}
+	add("> ", strings.Join(s.written, "\n"))
+	return strings.TrimSpace(out)
+}
+
+// prometheusWithout is the Prometheus of the fleet, but has no metrics whose queries have the word, and refuses all requests for "401".
+func prometheusWithout(word string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case word == "401":
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(r.FormValue("query"), word):
+			kind := map[bool]string{true: "matrix", false: "vector"}[strings.HasSuffix(r.URL.Path, "query_range")]
+			fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[]}}`, kind)
+		default:
+			fleetPrometheus(w, r)
+		}
+	}
+}
