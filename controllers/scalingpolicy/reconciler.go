@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,8 +74,8 @@ type Reconciler struct {
 	// promoted and written have the last promotions of scalers, and the last statuses of policies.
 	promoted, written ownwrites.Memory
 	conflict          queue.Conflicts
-	// gone has the UIDs of policies that do not exist anymore.
-	gone sync.Map
+	// gone is the UID of the last policy that was found not to exist anymore. Its scalers are reconciled one after the other.
+	gone atomic.Value
 	// writtenAt is when the status of a policy, by name, was last written.
 	writtenAt sync.Map
 	// changedMembers and changedPolicies are the queues of both controllers.
