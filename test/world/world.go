@@ -131,6 +131,12 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	return w
 }
 
+// Enter moves the world to another namespace, with the same operator.
+func (w *World) Enter(namespace string) {
+	w.Namespace, w.cache.namespace = namespace, namespace
+	w.cache.forget()
+}
+
 // Start starts the operator.
 func (w *World) Start() {
 	w.Helper()
