@@ -134,7 +134,6 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if found := digestOf(object.Spec); e.overtaken != nil && found == e.unsure {
 		// Only the reply was lost: what is in memory goes on from there.
 		e.histories, e.overtaken, e.object, e.known = e.overtaken, nil, &object, found
-		e.filling.unsaved = e.filling.done && object.Annotations[FilledAnnotation] == ""
 		return nil
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
@@ -274,19 +273,16 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 		return err
 	}
 	if err := s.write(ctx, e, next.object); err != nil {
-		e.noteUnsaved(next)
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
 	e.settle(next.marks)
 	return nil
 }
 
-// save is a checkpoint to write, if any, and what it leads to. holdsPast says that it is the first one
-// with the past in it.
+// save is a checkpoint to write, if any, and what it leads to.
 type save struct {
-	object    *v1beta1.VerticalScalerCheckpoint
-	marks     map[string]mark
-	holdsPast bool
+	object *v1beta1.VerticalScalerCheckpoint
+	marks  map[string]mark
 }
 
 // nextSave is what to write; nothing if nothing that matters would be lost.
@@ -298,23 +294,15 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	}
 	e.profile = scaler.Profile(&vs.Spec)
 	marks := e.marks(recommendations)
-	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
+	holdsPast := !e.filling.done || e.object != nil && e.object.Annotations[FilledAnnotation] != ""
+	switch {
+	case len(marks) == 0, holdsPast && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner)):
 		return save{}, nil
-	}
-	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks, now) {
+	case holdsPast && e.saved == nil && e.object != nil && e.current(marks, now):
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return save{}, nil
 	}
-	next := save{e.checkpoint(vs, params, now), marks, e.filling.unsaved}
-	e.filling.unsaved = false
-	return next, nil
-}
-
-// noteUnsaved notes that the checkpoint was not written.
-func (e *entry) noteUnsaved(next save) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.filling.unsaved = e.filling.unsaved || next.holdsPast
+	return save{e.checkpoint(vs, params, now), marks}, nil
 }
 
 // settle notes what the object leads to. What it holds is in the histories, and takes as much
