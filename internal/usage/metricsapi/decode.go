@@ -189,14 +189,9 @@ func (d *decoder) item() error {
 	err := json.Unmarshal(d.raw, &pod) // what has another type is left out
 	d.judge(pod, err != nil)
 	if d.kept > d.most {
-		return d.tooMany()
+		return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
 	}
 	return nil
-}
-
-// tooMany is the error for a response with more items than any cluster has.
-func (d *decoder) tooMany() error {
-	return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
 }
 
 // judge adds an item to the answer of its namespace. A problem of the whole pod is rejected once, without a
