@@ -161,9 +161,6 @@ func (r members) removal(ctx context.Context, all policies, s *v1beta1.VerticalS
 // existsLive asks the API server whether the policy of a scaler exists. The operator may list policies.
 func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (bool, error) {
 	controller := metav1.GetControllerOfNoCopy(s)
-	if r.gone.Load() == controller.UID {
-		return false, nil
-	}
 	var list client.ObjectList = &v1beta1.ScalingPolicyList{}
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: controller.Name}}
 	if controller.Kind == v1beta1.ClusterScalingPolicyKind {
@@ -183,7 +180,6 @@ func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (boo
 			return true, nil
 		}
 	}
-	r.gone.Store(controller.UID)
 	return false, nil
 }
 

@@ -17,7 +17,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,8 +73,6 @@ type Reconciler struct {
 	// promoted and written have the last promotions of scalers, and the last statuses of policies.
 	promoted, written ownwrites.Memory
 	conflict          queue.Conflicts
-	// gone is the UID of the last policy that was found not to exist anymore. Its scalers are reconciled one after the other.
-	gone atomic.Value
 	// writtenAt is when the status of a policy, by name, was last written.
 	writtenAt sync.Map
 	// changedMembers and changedPolicies are the queues of both controllers.
