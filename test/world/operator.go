@@ -37,8 +37,7 @@ type Operator struct {
 	// cache is what the operator knows of the API server; nil if it reads live.
 	cache  *view
 	wakes  chan event.GenericEvent
-	owners map[types.NamespacedName]bool // that it has seen
-	known  map[types.NamespacedName]bool // scalers that it has seen
+	known  map[types.NamespacedName]bool // owners and scalers that it has seen
 	again  time.Duration                 // the shortest delay that the last round of reconciles has asked for; 0 for none
 	killed bool
 }
@@ -47,7 +46,7 @@ type Operator struct {
 const manyWakes = 10000
 
 func newOperator(w *World) *Operator {
-	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), owners: map[types.NamespacedName]bool{}, known: map[types.NamespacedName]bool{}}
+	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), known: map[types.NamespacedName]bool{}}
 	c, live := &operatorClient{WithWatch: w.actsAs, world: w, owner: o}, &operatorClient{WithWatch: w.actsAs, world: w, owner: o, isLive: true}
 	o.fill()
 	params := w.config.Params()
@@ -110,19 +109,12 @@ func (o *Operator) reconcile(ctx context.Context) {
 			w.Fatal(err)
 		}
 	}
-	present := map[types.NamespacedName]bool{}
+	found := map[types.NamespacedName]bool{}
 	for _, owner := range owners.Items {
 		key := client.ObjectKeyFromObject(&owner)
-		present[key], o.owners[key] = true, true
+		found[key], o.known[key] = true, true
 		o.call(ctx, o.Owners, key)
 	}
-	for key := range o.owners {
-		if !present[key] {
-			delete(o.owners, key)
-			o.call(ctx, o.Owners, key)
-		}
-	}
-	found := map[types.NamespacedName]bool{}
 	for i := range scalers.Items {
 		key := client.ObjectKeyFromObject(&scalers.Items[i])
 		found[key], o.known[key] = true, true
@@ -132,6 +124,7 @@ func (o *Operator) reconcile(ctx context.Context) {
 		if !found[key] {
 			delete(o.known, key)
 			o.Scalers.Lost(key)
+			o.call(ctx, o.Owners, key)
 			o.call(ctx, o.Scalers, key)
 		}
 	}
