@@ -11,9 +11,8 @@ import (
 // there are further ones, with "-2" and so on after the name.
 const NewPodSizesName = "verticalscaler"
 
-// NewPodSizes tells the API server the sizes of new pods in its namespace. It is the parameter
-// of the MutatingAdmissionPolicy that puts them into the pods. The operator derives it from
-// status.newPods of the scalers, and writes it again if it is changed or deleted; users should
+// NewPodSizes tells the API server the sizes of new pods in its namespace, as the parameter of a
+// MutatingAdmissionPolicy. The operator derives it from status.newPods of the scalers; users should
 // not edit it.
 //
 // +kubebuilder:object:root=true
@@ -42,11 +41,11 @@ type NewPodSizesList struct {
 
 // NewPodSizesSpec holds the sizes.
 type NewPodSizesSpec struct {
-	// deployments is one text for all Deployments, because the API server converts the object
-	// for each new pod, and a text costs it least. It begins with a newline and has a line for
-	// each Deployment: its name, a space, and its containers, separated by semicolons. A
-	// container is its name, CPU request, memory request, CPU limit and memory limit,
-	// separated by commas. An empty amount means that the pod keeps its own.
+	// deployments is one text, because the API server converts the object for each new pod. It
+	// begins with a newline and has a line for each Deployment: its name, a space, and its
+	// containers, separated by semicolons. A container is its name, CPU request, memory request,
+	// CPU limit and memory limit, separated by commas. An empty amount means that the pod keeps its
+	// own.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144

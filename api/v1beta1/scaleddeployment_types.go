@@ -34,9 +34,9 @@ func IsScaledDeployment(owner *metav1.OwnerReference) bool {
 	return group == GroupVersion.Group && owner.Kind == ScaledDeploymentKind
 }
 
-// ScaledDeployment is a workload and its sizing in one object. The operator creates and
-// updates a Deployment and, if scaling is set, the VerticalScaler that sizes it. Both are
-// owned by the ScaledDeployment and are deleted with it.
+// ScaledDeployment is a workload and its sizing in one object. The operator creates a Deployment
+// and, if scaling is set, the VerticalScaler that sizes it. Both are deleted with the
+// ScaledDeployment.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -88,17 +88,15 @@ type ScaledDeploymentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// selector is the label selector of the Deployment. It must match the labels of the
-	// template, and is immutable. Defaults to the label
-	// autoscaling.verticalscaler.io/scaled-deployment with the object's name, which the
-	// operator then adds to the template.
+	// selector is the label selector of the Deployment. It must match the template, and is
+	// immutable. Defaults to the label autoscaling.verticalscaler.io/scaled-deployment with the
+	// object's name, which the operator adds to the template.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="must not be changed: the selector of a Deployment is immutable",reason=FieldValueForbidden
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Pod"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// template is the pod template, as in a Deployment. See kubectl explain
-	// deployment.spec.template.
+	// template is the pod template, as in a Deployment (kubectl explain deployment.spec.template).
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.spec) && self.spec.containers.size() > 0",message="must have at least one container",fieldPath=".spec",reason=FieldValueRequired
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod template"
@@ -113,9 +111,9 @@ type ScaledDeploymentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name",xDescriptors="urn:alm:descriptor:io.kubernetes:Deployment"
 	DeploymentName string `json:"deploymentName,omitempty"`
 
-	// scaling is how the pods are sized: the spec of a VerticalScaler without the name of the
-	// Deployment. The operator creates the VerticalScaler under this object's name. Unset
-	// means that the template's resources are used as they are.
+	// scaling is the spec of a VerticalScaler without the name of the Deployment. The
+	// VerticalScaler has this object's name. Unset means that the template's resources are used as
+	// they are.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scaling"
 	Scaling *Scaling `json:"scaling,omitempty"`
@@ -123,8 +121,8 @@ type ScaledDeploymentSpec struct {
 
 // ScaledDeploymentStatus is what the operator observed.
 type ScaledDeploymentStatus struct {
-	// observedGeneration is the metadata.generation that this status describes. It is -1
-	// before the operator first reconciles the object.
+	// observedGeneration is the metadata.generation that this status describes, or -1 before the
+	// first reconcile.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

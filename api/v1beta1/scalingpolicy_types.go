@@ -100,8 +100,7 @@ type ScalingPolicyList struct {
 
 // ScalingPolicySpec selects Deployments of the policy's namespace and says how they are sized.
 type ScalingPolicySpec struct {
-	// exclude lists Deployments that the policy leaves alone although it selects them. Unset means
-	// none.
+	// exclude lists Deployments that the policy leaves alone. Unset means none.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Exclude"
 	Exclude *DeploymentExclusions `json:"exclude,omitempty"`
@@ -158,16 +157,15 @@ type ClusterScalingPolicySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Namespace"
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
-	// systemNamespaces decides whether namespaces that belong to the cluster itself are selected like
-	// others: those whose names begin with kube- or openshift-, the namespace openshift, and the
-	// operator's own namespace. Exclude leaves them alone. Defaults to Exclude.
+	// systemNamespaces decides whether system namespaces are selected like others: those whose
+	// names begin with kube- or openshift-, openshift, and the operator's own. Exclude leaves them
+	// alone. Defaults to Exclude.
 	// +optional
 	// +kubebuilder:default=Exclude
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="System namespaces",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Exclude","urn:alm:descriptor:com.tectonic.ui:select:Include"}
 	SystemNamespaces SystemNamespaces `json:"systemNamespaces,omitempty"`
 
-	// exclude lists namespaces and Deployments that the policy leaves alone although it selects
-	// them. Unset means none.
+	// exclude lists namespaces and Deployments that the policy leaves alone. Unset means none.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Exclude"
 	Exclude *ClusterExclusions `json:"exclude,omitempty"`
@@ -184,10 +182,9 @@ type PolicyRules struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:apps:v1:Deployment"
 	DeploymentSelector *metav1.LabelSelector `json:"deploymentSelector,omitempty"`
 
-	// priority decides between policies of the same kind that select the same Deployment: the
-	// highest applies, and of equal ones the oldest. A ScalingPolicy always comes before a
-	// ClusterScalingPolicy, and a VerticalScaler that no policy has created before both. Defaults
-	// to 0.
+	// priority decides between policies of the same kind for a Deployment: the highest applies, and
+	// of equal ones the oldest. A ScalingPolicy comes before a ClusterScalingPolicy, and a
+	// VerticalScaler of a user before both. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000
@@ -238,21 +235,18 @@ type ClusterExclusions struct {
 	DeploymentExclusions `json:",inline"`
 }
 
-// PolicyRollout is how scalers are promoted from start to the update mode of the template. A scaler
-// with enough evidence is promoted while few others are being verified. Promotion halts if too many
-// promoted scalers do harm.
+// PolicyRollout is how scalers are promoted from start to the update mode of the template.
 type PolicyRollout struct {
-	// start is the update mode of new scalers until they are promoted. With the update mode of
-	// the template, new scalers begin in that mode, and none is promoted. Defaults to Recommend.
+	// start is the update mode of new scalers until they are promoted. With that of the template,
+	// none is promoted. Defaults to Recommend.
 	// +optional
 	// +kubebuilder:default=Recommend
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Start",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Recommend","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Start UpdateMode `json:"start,omitempty"`
 
-	// afterSeconds is how much usage a scaler needs to be promoted, in seconds: time in which
-	// what it recommended would have been enough. A container that uses more memory than was
-	// recommended begins again. 0 means any recommendation is enough. Defaults to 604800, 7
-	// days.
+	// afterSeconds is the time in which a scaler's recommendations must have been enough to promote
+	// it, in seconds. A container that uses more memory than was recommended begins again. 0 means
+	// any recommendation is enough. Defaults to 604800, 7 days.
 	// +optional
 	// +kubebuilder:default=604800
 	// +kubebuilder:validation:Minimum=0
@@ -276,9 +270,8 @@ type PolicyRollout struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxConcurrentPercent *int32 `json:"maxConcurrentPercent,omitempty"`
 
-	// verificationSeconds is how long a promoted scaler is verified before another one takes
-	// its place, in seconds. A change that it reverts and an OOM kill in this time count as harm.
-	// Defaults to 86400, a day.
+	// verificationSeconds is how long a promoted scaler is verified, in seconds. A change that it
+	// reverts and an OOM kill in this time count as harm. Defaults to 86400, a day.
 	// +optional
 	// +kubebuilder:default=86400
 	// +kubebuilder:validation:Minimum=1
@@ -286,8 +279,7 @@ type PolicyRollout struct {
 	VerificationSeconds *int32 `json:"verificationSeconds,omitempty"`
 
 	// maxHarmedPercent is the largest share of promoted scalers that may do harm, in percent.
-	// Promotion halts if there were more within a week, and at least three. It does not continue
-	// by itself. Defaults to 1.
+	// Promotion halts if there were more within a week, and at least three. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -303,8 +295,8 @@ type PolicyRollout struct {
 // ScalingPolicyStatus is what the operator observed. Its size does not depend on the number of
 // Deployments.
 type ScalingPolicyStatus struct {
-	// observedGeneration is the metadata.generation that this status describes. It is -1
-	// before the operator first reconciles the object.
+	// observedGeneration is the metadata.generation that this status describes, or -1 before the
+	// first reconcile.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -314,8 +306,7 @@ type ScalingPolicyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Summary"
 	Summary *PolicySummary `json:"summary,omitempty"`
 
-	// selected is the number of Deployments that the selectors match, without those of excluded
-	// namespaces and those that are excluded by the policy or an annotation.
+	// selected is the number of Deployments that the selectors match, without excluded ones.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selected Deployments"
 	Selected int32 `json:"selected"`
@@ -325,8 +316,8 @@ type ScalingPolicyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Scaled Deployments"
 	Scaled int32 `json:"scaled"`
 
-	// skipped are the Deployments that the policy does not size although the selectors match
-	// them, by reason. The most frequent reason comes first.
+	// skipped are the matching Deployments that the policy does not size, by reason, the most
+	// frequent first.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -334,8 +325,8 @@ type ScalingPolicyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Skipped Deployments"
 	Skipped []PolicyCount `json:"skipped,omitempty"`
 
-	// states are the scalers of this policy by the reason in their summary: the eight most
-	// frequent ones.
+	// states are the scalers of this policy by the reason in their summary, the eight most
+	// frequent.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -418,8 +409,7 @@ type PolicyRolloutStatus struct {
 	// promoted is the number of all promoted scalers, with those that are being verified.
 	// +optional
 	Promoted int32 `json:"promoted"`
-	// harmed is the number of promoted scalers that reverted a change or answered an OOM kill
-	// while they were verified.
+	// harmed is the number of promoted scalers that did harm while they were verified.
 	// +optional
 	Harmed int32 `json:"harmed"`
 	// harmedExamples are the last three of them, as "<namespace>/<name>".
@@ -430,7 +420,7 @@ type PolicyRolloutStatus struct {
 	// +kubebuilder:validation:items:MaxLength=320
 	HarmedExamples []string `json:"harmedExamples,omitempty"`
 	// halts are where promotion has halted, since when and why. A halt stays until
-	// spec.rollout.resumeTime is its time or later. Changes of the scalers do not end it.
+	// spec.rollout.resumeTime is its time or later.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -455,8 +445,8 @@ type PolicyHalt struct {
 	Message string `json:"message,omitempty"`
 }
 
-// PolicySavings are the savings of a policy, for all pods of its Deployments together, compared with
-// their pod templates, rounded to two digits. A negative amount means that more is requested.
+// PolicySavings are the savings of a policy for all pods, compared with their pod templates,
+// rounded to two digits. Negative means more.
 type PolicySavings struct {
 	// applied is how much less promoted scalers have decided to request.
 	// +optional

@@ -104,9 +104,7 @@ const (
 type ControlledValues string
 
 const (
-	// RequestsAndLimits changes limits together with requests. A limit keeps the ratio to
-	// its request that the pod template has, or follows the container's limits policy.
-	// The operator never adds or removes a limit.
+	// RequestsAndLimits changes limits together with requests.
 	RequestsAndLimits ControlledValues = "RequestsAndLimits"
 	// RequestsOnly leaves limits as they are. A request is never raised above its limit.
 	RequestsOnly ControlledValues = "RequestsOnly"
@@ -159,9 +157,8 @@ type VerticalScalerList struct {
 
 // VerticalScalerSpec names the Deployment to size and sets the rules for it.
 type VerticalScalerSpec struct {
-	// deploymentName is the name of the Deployment to size, in the scaler's namespace. The
-	// Deployment need not exist yet. When the name changes, the operator first restores the
-	// original values of the old Deployment.
+	// deploymentName is the name of the Deployment to size, in the scaler's namespace. It need not
+	// exist yet. When the name changes, the operator first restores the old Deployment.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -174,9 +171,8 @@ type VerticalScalerSpec struct {
 
 // Scaling is how a Deployment is sized.
 type Scaling struct {
-	// suspend stops the operator from changing anything. It still observes and recommends.
-	// Values that it has written into a pod template stay there; updateMode Recommend
-	// restores the original values. Defaults to false.
+	// suspend stops the operator from changing anything. It still observes and recommends. Values
+	// in a pod template stay; updateMode Recommend restores them. Defaults to false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend bool `json:"suspend,omitempty"`
@@ -201,41 +197,38 @@ type Scaling struct {
 
 // UpdatePolicy is how and when recommendations are applied.
 type UpdatePolicy struct {
-	// updateMode is how recommendations are applied. Recommend changes nothing. Initial
-	// sizes new pods and leaves running pods alone. InPlace resizes running pods without
-	// restarting them. Rollout writes the requests into the Deployment's pod template,
-	// and the Deployment replaces its pods by its own strategy. Defaults to InPlace.
+	// updateMode is how recommendations are applied. Recommend changes nothing. Initial sizes new
+	// pods only. InPlace resizes running pods without restarting them. Rollout writes the requests
+	// into the Deployment's pod template, and the Deployment replaces its pods. Defaults to
+	// InPlace.
 	// +optional
 	// +kubebuilder:default=InPlace
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Recommend","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
-	// fallback is what updateMode InPlace does with a pod that cannot be resized in place.
-	// The node may be too small for the size, may have had no room for ten minutes, or may
-	// not support resizing. A resize may also change the QoS class or restart a container.
-	// Wait leaves the pod as it is and reports why. Recreate evicts the pod, and the
-	// API server sizes its replacement. It evicts one pod at a time, and only if the
-	// PodDisruptionBudget allows it. Rollout writes the requests into the Deployment's
-	// pod template, which replaces all pods. Other update modes ignore fallback. Defaults
-	// to Wait.
+	// fallback is what updateMode InPlace does with a pod that cannot be resized in place. The node
+	// may be too small, have had no room for ten minutes, or not support resizing. A resize may
+	// also change the QoS class or restart a container. Wait leaves the pod as it is and reports
+	// why. Recreate evicts one pod at a time, if the PodDisruptionBudget allows it, and the API
+	// server sizes its replacement. Rollout writes the requests into the Deployment's pod template,
+	// which replaces all pods. Other update modes ignore fallback. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
-	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided
-	// size when they are created, if the policy for that is installed (new-pods.yaml, Kubernetes
-	// 1.36). While a lower size is being verified, it gives them the size before. AsTemplate
-	// leaves them as in the pod template until they run. updateMode Initial and the fallback
-	// Recreate size new pods in any case. Other update modes ignore newPods. Defaults to Sized.
+	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided size,
+	// or the one before while a lower size is being verified, if the policy for that is installed
+	// (new-pods.yaml, Kubernetes 1.36). AsTemplate leaves them as in the pod template until they
+	// run. updateMode Initial and the fallback Recreate always size new pods. Other update modes
+	// ignore newPods. Defaults to Sized.
 	// +optional
 	// +kubebuilder:default=Sized
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="New pods",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Sized","urn:alm:descriptor:com.tectonic.ui:select:AsTemplate"}
 	NewPods NewPodPolicy `json:"newPods,omitempty"`
 
-	// minReplicas is the number of replicas that a Deployment needs before the fallback
-	// Recreate evicts its pods. With 1, a Deployment of a single pod is unavailable until
-	// the replacement is ready. Defaults to 2.
+	// minReplicas is the number of replicas that the fallback Recreate needs to evict pods. With 1,
+	// a Deployment of one pod is unavailable until the replacement is ready. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
@@ -243,9 +236,8 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Minimum replicas for evictions",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// cooldownSeconds is the minimum time between two decisions, in seconds. After an OOM
-	// kill, or when a request is below its lower bound, the operator does not wait. 0 means
-	// no cooldown. Defaults to 300.
+	// cooldownSeconds is the minimum time between two decisions, in seconds. Urgent changes do not
+	// wait: after an OOM kill, or below the lower bound. 0 means no cooldown. Defaults to 300.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
@@ -253,9 +245,9 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Cooldown in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
 
-	// tolerancePercent is the smallest change that is applied, in percent of the request.
-	// Urgent changes ignore it: after an OOM kill, below the lower bound, and outside
-	// minAllowed and maxAllowed. 0 means that every change is applied. Defaults to 10.
+	// tolerancePercent is the smallest change that is applied, in percent of the request. Urgent
+	// changes ignore it: after an OOM kill, below the lower bound, and outside minAllowed and
+	// maxAllowed. 0 applies every change. Defaults to 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
@@ -263,10 +255,10 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tolerance in percent",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TolerancePercent *int32 `json:"tolerancePercent,omitempty"`
 
-	// verificationSeconds is how long changed pods must stay healthy before a change is
-	// final, in seconds. When a request is lowered in place, a quarter of the pods is
-	// changed first, and the others after this time. If changed pods do clearly worse than
-	// unchanged ones, the change is reverted. 0 turns verification off. Defaults to 120.
+	// verificationSeconds is how long changed pods must stay healthy before a change is final, in
+	// seconds. A request is lowered in place in a quarter of the pods first, and in the others
+	// after this time. If changed pods do clearly worse than unchanged ones, the change is
+	// reverted. 0 turns verification off. Defaults to 120.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0
@@ -286,10 +278,9 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scale down",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	ScaleDown *DirectionPolicy `json:"scaleDown,omitempty"`
 
-	// windows are the times when requests may be changed. A change waits until a window for
-	// its direction opens. A direction that is in no window never waits. Urgent changes do
-	// not wait: after an OOM kill, below the lower bound, and outside minAllowed and
-	// maxAllowed. Unset means always.
+	// windows are the times when requests may be changed. A direction that is in no window never
+	// waits, nor do urgent changes: after an OOM kill, below the lower bound, and outside
+	// minAllowed and maxAllowed. Unset means always.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -307,10 +298,9 @@ type DirectionPolicy struct {
 	// +kubebuilder:validation:Maximum=86400
 	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
 
-	// maxStepPercent is the most that one decision changes a request, in percent of the
-	// request. The next step waits for the cooldown. An urgent change ignores it as far as
-	// needed: up to the lower bound, up to minAllowed or down to maxAllowed, and entirely
-	// after an OOM kill. Unset means no limit.
+	// maxStepPercent is the most that one decision changes a request, in percent of the request. An
+	// urgent change ignores it as far as needed: to the lower bound, minAllowed or maxAllowed, and
+	// entirely after an OOM kill. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -329,21 +319,20 @@ const (
 
 // UpdateWindow is a recurring time when requests may be changed.
 type UpdateWindow struct {
-	// schedule is when the window opens: a cron expression of five fields, such as
-	// "0 2 * * SAT". The fields are minute, hour, day of month, month (1-12 or JAN-DEC)
-	// and day of week (0-6 or SUN-SAT). Each is a number, a range 1-5, a list 1,3 or *,
-	// optionally with a step /2. If both days are restricted, either one is enough. If
-	// the schedule cannot be parsed, the window never opens and the scaler is Stalled
-	// with the reason InvalidWindow.
+	// schedule is when the window opens: a cron expression of five fields, such as "0 2 * * SAT".
+	// The fields are minute, hour, day of month, month (1-12 or JAN-DEC) and day of week (0-6 or
+	// SUN-SAT). Each is a number, a range 1-5, a list 1,3 or *, optionally with a step /2. If both
+	// days are restricted, either one is enough. With an invalid schedule, the window never opens
+	// and the scaler is Stalled (InvalidWindow).
 	// +required
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$')",message="must be a cron expression of five fields, such as '0 2 * * SAT': minute, hour, day of month, month, day of week"
 	Schedule string `json:"schedule,omitempty"`
 
-	// timeZone is the IANA name of the schedule's time zone, such as Europe/Berlin. When
-	// clocks go forward, a time that they skip is the end of the gap. When they go back, a time
-	// that occurs twice is the first one. Defaults to UTC.
+	// timeZone is the IANA name of the schedule's time zone, such as Europe/Berlin. A time that
+	// clocks skip is the end of the gap; of one that occurs twice, the first counts. Defaults to
+	// UTC.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MinLength=1
@@ -351,9 +340,8 @@ type UpdateWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$') && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="must be the IANA name of a time zone, such as Europe/Berlin or UTC"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// durationMinutes is how long the window stays open, in minutes of elapsed time, from 1
-	// to 10080 (a week). A decision made in the window is completed after it closes. A
-	// rollout must start in the window.
+	// durationMinutes is how long the window stays open, in minutes of elapsed time, from 1 to
+	// 10080 (a week). A decision made in it is completed later; a rollout must start in it.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10080
@@ -370,9 +358,8 @@ type UpdateWindow struct {
 
 // ResourcePolicy limits what is recommended.
 type ResourcePolicy struct {
-	// containerPolicies has at most one policy for each container. The policy named "*"
-	// applies to all containers that have no policy of their own. A container without any
-	// policy gets the defaults.
+	// containerPolicies has at most one policy for each container; "*" applies to all others. A
+	// container without any policy gets the defaults.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
@@ -409,8 +396,7 @@ func (p *ResourcePolicy) For(container string) (policy ContainerPolicy) {
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.controlledValues) || self.controlledValues != 'RequestsOnly'",message="must be unset with controlledValues RequestsOnly, which leaves limits as they are",fieldPath=".limits"
 // +kubebuilder:validation:XValidation:rule="!has(self.startupBoost) || ((!has(self.mode) || self.mode != 'Off') && (!has(self.controlledResources) || 'cpu' in self.controlledResources))",message="must be unset unless cpu is managed: set mode to Auto and add cpu to controlledResources",fieldPath=".startupBoost"
 type ContainerPolicy struct {
-	// containerName is the name of a container in the pod template, or "*" for all
-	// containers that have no policy of their own.
+	// containerName is the name of a container in the pod template, or "*" for all others.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -429,9 +415,9 @@ type ContainerPolicy struct {
 	// +kubebuilder:validation:MaxItems=2
 	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
 
-	// controlledValues decides whether limits change with requests. RequestsAndLimits keeps
-	// the ratio of limit to request that the pod template has, or follows the limits policy.
-	// RequestsOnly leaves limits as they are. Defaults to RequestsAndLimits.
+	// controlledValues decides whether limits change with requests. RequestsAndLimits keeps the
+	// template's ratio of limit to request, or follows the limits policy. RequestsOnly leaves
+	// limits as they are. Defaults to RequestsAndLimits.
 	// +optional
 	// +kubebuilder:default=RequestsAndLimits
 	ControlledValues ControlledValues `json:"controlledValues,omitempty"`
@@ -444,25 +430,23 @@ type ContainerPolicy struct {
 	// +optional
 	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
 
-	// limits is how limits follow their requests. The operator never adds or removes a
-	// limit, sets one below its request, or violates a LimitRange. Unset means that each
-	// limit keeps the ratio to its request that the pod template has.
+	// limits is how limits follow their requests. The operator never adds or removes a limit, sets
+	// one below its request, or violates a LimitRange. Unset keeps the template's ratio.
 	// +optional
 	Limits *LimitPolicy `json:"limits,omitempty"`
 
-	// startupBoost gives the container more CPU at startup. Only updateMode InPlace applies
-	// it. Unset means no boost.
+	// startupBoost gives the container more CPU at startup. Only updateMode InPlace applies it.
+	// Unset means no boost.
 	// +optional
 	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
 }
 
 // StartupBoost gives a container more of a resource at startup.
 type StartupBoost struct {
-	// cpu is the CPU boost. It starts when the operator sees a new pod or a restarted
-	// container, and ends durationSeconds after the pod is Ready. The CPU request is then
-	// lowered in place to the decided one, or to the template's if nothing is decided. A
-	// container that never becomes Ready keeps the boost for 10 minutes plus
-	// durationSeconds.
+	// cpu is the CPU boost. It starts when the operator sees a new pod or a restarted container,
+	// and ends durationSeconds after the pod is Ready, or after 10 minutes plus durationSeconds.
+	// The CPU request is then lowered in place to the decided one, or to the template's if nothing
+	// is decided.
 	// +required
 	CPU *CPUStartupBoost `json:"cpu,omitempty"`
 }
@@ -478,11 +462,9 @@ const (
 	BoostQuantity StartupBoostType = "Quantity"
 )
 
-// CPUStartupBoost is how much more CPU a container gets at startup, and for how long.
-// Limits follow controlledValues and limits. The boosted request respects the same
-// bounds as any request: maxAllowed, the LimitRange, fixed limits, the ResourceQuota
-// and the largest node. If the boost is not possible, the decided request applies
-// without it. A boost waits for no cooldown and no window.
+// CPUStartupBoost is how much more CPU a container gets at startup, and for how long. Limits follow
+// controlledValues and limits. The boosted request respects the same bounds as any request; if the
+// boost is not possible, the decided request applies. A boost waits for no cooldown and no window.
 // +kubebuilder:validation:XValidation:rule="has(self.factor) == (self.type == 'Factor')",message="must be set if type is Factor, and unset otherwise",fieldPath=".factor"
 // +kubebuilder:validation:XValidation:rule="has(self.quantity) == (self.type == 'Quantity')",message="must be set if type is Quantity, and unset otherwise",fieldPath=".quantity"
 type CPUStartupBoost struct {
@@ -528,9 +510,8 @@ type LimitPolicy struct {
 	// +optional
 	MinAllowed *ResourceBounds `json:"minAllowed,omitempty"`
 
-	// maxAllowed is the maximum limit. It also bounds the request of a container that has a
-	// limit. A memory limit is not lowered below the known memory usage of the container.
-	// Unset means no maximum.
+	// maxAllowed is the maximum limit. It also bounds the request of a container that has a limit.
+	// A memory limit is not lowered below known usage. Unset means no maximum.
 	// +optional
 	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
 }
@@ -592,19 +573,18 @@ const (
 
 // RecommendationPolicy is how much capacity recommendations reserve.
 type RecommendationPolicy struct {
-	// profile weighs the cost of reserved capacity against the risk of too little. Balanced
-	// suits most workloads. Frugal reserves less, and containers run short more often. Safe
-	// reserves more. Calm changes requests about twice a day at most. Defaults to Balanced.
+	// profile weighs the cost of reserved capacity against the risk of too little. Balanced suits
+	// most workloads. Frugal reserves less, Safe reserves more, and Calm changes requests about
+	// twice a day at most. Defaults to Balanced.
 	// +optional
 	// +kubebuilder:default=Balanced
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Profile",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Balanced","urn:alm:descriptor:com.tectonic.ui:select:Frugal","urn:alm:descriptor:com.tectonic.ui:select:Safe","urn:alm:descriptor:com.tectonic.ui:select:Calm"}
 	Profile RecommendationProfile `json:"profile,omitempty"`
 
-	// safetyMarginPercent is an extra reserve, in percent. It is added to the CPU level that
-	// the profile chooses, and is the minimum reserve above the memory peak. The profile
-	// alone reserves 8 to 23 percent for memory, more if the peaks vary more. In the first
-	// day of usage, CPU gets at least 15 percent and memory twice the profile's reserve. 0
-	// leaves the reserve to the profile. Defaults to 0.
+	// safetyMarginPercent is an extra reserve, in percent: added to the CPU level that the profile
+	// chooses, and the minimum above the memory peak. The profile alone reserves 8 to 23 percent
+	// for memory. In the first day of usage, CPU gets at least 15 percent and memory twice the
+	// profile's reserve. 0 leaves the reserve to the profile. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -615,21 +595,21 @@ type RecommendationPolicy struct {
 
 // VerticalScalerStatus is what the operator observed, decided and changed.
 type VerticalScalerStatus struct {
-	// observedGeneration is the metadata.generation that this status describes. It is -1
-	// before the operator first reconciles the object.
+	// observedGeneration is the metadata.generation that this status describes, or -1 before the
+	// first reconcile.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// annotations has one key, autoscaling.verticalscaler.io/deployment. Its value, as
-	// <namespace>/<name>, is the Deployment whose changes trigger a reconcile of this scaler.
-	// There is none while another scaler sizes the Deployment.
+	// annotations has one key, autoscaling.verticalscaler.io/deployment: the Deployment whose
+	// changes trigger a reconcile of this scaler, as <namespace>/<name>. Unset while another scaler
+	// sizes it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Annotations"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// target is the Deployment as last observed. It is unset while the Deployment does not
-	// exist, or while another scaler sizes it.
+	// target is the Deployment as last observed. Unset while it does not exist, or while another
+	// scaler sizes it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Target"
 	Target *Target `json:"target,omitempty"`
@@ -649,19 +629,18 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Decision"
 	Decision *Decision `json:"decision,omitempty"`
 
-	// revertedChanges are changes that were reverted, newest first. If a value was too low,
-	// that value and lower ones are not tried again; if it was too high, that value and
-	// higher ones are not. This ends when twice as much usage has been observed, after a
-	// week, or when the spec is edited.
+	// revertedChanges are changes that were reverted, newest first. A value that was too low is not
+	// tried again, nor are lower ones; of one that was too high, nor are higher ones. This ends
+	// when twice as much usage has been observed, after a week, or when the spec is edited.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reverted changes"
 	RevertedChanges []RevertedChange `json:"revertedChanges,omitempty"`
 
-	// originalResources are the values that the Deployment's pod template had before the
-	// operator took them over. The operator restores them when the scaler is deleted or
-	// retargeted, or when neither its mode nor its fallback is Rollout.
+	// originalResources are the values of the pod template before the operator took them over. It
+	// restores them when the scaler is deleted or retargeted, or when neither its mode nor its
+	// fallback is Rollout.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Original resources"
 	OriginalResources *OriginalResources `json:"originalResources,omitempty"`
@@ -672,10 +651,10 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
 	NewPods *NewPods `json:"newPods,omitempty"`
 
-	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
-	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
-	// part of the cluster, and ContainersFound if resourcePolicy names a container that the
-	// Deployment does not have. NewPodsSized says whether new pods start at the decided size.
+	// conditions are Ready, TargetFound, RecommendationProvided, NewPodsSized, Applied, Changing,
+	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a part of
+	// the cluster, and ContainersFound if resourcePolicy names a container that the Deployment does
+	// not have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -712,9 +691,9 @@ type Target struct {
 
 // Summary has the values that kubectl get shows.
 type Summary struct {
-	// cpu is the CPU request of one pod: "500m->310m" while 310m is decided and a pod has
-	// another request, and "310m" if no change is needed. "500m (310m)" means that 310m is
-	// only recommended. The first amount is that of the pod furthest from the second.
+	// cpu is the CPU request of one pod: "500m->310m" while 310m is decided, "310m" if no change is
+	// needed, and "500m (310m)" while 310m is only recommended. The first amount is that of the pod
+	// furthest from the second.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -727,22 +706,19 @@ type Summary struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Memory",xDescriptors="urn:alm:descriptor:text"
 	Memory string `json:"memory,omitempty"`
-	// pods is the number of pods that have the decided requests, of all running pods, including
-	// those of an older template: "6/6".
+	// pods is the number of pods that have the decided requests, of all running pods: "6/6".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods",xDescriptors="urn:alm:descriptor:text"
 	Pods string `json:"pods,omitempty"`
-	// reason says in one word how the scaler is doing: the reason of the condition Ready, or of
-	// Applied while the scaler operates normally.
+	// reason is that of the condition Ready, or of Applied while the scaler operates normally.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reason",xDescriptors="urn:alm:descriptor:text"
 	Reason string `json:"reason,omitempty"`
-	// reasonTime is when reason became what it is. Conditions have the time when their status
-	// changed, and their reasons may be newer. Unset if the reason is older than this field.
+	// reasonTime is when reason became what it is. Unset if the reason is older than this field.
 	// +optional
 	ReasonTime *metav1.Time `json:"reasonTime,omitempty"`
 }
@@ -852,9 +828,8 @@ type Decision struct {
 	// Defaults to false.
 	// +optional
 	AppliedToTemplate bool `json:"appliedToTemplate,omitempty"`
-	// reverts is how often another writer undid this or an earlier decision, on the pod
-	// template or on pods, with at most a day between two times. At 2, the operator stops
-	// and reports Contested. 0 means never.
+	// reverts is how often another writer undid this or an earlier decision, with at most a day
+	// between two times. At 2, the operator stops (Contested). 0 means never.
 	// +optional
 	Reverts int32 `json:"reverts,omitempty"`
 	// lastRevertTime is when the operator last observed a revert. Unset means never.
@@ -867,8 +842,7 @@ type Decision struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=256
 	ContestedBy []string `json:"contestedBy,omitempty"`
-	// verification is the state of the verification of this decision. It is unset while no
-	// verification is running.
+	// verification is the state of the verification. Unset while none is running.
 	// +optional
 	Verification *Verification `json:"verification,omitempty"`
 }
@@ -878,15 +852,13 @@ type Verification struct {
 	// startTime is when the requests in lastGood were first changed.
 	// +required
 	StartTime metav1.Time `json:"startTime"`
-	// lastGood are the previous requests of what is being verified. The operator restores
-	// them if the changed pods do clearly worse.
+	// lastGood are the previous requests of what is being verified.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=64
 	LastGood []ContainerDecision `json:"lastGood,omitempty"`
-	// unhealthyPods are the UIDs of pods that were unhealthy before the change. They do not
-	// count as evidence.
+	// unhealthyPods are the UIDs of pods that were unhealthy before the change, and do not count.
 	// +optional
 	// +kubebuilder:validation:items:Type=string
 	// +kubebuilder:validation:items:MaxLength=128
@@ -948,9 +920,8 @@ type ContainerDecision struct {
 	// requests are the requests that the container should have in each pod.
 	// +required
 	Requests Amounts `json:"requests"`
-	// retainedMemoryLimit is a memory limit that the kubelet refused to lower because more
-	// memory was in use. The operator lowers no limit up to this one until it decides the
-	// container's memory again. Unset means none.
+	// retainedMemoryLimit is a memory limit that the kubelet refused to lower because more memory
+	// was in use. It is retained until the container's memory is decided again. Unset means none.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -986,31 +957,29 @@ type OriginalContainerResources struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
-	// requests are the original requests of the resources that the operator took over. 0
-	// means that the request was unset.
+	// requests are the original requests of the resources that the operator took over. 0 means
+	// unset.
 	// +optional
 	Requests Amounts `json:"requests,omitzero"`
-	// limits are the original limits of the resources that the operator took over. 0 means
-	// that the limit was unset.
+	// limits are the original limits of the resources that the operator took over. 0 means unset.
 	// +optional
 	Limits Amounts `json:"limits,omitzero"`
 }
 
 // NewPods is what the API server sets on new pods.
 type NewPods struct {
-	// containers are the requests and limits that containers of new pods get, by name. A
-	// container gets them only if it has limits for the same resources. Except in updateMode
-	// Initial, only pods of the ReplicaSet in replicaSetUID get exactly these. Pods of any other
-	// one get the larger of these and their own.
+	// containers are the requests and limits of containers of new pods, by name. A container gets
+	// them only if it has limits for the same resources. Except in updateMode Initial, pods of
+	// other ReplicaSets than that in replicaSetUID get the larger of these and their own.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=64
 	Containers []NewPodContainer `json:"containers,omitempty"`
 
-	// effectiveSince tells which pods should have these values: those created after it. It
-	// is the creation time of the newest pod at the moment when the API server had learned
-	// the values. Unset before that, and if the operator never evicts pods.
+	// effectiveSince is the creation time of the newest pod when the API server had learned the
+	// values. Later pods should have them. Unset before that, and if the operator never evicts
+	// pods.
 	// +optional
 	EffectiveSince *metav1.Time `json:"effectiveSince,omitempty"`
 

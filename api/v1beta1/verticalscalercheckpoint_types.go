@@ -11,9 +11,8 @@ import (
 // the operator load the checkpoint again. "kubectl vscaler restore" sets it to a digest of the checkpoint.
 const RestoredAnnotation = "autoscaling.verticalscaler.io/restored"
 
-// VerticalScalerCheckpoint stores what a scaler has learned about its containers, so that
-// a restart of the operator does not lose it. It has the name of the scaler and is
-// deleted with it. The operator creates it; users should not edit it.
+// VerticalScalerCheckpoint stores what a scaler has learned about its containers. It has the name
+// of the scaler and is deleted with it. The operator creates it; users should not edit it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vscalercp,categories=autoscaling
@@ -77,17 +76,15 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:Minimum=1
 	Version int32 `json:"version,omitempty"`
 
-	// data is the history of the container in the operator's own encoding: the cost of CPU
-	// levels, memory peaks and the OOM floor. It has at most 8 KiB, which is 10,924
-	// characters in base64.
+	// data is the history of the container in the operator's own encoding, at most 8 KiB, which is
+	// 10,924 characters in base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10924
 	Data []byte `json:"data,omitempty"`
 
-	// coverage is for how long the recommendations would have been enough for the container, in
-	// the operator's own encoding. It is set while the scaler waits to be promoted by its policy.
-	// An operator that does not know it collects that evidence again.
+	// coverage is for how long the recommendations would have been enough for the container, in the
+	// operator's own encoding. It is set while the scaler waits to be promoted by its policy.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

@@ -15,18 +15,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 )
 
 const (

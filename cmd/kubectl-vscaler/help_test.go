@@ -13,9 +13,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 )
 
 // commands are all commands that do something, but for those of cobra.

@@ -18,10 +18,6 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,6 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // deployed is a Deployment of the fleet in these tests, with one container.

@@ -25,6 +25,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the results in testdata")
 
 // preparations are what a line that begins with @ may do to the cluster, or name another one.
+//
+//nolint:thelper // They are rows of a table.
 var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 	"adoptable": func(t *testing.T, s **apiServer, _ string) { *s = adoptable(t) },
 	"fleet":     func(t *testing.T, s **apiServer, _ string) { *s = newFleetCluster(t) },

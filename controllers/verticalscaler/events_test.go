@@ -52,7 +52,8 @@ func TestEvents(t *testing.T) {
 			checkout(func(s *v1beta1.VerticalScaler) {
 				s.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: "True"}, {Type: "Ready", Status: "False"}}
 			}),
-			aScope(), []string{"Normal Ready OperatingNormally: Operating normally"},
+			aScope(),
+			[]string{"Normal Ready OperatingNormally: Operating normally"},
 		},
 		"what was decided stands where the step failed": {
 			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided, p.err = true, errors.New("no") }),

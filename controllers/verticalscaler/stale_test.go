@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
 // While the cache does not show the resize that was just made, no other pod is resized: the next

@@ -33,15 +33,7 @@ func equalValues(a, b reflect.Value) bool {
 		}
 		return equalValues(a.Elem(), b.Elem())
 	case reflect.Slice:
-		if a.Len() != b.Len() {
-			return false
-		}
-		for i := range a.Len() {
-			if !equalValues(a.Index(i), b.Index(i)) {
-				return false
-			}
-		}
-		return true
+		return a.Len() == b.Len() && equalEach(a.Len(), a.Index, b.Index)
 	case reflect.Map, reflect.Struct:
 		switch x := a.Addr().Interface().(type) {
 		case *map[string]string:
@@ -54,12 +46,17 @@ func equalValues(a, b reflect.Value) bool {
 			y, ok := b.Addr().Interface().(*metav1.Time)
 			return ok && x.Equal(y)
 		}
-		for i := range a.NumField() {
-			if !equalValues(a.Field(i), b.Field(i)) {
-				return false
-			}
-		}
-		return true
+		return equalEach(a.NumField(), a.Field, b.Field)
 	}
 	return a.Equal(b)
+}
+
+// equalEach compares the elements of two slices, or the fields of two structs.
+func equalEach(n int, a, b func(i int) reflect.Value) bool {
+	for i := range n {
+		if !equalValues(a(i), b(i)) {
+			return false
+		}
+	}
+	return true
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
@@ -197,6 +199,8 @@ func askingWeb() *v1beta1.ScaledDeployment {
 // namespace gets nothing that only the operator may do, with the names of the default installation and those of OLM.
 func TestEachPolicyRefusesWhateverIsMissing(t *testing.T) {
 	t.Cleanup(generic.SetPolicyRefreshIntervalForTests(time.Millisecond))
+	klog.SetLogger(logr.Discard()) // a missing kind is an error each time
+	t.Cleanup(klog.ClearLogger)
 	param := mapsOf(t, askingWeb())
 	param.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("ScaledDeployment"))
 	servers := map[string]server{
@@ -208,7 +212,7 @@ func TestEachPolicyRefusesWhateverIsMissing(t *testing.T) {
 	for policy, w := range writes {
 		users, confined := []string{"dev"}, strings.HasPrefix(policy, "operator-")
 		if confined {
-			users = append(operators, tenantAccount)
+			users = slices.Concat(operators, []string{tenantAccount})
 		}
 		for missing, s := range servers {
 			for _, who := range users {

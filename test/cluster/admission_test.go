@@ -36,7 +36,7 @@ func TestWhatAStolenTokenCreatesWithoutAnOwnerIsCollected(t *testing.T) {
 	w.own("web")
 	thief := w.thief()
 	d := testkit.Deployment(w.namespace, "gone")
-	d.Labels = map[string]string{ownerLabel: "gone"}
+	d.Labels = map[string]string{ownerLabel: "gone", v1beta1.ApplyingLabel: "true"}
 	d.Spec.Template.Labels[ownerLabel] = "gone"
 	d.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "gone", UID: "00000000-0000-0000-0000-000000000000", Controller: ptr.To(true),

@@ -146,7 +146,7 @@ func resizeOf(before, after *corev1.Pod) sized {
 	for i := range w.deltas {
 		d := &w.deltas[i]
 		applied, ok := Actual(before, d.container).Requests[d.resource]
-		d.requestLowered = d.requestLowered && !(ok && applied.Cmp(d.request) == 0) // otherwise, a resize is only withdrawn
+		d.requestLowered = d.requestLowered && (!ok || applied.Cmp(d.request) != 0) // otherwise, a resize is only withdrawn
 	}
 	if rest {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")

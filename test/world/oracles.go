@@ -547,8 +547,11 @@ func checkConditions(what string, generation, was, observed int64, conditions []
 // exclusive checks the conditions that exclude each other.
 func exclusive(what string, conditions []metav1.Condition) (out []string) {
 	for _, pair := range [][2]string{
-		{v1beta1.ConditionReconciling, v1beta1.ConditionStalled}, {v1beta1.ConditionChanging, v1beta1.ConditionStalled}, {v1beta1.ConditionReady, v1beta1.ConditionStalled},
-		{v1beta1.ConditionApplied, v1beta1.ConditionChanging}, {v1beta1.ConditionApplied, v1beta1.ConditionReconciling},
+		{v1beta1.ConditionReconciling, v1beta1.ConditionStalled},
+		{v1beta1.ConditionChanging, v1beta1.ConditionStalled},
+		{v1beta1.ConditionReady, v1beta1.ConditionStalled},
+		{v1beta1.ConditionApplied, v1beta1.ConditionChanging},
+		{v1beta1.ConditionApplied, v1beta1.ConditionReconciling},
 	} {
 		if meta.IsStatusConditionTrue(conditions, pair[0]) && meta.IsStatusConditionTrue(conditions, pair[1]) {
 			out = append(out, what+": both "+pair[0]+" and "+pair[1])

@@ -6,8 +6,6 @@ package model
 import (
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -94,7 +92,12 @@ func (p LimitPolicy) IsExact() bool {
 }
 
 // headroomOf is the headroom in percent; -1 for none.
-func headroomOf(v *int64) int64 { return ptr.Deref(v, -1) }
+func headroomOf(v *int64) int64 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
 
 // KeepsCPULimitEqual reports whether a CPU limit that equals its request still does after the request has changed.
 func (p ContainerPolicy) KeepsCPULimitEqual() bool {

@@ -15,6 +15,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adoption"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
@@ -23,13 +31,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
-	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // adopting are the flags of adopt.

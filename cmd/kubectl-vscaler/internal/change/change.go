@@ -12,14 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
-	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +20,15 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // suspension are the flags of suspend and resume.

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Kind is the kind of object that a user names. The zero value is not named.

@@ -8,11 +8,12 @@ import (
 	"math"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The types of this file are what "top -o json" and "-o yaml" write. Amounts are exact quantities, and

@@ -15,14 +15,15 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Scaler is how one scaler is doing.

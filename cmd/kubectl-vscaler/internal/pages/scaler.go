@@ -96,8 +96,8 @@ func (d Details) Note() string {
 	return "Prometheus has usage only: requests and limits are known " + since
 }
 
-// resourceView is a resource of a container on the page.
-type resourceView struct {
+// ResourceView is a resource of a container on the page.
+type ResourceView struct {
 	explain.Resource
 	ID    string
 	Plot  plot
@@ -108,7 +108,7 @@ type resourceView struct {
 type fact struct{ Name, Value, Note string }
 
 // Show is the view of a resource, by its place in the explanation.
-func (d Details) Show(container, resource int) resourceView {
+func (d Details) Show(container, resource int) ResourceView {
 	c := d.Explanation.Containers[container]
 	r := c.Resources[resource]
 	var now live.Resource
@@ -122,7 +122,7 @@ func (d Details) Show(container, resource int) resourceView {
 	for _, h := range d.Explanation.History {
 		in.marks = append(in.marks, h.Time.Time)
 	}
-	return resourceView{r, in.id, plotOf(in), factsOf(r, now, len(d.Pods))}
+	return ResourceView{r, in.id, plotOf(in), factsOf(r, now, len(d.Pods))}
 }
 
 // factsOf are the numbers of a resource, as far as they are known.

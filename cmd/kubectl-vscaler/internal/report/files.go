@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"

@@ -17,6 +17,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
@@ -29,13 +37,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (

@@ -15,10 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 // watchEvery is the interval of --watch.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -166,6 +167,44 @@ func TestMasked(t *testing.T) {
 		}
 		if once := masked(text); masked(once) != once {
 			t.Errorf("masked twice: %q", masked(once))
+		}
+	}
+}
+
+// What events and logs of programs have said.
+func TestNoCredentialIsLeft(t *testing.T) {
+	for text, secret := range map[string]string{
+		`Liveness probe failed: login with password "correct horse battery"`:       "horse",
+		`Readiness probe failed: password="correct horse battery staple" rejected`: "horse",
+		`Error: --token s3cr3tvalue rejected`:                                      "s3cr3tvalue",
+		`Error: --password hunter2`:                                                "hunter2",
+		`PGPASS hunter2`:                                                           "hunter2",
+		`MYSQL_PWD=hunter2`:                                                        "hunter2",
+		`pwd=hunter2`:                                                              "hunter2",
+		`AWS key AKIAIOSFODNN7EXAMPLE denied`:                                      "AKIAIOSFODNN7EXAMPLE",
+		`git clone failed: ghp_16C7e42F292c6912E7710c838347Ae178B4a`:               "ghp_16C7e42F",
+		`slack xoxb-123456789012-abcdefghijkl`:                                     "xoxb-1234",
+		`https://store.blob.example/x?sv=2022&sig=abc%2Fdef123`:                    "abc%2Fdef123",
+		`DefaultEndpointsProtocol=https;AccountKey=Zm9vYmFyYmF6==`:                 "Zm9vYmFy",
+		`mongodb://user:p@ssw0rd@db.example/x`:                                     "ssw0rd",
+		`redis://:pa/ss@db.example`:                                                "pa/ss",
+		`Authorization: Token abcdef012345`:                                        "abcdef012345",
+		`X-Vault-Token: hvs.CAESIJ`:                                                "hvs.CAESIJ",
+		`private_key: MIIEvQIBADANBg`:                                              "MIIEvQIBADANBg",
+		`dial tcp [2001:db8::7]:443: refused`:                                      "2001:db8::7",
+	} {
+		// The same credential among other texts.
+		for _, whole := range []string{text, "web-1: " + text, text + " (x3)", `{"msg":` + strconv.Quote(text) + `}`, "first\n" + text + "\nlast"} {
+			if got := masked(whole); strings.Contains(got, secret) {
+				t.Errorf("%s becomes %s", whole, got)
+			}
+		}
+	}
+	for _, text := range []string{
+		`MountVolume.SetUp failed for volume "tls": secret "web-tls" not found`, `12:34:56 the token has expired`, `pods/resize is forbidden: the password policy`,
+	} {
+		if got := masked(text); got != text {
+			t.Errorf("%s becomes %s", text, got)
 		}
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 const (

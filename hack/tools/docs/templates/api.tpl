@@ -13,7 +13,8 @@
 {{ $gv := . }}
 
 {{- range .SortedKinds }}{{ template "type" $gv.TypeForKind . }}{{ end }}
-{{- range .SortedTypes }}{{ if not .GVK }}{{ template "type" . }}{{ end }}{{ end }}
+{{- /* PolicyRules is embedded: its fields are shown where they are. */}}
+{{- range .SortedTypes }}{{ if not (or .GVK (eq .Name "PolicyRules")) }}{{ template "type" . }}{{ end }}{{ end }}
 {{- end }}
 {{- end -}}
 
@@ -32,24 +33,25 @@ Validation:
 {{- if .References }}
 
 Used by
-{{- range $i, $type := .SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $type }}{{ end }}.
+{{- $first := true }}
+{{- range .SortedReferences }}{{ if ne .Name "PolicyRules" }}{{ if not $first }},{{ end }}{{ $first = false }} {{ markdownRenderTypeLink . }}{{ end }}{{ end }}.
 {{- end }}
 {{- if .Members }}
 
 | Field | Type | Description | Default | Validation |
-| --- | --- | --- | --- | --- |
+|---|---|---|---|---|
 {{- if .GVK }}
 | `apiVersion` | string | `{{ .GVK.Group }}/{{ .GVK.Version }}` | | |
 | `kind` | string | `{{ .GVK.Kind }}` | | |
 {{- end }}
 {{- range .Members }}
-| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ if eq .Name "metadata" }}See the Kubernetes API.{{ else }}{{ markdownRenderFieldDoc .Doc }}{{ end }} | {{ with .Default }}`{{ . }}`{{ end }} | {{ template "rules" .Validation }} |
+| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ if ne .Name "metadata" }}{{ markdownRenderFieldDoc .Doc }}{{ end }} | {{ with .Default }}`{{ . }}`{{ end }} | {{ template "rules" .Validation }} |
 {{- end }}
 {{- end }}
 {{- if .EnumValues }}
 
 | Value | Description |
-| --- | --- |
+|---|---|
 {{- range .EnumValues }}
 | `{{ .Name }}` | {{ markdownRenderFieldDoc (trim .Doc) }} |
 {{- end }}
@@ -61,7 +63,7 @@ Used by
 {{- define "rules" -}}
 {{- $first := true -}}
 {{- range . -}}
-{{- if not (hasPrefix "Optional" .) -}}
+{{- if not (or (hasPrefix "Optional" .) (hasPrefix "XIntOrString" .)) -}}
 {{- if not $first }}<br />{{ end }}{{ $first = false -}}
 {{- if hasPrefix "Required" . }}Required{{ else }}{{ markdownRenderFieldDoc . }}{{ end -}}
 {{- end -}}
