@@ -79,6 +79,9 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	}
 	named := scalers.Named
 	isOurs := named != nil && fleet.IsGenerated(named)
+	if named == nil {
+		r.promoted.Forget(key) // No policy may see the scaler again.
+	}
 	if isOurs && fleet.IsDetached(named.Annotations) {
 		return func(ctx context.Context) error { return r.update(ctx, fleet.Released(named)) }, nil
 	}
@@ -158,9 +161,6 @@ func (r members) removal(ctx context.Context, all policies, s *v1beta1.VerticalS
 // existsLive asks the API server whether the policy of a scaler exists. The operator may list policies.
 func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (bool, error) {
 	controller := metav1.GetControllerOfNoCopy(s)
-	if _, isKnown := r.gone.Load(controller.UID); isKnown {
-		return false, nil
-	}
 	var list client.ObjectList = &v1beta1.ScalingPolicyList{}
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: controller.Name}}
 	if controller.Kind == v1beta1.ClusterScalingPolicyKind {
@@ -180,7 +180,6 @@ func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (boo
 			return true, nil
 		}
 	}
-	r.gone.Store(controller.UID, true)
 	return false, nil
 }
 

@@ -73,8 +73,6 @@ type Reconciler struct {
 	// promoted and written have the last promotions of scalers, and the last statuses of policies.
 	promoted, written ownwrites.Memory
 	conflict          queue.Conflicts
-	// gone has the UIDs of policies that do not exist anymore.
-	gone sync.Map
 	// writtenAt is when the status of a policy, by name, was last written.
 	writtenAt sync.Map
 	// changedMembers and changedPolicies are the queues of both controllers.

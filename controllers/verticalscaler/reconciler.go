@@ -102,6 +102,7 @@ type Reconciler struct {
 	admission admissionCheck
 	admitted  admissionMemory
 	quotas    quotaMemory
+	failing   perScaler[time.Time] // since when requests for the checkpoint fail
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts
 }
@@ -240,7 +241,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
-		return false, s.noteRefused(ctx, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
+		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
 	}
 	situation := &s.observation.situation
 	policy := scaler.PlanPolicy(s.scaler, situation.Deployment)
@@ -262,11 +263,10 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)
-	if len(recs) == 0 {
-		return false, nil
+	if len(recs) > 0 {
+		err = r.Histories.Save(ctx, s.scaler, recs, s.now)
 	}
-	err = r.Histories.Save(ctx, s.scaler, recs, s.now)
-	return false, s.noteRefused(ctx, err, "The usage history cannot be saved, so only urgent changes are made", &situation.Unsaved)
+	return false, r.noteRefused(ctx, s, err, "The usage history cannot be saved, so only urgent changes are made", &situation.Unsaved)
 }
 
 // recordOOMKills adds the OOM kills that the pods report to the history, the oldest first. It
@@ -401,6 +401,7 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Metrics.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
+	r.failing.forget(key)
 	r.admitted.forget(key)
 	r.conflicts.Forget(key)
 	r.forgetBudget(key)

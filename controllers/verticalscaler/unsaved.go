@@ -5,14 +5,17 @@ package verticalscaler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 )
 
 // The usage history is saved before anything changes, so that a restarted operator knows what a
@@ -30,16 +33,46 @@ var resolves = map[string]string{
 	v1beta1.ReasonRejected:      ". Make the policy or webhook accept verticalscalercheckpoints of the operator",
 }
 
-// noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint. It returns any
-// other error.
-func (s *scope) noteRefused(ctx context.Context, err error, follows string, to *plan.Obstacle) error {
-	refused := apierror.Of(err)
-	if refused.Reason == "" || apierrors.IsNotFound(err) {
+// failingFor is how long requests for a checkpoint may fail in any way, before that counts as a refusal. Most outages of an
+// API server are shorter. Webhooks may fail with any error, for ever.
+const failingFor = 10 * time.Second
+
+// noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint, or has not
+// answered one for a while. It returns any other error.
+func (r *Reconciler) noteRefused(ctx context.Context, s *scope, err error, follows string, to *plan.Obstacle) error {
+	key, since := client.ObjectKeyFromObject(s.scaler), s.now
+	if err == nil {
+		r.failing.forget(key)
+	}
+	if err == nil || errors.Is(err, checkpoint.ErrOvertaken) {
 		return err
 	}
+	r.failing.replace(key, func(before time.Time) time.Time {
+		if !before.IsZero() {
+			since = before
+		}
+		return since
+	})
+	refused := apierror.Of(err)
+	advice := resolves[refused.Reason]
+	if refused.Reason == "" || apierrors.IsNotFound(err) {
+		if s.now.Sub(since) < failingFor {
+			return err
+		}
+		refused = apierror.Rejection{Reason: v1beta1.ReasonRejected, Message: innermost(err).Error()}
+		advice = ". Check the API server, and the webhooks for verticalscalercheckpoints"
+	}
 	log.FromContext(ctx).V(1).Info("Checkpoint rejected", "reason", refused.Reason, "message", refused.Message)
-	refused.Message = follows + ": " + refused.Message + resolves[refused.Reason]
+	refused.Message = follows + ": " + refused.Message + advice
 	*to = stalledBy(refused)
 	s.again(unsavedRetry)
 	return nil
+}
+
+// innermost is the error that others wrap. Those add addresses, which change with each request.
+func innermost(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }

@@ -86,7 +86,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonLearning, "There is not enough usage for a recommendation yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonCollectingHistory, "The operator is collecting usage; the first recommendation takes a few minutes.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonNoRecommendation, "There is no recommendation to apply yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
-	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io."},
+	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
 	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByItself, "Wait for pods that have just started. If a pod stays, check why it crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
 	// There is nothing to size.

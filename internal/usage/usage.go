@@ -75,4 +75,6 @@ type Refused struct {
 	Pod       string
 	Container string
 	Why       Refusal
+	// Time is that of the sample; zero if the item has none.
+	Time time.Time
 }

@@ -39,12 +39,15 @@ func refused(code int) action {
 	return action{fmt.Sprintf("refused-%d", code), func(_ *world.Operator, w world.Write, send func() error) error { return world.Refuse(code)(w, send) }}
 }
 
-var killAfter = action{"kill-after", (*world.Operator).KillAfter}
+var (
+	killAfter = action{"kill-after", (*world.Operator).KillAfter}
+	replyLost = action{"reply-lost", (*world.Operator).LoseReply}
+)
 
 var actions = []action{
 	{"kill-before", (*world.Operator).KillBefore},
 	killAfter,
-	{"reply-lost", (*world.Operator).LoseReply},
+	replyLost,
 	refused(http.StatusConflict), refused(http.StatusTooManyRequests), refused(http.StatusInternalServerError), refused(http.StatusForbidden),
 	refused(http.StatusServiceUnavailable),
 }
@@ -157,6 +160,9 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			run("none-lagging", action{}, never, world.Lagging(1))
+			run("reply-lost-every-2nd-checkpoint", replyLost, func(w world.Write, n, _ int) bool {
+				return w.Resource == "verticalscalercheckpoints" && n%2 == 1
+			})
 			if !testing.Short() {
 				for _, a := range actions {
 					run(a.name+"-every-2nd", a, func(_ world.Write, _, i int) bool { return i%2 == 0 && i <= dense })

@@ -37,8 +37,8 @@ type Operator struct {
 	// cache is what the operator knows of the API server; nil if it reads live.
 	cache  *view
 	wakes  chan event.GenericEvent
-	known  map[types.NamespacedName]bool
-	again  time.Duration // the shortest delay that the last round of reconciles has asked for; 0 for none
+	known  map[types.NamespacedName]bool // owners and scalers that it has seen
+	again  time.Duration                 // the shortest delay that the last round of reconciles has asked for; 0 for none
 	killed bool
 }
 
@@ -109,10 +109,12 @@ func (o *Operator) reconcile(ctx context.Context) {
 			w.Fatal(err)
 		}
 	}
-	for _, owner := range owners.Items {
-		o.call(ctx, o.Owners, client.ObjectKeyFromObject(&owner))
-	}
 	found := map[types.NamespacedName]bool{}
+	for _, owner := range owners.Items {
+		key := client.ObjectKeyFromObject(&owner)
+		found[key], o.known[key] = true, true
+		o.call(ctx, o.Owners, key)
+	}
 	for i := range scalers.Items {
 		key := client.ObjectKeyFromObject(&scalers.Items[i])
 		found[key], o.known[key] = true, true
@@ -122,6 +124,7 @@ func (o *Operator) reconcile(ctx context.Context) {
 		if !found[key] {
 			delete(o.known, key)
 			o.Scalers.Lost(key)
+			o.call(ctx, o.Owners, key)
 			o.call(ctx, o.Scalers, key)
 		}
 	}

@@ -131,6 +131,14 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	return w
 }
 
+// Enter moves the world to another namespace, with the same operator. What has happened so far is forgotten.
+func (w *World) Enter(namespace string) {
+	w.Namespace, w.cache.namespace = namespace, namespace
+	w.changes, w.rounds, w.writes, w.events = nil, nil, nil, nil
+	clear(w.trimmed)
+	w.cache.forget()
+}
+
 // Start starts the operator.
 func (w *World) Start() {
 	w.Helper()

@@ -143,16 +143,7 @@ func TestFillingKeepsCoverage(t *testing.T) {
 	w.expects(aWeek)
 	w.feed("app", 11, 100)
 	before := w.covered()
-	if w.store.StartFilling(w.scaler, time.Hour*24) != Ready {
-		t.Fatal("the history is not filled")
-	}
-	past := history.Histories{}
-	for minute := range weekly {
-		past.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute-weekly) * time.Minute), CPUMillis: 200, MemoryBytes: 400 * mebi}, params)
-	}
-	if w.store.Fill(w.scaler, past, noon) != 1 {
-		t.Fatal("nothing is filled")
-	}
+	w.fill(weekly)
 	if got := w.covered(); got != before || got.Time < time.Hour {
 		t.Errorf("%+v became %+v", before, got)
 	}

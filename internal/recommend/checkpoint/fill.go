@@ -25,8 +25,6 @@ const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
 // place of the live one, together with the live samples that are newer than its end.
 type filling struct {
 	done bool
-	// unsaved is true if the checkpoint does not hold the past yet.
-	unsaved bool
 	// active is since StartFilling; newer are the samples that came since then.
 	active bool
 	newer  []fed
@@ -151,7 +149,7 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 		filled++
 	}
 	if filled > 0 {
-		e.filling.done, e.filling.unsaved = true, true
+		e.filling.done = true
 	}
 	return filled
 }

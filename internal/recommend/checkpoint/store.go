@@ -61,6 +61,7 @@ type entry struct {
 	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved     map[string]mark                   // what the object leads to
 	known     digest                            // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
+	unsure    digest                            // of what this process has sent last without a reply that tells whether it is stored
 	overtaken history.Histories                 // what was in memory when another process had saved; nil for nothing
 	newer     []v1beta1.ContainerCheckpoint     // parts that a newer version has saved; they are never overwritten
 
@@ -129,6 +130,11 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	}
 	if isLoaded {
 		e.overtaken = e.histories
+	}
+	if found := digestOf(object.Spec); e.overtaken != nil && found == e.unsure {
+		// Only the reply was lost: what is in memory goes on from there.
+		e.histories, e.overtaken, e.object, e.known = e.overtaken, nil, &object, found
+		return nil
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
@@ -267,19 +273,16 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 		return err
 	}
 	if err := s.write(ctx, e, next.object); err != nil {
-		e.noteUnsaved(next)
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
 	e.settle(next.marks)
 	return nil
 }
 
-// save is a checkpoint to write, if any, and what it leads to. holdsPast says that it is the first one
-// with the past in it.
+// save is a checkpoint to write, if any, and what it leads to.
 type save struct {
-	object    *v1beta1.VerticalScalerCheckpoint
-	marks     map[string]mark
-	holdsPast bool
+	object *v1beta1.VerticalScalerCheckpoint
+	marks  map[string]mark
 }
 
 // nextSave is what to write; nothing if nothing that matters would be lost.
@@ -291,23 +294,15 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	}
 	e.profile = scaler.Profile(&vs.Spec)
 	marks := e.marks(recommendations)
-	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
+	holdsPast := !e.filling.done || e.object != nil && e.object.Annotations[FilledAnnotation] != ""
+	switch {
+	case len(marks) == 0, holdsPast && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner)):
 		return save{}, nil
-	}
-	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks, now) {
+	case holdsPast && e.saved == nil && e.object != nil && e.current(marks, now):
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return save{}, nil
 	}
-	next := save{e.checkpoint(vs, params, now), marks, e.filling.unsaved}
-	e.filling.unsaved = false
-	return next, nil
-}
-
-// noteUnsaved notes that the checkpoint was not written.
-func (e *entry) noteUnsaved(next save) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.filling.unsaved = e.filling.unsaved || next.holdsPast
+	return save{e.checkpoint(vs, params, now), marks}, nil
 }
 
 // settle notes what the object leads to. What it holds is in the histories, and takes as much
@@ -444,7 +439,7 @@ func isOutdated(err error) bool {
 
 // meet reads the checkpoint that is there instead of the one that was read last, so that it can be
 // overwritten. A save of another process is not: the history in memory is dropped, and the next Load
-// reads that one. So it is with a save of this process whose reply was lost.
+// reads that one. Load also recognizes a save of this process whose reply was lost.
 func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
@@ -505,9 +500,13 @@ func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScale
 	if object.ResourceVersion == "" {
 		write = func() error { return s.Client.Create(ctx, object) }
 	}
+	sent := digestOf(object.Spec)
 	err := write()
-	if err == nil {
+	switch {
+	case err == nil:
 		e.known = digestOf(object.Spec)
+	case !isOutdated(err):
+		e.unsure = sent
 	}
 	return err
 }

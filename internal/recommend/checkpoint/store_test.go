@@ -600,30 +600,40 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// A write whose reply is lost is met like one of another process: it is read again. What was learned meanwhile of
-// memory is kept.
-func TestASaveWhoseReplyIsLostIsReadAgain(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	for i := range 2 { // create and update
-		w.feed("app", 61+2*i, 61+2*i)
-		want := recs("app", int64(300*(i+1)), 640*mebi)
-		w.lose = errors.New("connection reset by peer")
-		if err := w.store.Save(t.Context(), w.scaler, want, tomorrow); !errors.Is(err, w.lose) {
-			t.Fatalf("Save() = %v", err)
+// While the reply to every second write is lost, each save succeeds at the third attempt, or at the fifth if what arrives
+// meanwhile is worth saving, too. No usage is lost: what arrives between two attempts counts, and so do kills and the past.
+func TestLostRepliesToSavesCostNothing(t *testing.T) {
+	for parity := range 2 {
+		want, w := newWorld(t), newWorld(t)
+		w.loses = func(n int) bool { return n%2 == parity }
+		for minute := 0; minute < 200; minute += 2 {
+			for _, each := range []*world{want, w} {
+				each.load()
+				each.feed("app", minute, minute)
+				switch minute {
+				case 60:
+					each.kill("app", minute)
+				case 100:
+					each.fill(weekly)
+				}
+				attempts := 1
+				for ; each.store.Save(t.Context(), each.scaler, recs("app", int64(300+minute), 640*mebi), tomorrow) != nil; attempts++ {
+					if attempts == 5 {
+						t.Fatalf("minute %d: nothing can be decided: %v", minute, each.took())
+					}
+					if attempts == 1 {
+						each.feed("app", minute+1, minute+1)
+					}
+					each.load()
+				}
+				if attempts == 1 {
+					each.feed("app", minute+1, minute+1)
+				}
+			}
 		}
-		w.lose = nil
-		w.usedUp(int64(500+i), 62+2*i)
-		w.isOvertaken(want)
-		w.load()
-		if peak, _ := w.peaks(); peak != int64(500+i) || w.inMemory("app") < 59*time.Minute {
-			t.Errorf("the peak is %d MiB, after %s", peak, w.inMemory("app"))
+		if diff := cmp.Diff(want.histories(), w.histories()); diff != "" {
+			t.Errorf("what is known (-want +got):\n%s", diff)
 		}
-		w.took()
-		w.save(want) // which is what it has read
-		w.save(recs("app", int64(1000+i), 640*mebi))
-		w.expect("update")
 	}
 }
 
@@ -741,7 +751,8 @@ type world struct {
 	writes          []string // since they were last taken
 	reads           int
 	fail, failReads error
-	lose            error // the answer to a write that succeeds
+	loses           func(n int) bool // reports whether the reply to the n-th write is lost; nil for never
+	sent            int              // writes so far
 }
 
 func newWorld(t *testing.T) *world {
@@ -795,13 +806,11 @@ func (w *world) wrote(verb string, write func() error) error {
 	if err == nil {
 		err = write()
 	}
-	if err == nil {
-		err = w.lose
+	if w.sent++; w.loses != nil && w.loses(w.sent) {
+		return errors.New("connection reset by peer")
 	}
 	switch {
 	case err == nil:
-	case w.lose != nil && errors.Is(err, w.lose):
-		verb += ": " + err.Error()
 	case w.fail != nil:
 		verb += ": " + err.Error()
 	default:
@@ -853,6 +862,21 @@ func (w *world) feed(container string, from, to int) {
 			}, params)
 		}
 	})
+}
+
+// fill fills the history of the container app with so many minutes before noon.
+func (w *world) fill(minutes int) {
+	w.t.Helper()
+	if w.store.StartFilling(w.scaler, time.Duration(minutes)*time.Minute) != Ready {
+		w.t.Fatal("the history is not filled")
+	}
+	past := history.Histories{}
+	for minute := range minutes {
+		past.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute-minutes) * time.Minute), CPUMillis: 200, MemoryBytes: 400 * mebi}, params)
+	}
+	if w.store.Fill(w.scaler, past, noon) != 1 {
+		w.t.Fatal("nothing is filled")
+	}
 }
 
 func (w *world) kill(container string, minute int) {

@@ -8,6 +8,8 @@ package collect
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -108,6 +110,9 @@ type namespaceState struct {
 	failures int
 	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
 	uncertain int
+	// clocks is the first of these failures in a row; nil if the last answer was not one. A message with each age
+	// would be another one in each round.
+	clocks *clocksError
 	// delivered is the time of each pod's newest sample.
 	delivered map[string]time.Time
 }
@@ -204,6 +209,10 @@ func (c *Collector) Collect(ctx context.Context) {
 func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1beta1.VerticalScaler, list lister) {
 	now := c.Clock.Now()
 	samples, refused, err := list(ctx, namespace, now)
+	count(samples, refused)
+	if err == nil {
+		err = clocksOf(samples, refused, now)
+	}
 	outage := c.outage(namespace, err)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
@@ -214,7 +223,6 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 		}
 		return
 	}
-	count(samples, refused)
 	byPod := groupByPod(samples)
 	repeated := c.repeated(namespace, byPod, now)
 	refusals := map[string][]usage.Refused{}
@@ -385,8 +393,14 @@ func (c *Collector) outage(namespace string, err error) string {
 	defer c.mu.Unlock()
 	state := c.stateOf(namespace)
 	if err == nil {
-		state.failures, state.uncertain = 0, max(state.uncertain-1, 0)
+		state.failures, state.uncertain, state.clocks = 0, max(state.uncertain-1, 0), nil
 		return ""
+	}
+	var clocks *clocksError
+	if errors.As(err, &clocks) && state.clocks != nil && (clocks.age < 0) == (state.clocks.age < 0) {
+		err = state.clocks
+	} else {
+		state.clocks = clocks
 	}
 	state.uncertain = recoveredAfter
 	if state.failures++; state.failures < outageAfter {
@@ -398,7 +412,10 @@ func (c *Collector) outage(namespace string, err error) string {
 // sayOutage keeps what is the same in every round: the API server's messages hold
 // addresses and request IDs.
 func sayOutage(err error) string {
+	var clocks *clocksError
 	switch {
+	case errors.As(err, &clocks):
+		return clocks.Error()
 	case apierrors.IsForbidden(err):
 		return "the operator may not list pods.metrics.k8s.io"
 	case apierrors.IsNotFound(err):
@@ -407,6 +424,38 @@ func sayOutage(err error) string {
 		return "metrics.k8s.io is unavailable: is metrics-server running?"
 	}
 	return "metrics.k8s.io does not answer as it should; the operator's log has the error"
+}
+
+// sameClock is how far the times of samples of one clock are apart at most: metrics-server may scrape once a minute.
+const sameClock = 2 * time.Minute
+
+// clocksError is the error of an answer in which all samples are refused for their time, by about the same amount.
+// The pods are not silent then. Timestamps are those of the kubelets, of metrics-server or of an adapter.
+type clocksError struct {
+	age time.Duration // of the newest sample; negative if it is from the future
+}
+
+// Error implements error.
+func (e *clocksError) Error() string {
+	if e.age < 0 {
+		return fmt.Sprintf("all usage is %s ahead: the clocks of the operator and of the metrics server or its nodes differ", (-e.age).Round(time.Minute))
+	}
+	return fmt.Sprintf("all usage is at least %s old: the clocks of the operator and of the metrics server or its nodes differ, or the metrics server has stopped",
+		e.age.Truncate(time.Minute))
+}
+
+// clocksOf is a clocksError for such an answer, and nil for any other.
+func clocksOf(samples []usage.Sample, refused []usage.Refused, now time.Time) error {
+	hasOtherCause := func(r usage.Refused) bool { return r.Why != usage.Stale && r.Why != usage.FromTheFuture }
+	if len(samples) > 0 || len(refused) == 0 || slices.ContainsFunc(refused, hasOtherCause) {
+		return nil
+	}
+	byTime := func(a, b usage.Refused) int { return a.Time.Compare(b.Time) }
+	oldest, newest := slices.MinFunc(refused, byTime).Time, slices.MaxFunc(refused, byTime).Time
+	if newest.Sub(oldest) > sameClock {
+		return nil
+	}
+	return &clocksError{age: now.Sub(newest)}
 }
 
 // silencesOf are the containers of the scaler's Deployment that were silent so far.

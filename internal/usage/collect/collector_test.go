@@ -199,6 +199,61 @@ func TestAnotherOutageIsToldAsWell(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
 }
 
+// If all samples of a namespace are refused for their time, its pods are not silent: the source fails. The message
+// is the same in all rounds.
+func TestUsageOfAnotherClockIsAnOutage(t *testing.T) {
+	differ := "the clocks of the operator and of the metrics server or its nodes differ"
+	for name, tc := range map[string]struct {
+		ages       [2]time.Duration // of the usage of two pods
+		drift      time.Duration    // of both in each round
+		other      []usage.Refused
+		outage     string
+		incomplete bool
+	}{
+		"an hour ahead":            {ages: [2]time.Duration{-time.Hour, 40*time.Second - time.Hour}, outage: "all usage is 1h0m0s ahead: " + differ},
+		"ahead by a scrape's age":  {ages: [2]time.Duration{-time.Hour, -time.Hour}, drift: 20 * time.Second, outage: "all usage is 1h0m0s ahead: " + differ},
+		"an hour behind":           {ages: [2]time.Duration{time.Hour, time.Hour + 40*time.Second}, outage: "all usage is at least 1h0m0s old: " + differ + ", or the metrics server has stopped"},
+		"a stopped metrics server": {ages: [2]time.Duration{5 * time.Minute, 5 * time.Minute}, drift: interval, outage: "all usage is at least 5m0s old: " + differ + ", or the metrics server has stopped"},
+		"of two clocks":            {ages: [2]time.Duration{-time.Hour, time.Hour}, incomplete: true},
+		"one is of another cause":  {ages: [2]time.Duration{-time.Hour, -time.Hour}, other: []usage.Refused{{Pod: "web-1", Why: usage.Malformed}}, incomplete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWebWorld(t, "web-1", "web-2")
+			w.reports("shop", "web-1", "app", 200, 400*mebi)
+			w.reports("shop", "web-2", "app", 200, 400*mebi)
+			w.round()
+			before, samples := w.history("shop", "web"), w.samples["shop"]
+			w.samples["shop"] = nil
+			for i := range 3 * outageAfter {
+				var items []usage.Refused
+				for pod, age := range tc.ages {
+					age += time.Duration(i) * tc.drift
+					why := usage.Stale
+					if age < 0 {
+						why = usage.FromTheFuture
+					}
+					items = append(items, usage.Refused{Pod: fmt.Sprintf("web-%d", pod+1), Why: why, Time: w.clock.Now().Add(-age)})
+				}
+				w.refuses("shop", append(items, tc.other...)...)
+				w.round()
+				w.expectSilent("shop", "web", true)
+			}
+			w.expectWoken("shop/web")
+			got := w.collector.ProblemsOf(types.NamespacedName{Namespace: "shop", Name: "web"})
+			if got.Outage != tc.outage || (got.Incomplete != "") != tc.incomplete {
+				t.Errorf("the problems are %+v", got)
+			}
+			if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
+				t.Errorf("the history has changed (-before +after):\n%s", diff)
+			}
+			w.refuses("shop")
+			w.samples["shop"] = samples
+			w.rounds(recoveredAfter)
+			w.expectProblems("shop", "web", Problems{})
+		})
+	}
+}
+
 func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w := newWorld(t)
 	set := w.deployment("shop", "web", "web-2")

@@ -189,14 +189,9 @@ func (d *decoder) item() error {
 	err := json.Unmarshal(d.raw, &pod) // what has another type is left out
 	d.judge(pod, err != nil)
 	if d.kept > d.most {
-		return d.tooMany()
+		return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
 	}
 	return nil
-}
-
-// tooMany is the error for a response with more items than any cluster has.
-func (d *decoder) tooMany() error {
-	return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
 }
 
 // judge adds an item to the answer of its namespace. A problem of the whole pod is rejected once, without a
@@ -226,7 +221,7 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 
 	at, window, why := d.times(pod)
 	if why != "" {
-		to.refuse(name, "", why)
+		to.refused = append(to.refused, usage.Refused{Pod: name, Why: why, Time: at})
 		return
 	}
 	d.kept += len(pod.Containers)
@@ -257,6 +252,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	if err != nil {
 		return at, window, usage.Malformed
 	}
+	at = at.UTC()
 	if window, err = time.ParseDuration(pod.Window); err != nil {
 		return at, window, usage.Malformed
 	}
@@ -268,7 +264,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	case window <= 0 || window > maxWindow:
 		return at, window, usage.BadWindow
 	}
-	return at.UTC(), window, ""
+	return at, window, ""
 }
 
 // readAmount reads a quantity. convert rounds it up to whole units:

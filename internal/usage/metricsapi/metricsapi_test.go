@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/rest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -179,8 +180,13 @@ func TestDecode(t *testing.T) {
 			if diff := cmp.Diff(tc.samples, samples); diff != "" {
 				t.Errorf("samples (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.refused, refused); diff != "" {
+			if diff := cmp.Diff(tc.refused, refused, cmpopts.IgnoreFields(usage.Refused{}, "Time")); diff != "" {
 				t.Errorf("refused (-want +got):\n%s", diff)
+			}
+			for _, r := range refused {
+				if (r.Why == usage.Stale || r.Why == usage.FromTheFuture) && !strings.Contains(tc.body, r.Time.Format(time.RFC3339)) {
+					t.Errorf("%s is refused with the time %s", r.Pod, r.Time)
+				}
 			}
 		})
 	}
