@@ -90,7 +90,7 @@ func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples
 	if !u.Even && !u.steady && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
 		return nil
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, c := range containersOf(pod) {
 		i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
 		if i < 0 || u.Silent != nil && u.Silent(pod, c.Name) {
 			continue
