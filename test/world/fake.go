@@ -123,13 +123,6 @@ func copyOf[T client.Object](o T) T {
 	return o.DeepCopyObject().(T)
 }
 
-// shallow is a copy of an object that shares what it points to.
-func shallow(o client.Object) client.Object {
-	out := reflect.New(reflect.TypeOf(o).Elem())
-	out.Elem().Set(reflect.ValueOf(o).Elem())
-	return out.Interface().(client.Object)
-}
-
 // decode writes a stored object into another one, which may be of a general type.
 func decode(stored, into client.Object, shared bool) error {
 	switch into := into.(type) {
@@ -308,9 +301,6 @@ func (w write) typed(o client.Object) (client.Object, error) {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
 	case w.kind.Group == v1beta1.GroupVersion.Group: // These are what the operator writes.
 		err = recode(o, out)
-	case w.subresource == "status":
-		out = shallow(o)
-		fieldOf(out, "Status").Set(fieldOf(out, "Status").Addr().MethodByName("DeepCopy").Call(nil)[0].Elem())
 	default:
 		out = copyOf(o)
 	}
@@ -437,7 +427,7 @@ func (a *API) updateStatus(w write, before, status client.Object) (client.Object
 	if apiequality.Semantic.DeepEqual(fieldOf(before, "Status").Interface(), fieldOf(status, "Status").Interface()) {
 		return before, nil
 	}
-	after := shallow(before)
+	after := copyOf(before)
 	fieldOf(after, "Status").Set(fieldOf(status, "Status"))
 	return a.store(w, watch.Modified, after), nil
 }

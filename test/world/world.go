@@ -333,7 +333,6 @@ func (w *World) Kill(pod *corev1.Pod, container string) {
 
 // Silence lets there be no usage of some pods, from now on.
 func (w *World) Silence(of Silence) {
-	w.Usage.steady = true
 	w.Usage.Silent = func(pod *corev1.Pod, _ string) bool { return of.Covers(w.Kubelet.Ordinal(pod), w.Usage.Rounds-1) }
 }
 
