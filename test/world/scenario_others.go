@@ -127,13 +127,9 @@ func conflict() Scenario {
 // owned has a ScaledDeployment, whose Deployment and scaler are the operator's.
 func owned() Scenario {
 	owner := func(w *World) *v1beta1.ScaledDeployment {
-		d := w.deployment(web, small)
-		return &v1beta1.ScaledDeployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: web},
-			Spec: v1beta1.ScaledDeploymentSpec{
-				Replicas: d.Spec.Replicas, Template: d.Spec.Template, Scaling: scaling(v1beta1.UpdateModeRollout, large),
-			},
-		}
+		return w.NewOwner(web, func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template, o.Spec.Scaling = w.deployment(web, small).Spec.Template, scaling(v1beta1.UpdateModeRollout, large)
+		})
 	}
 	return Scenario{
 		Name:  "owned",
