@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
@@ -430,11 +429,4 @@ func TestWhichChangesMatter(t *testing.T) {
 func with(s *v1beta1.VerticalScaler, change func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
 	change(s)
 	return s
-}
-
-// One object of the longest text is small enough for the schema.
-func TestTheSchemaAllowsTheLongestText(t *testing.T) {
-	if admission.MaxText != 262144 {
-		t.Errorf("the schema allows 262144 bytes, and a text has up to %d", admission.MaxText)
-	}
 }

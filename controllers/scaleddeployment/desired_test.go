@@ -209,58 +209,6 @@ func TestScalerFor(t *testing.T) {
 	}
 }
 
-func TestAppliedHash(t *testing.T) {
-	of := func(change func(*v1beta1.ScaledDeployment), scalers *fieldpath.Set) string {
-		t.Helper()
-		owner := anOwner()
-		if change != nil {
-			change(owner)
-		}
-		d, err := deploymentFor(owner, scalers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return appliedHash(d)
-	}
-	first := of(nil, nil)
-	for range 20 { // Maps have no order.
-		if again := of(nil, ownedFields()); again != first {
-			t.Fatalf("two hashes of one document: %s and %s", first, again)
-		}
-	}
-	for name, change := range map[string]func(*v1beta1.ScaledDeployment){
-		"scaling":        func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} },
-		"the generation": func(o *v1beta1.ScaledDeployment) { o.Generation = 9 },
-		"the status":     func(o *v1beta1.ScaledDeployment) { o.Status.Replicas = 9 },
-		"the same amount": func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Template.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1")
-		},
-	} {
-		if got := of(change, nil); got != first {
-			t.Errorf("%s changes the hash", name)
-		}
-	}
-	seen := map[string]string{first: "no change"}
-	for name, change := range map[string]func(*v1beta1.ScaledDeployment){
-		"replicas":   func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(4)) },
-		"image":      func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" },
-		"annotation": func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Annotations = map[string]string{"a": "b"} },
-		"amount": func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Template.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("2")
-		},
-		"owner": func(o *v1beta1.ScaledDeployment) { o.UID = "owner-2" },
-	} {
-		got := of(change, nil)
-		if other, ok := seen[got]; ok {
-			t.Errorf("%s and %s have the same hash", name, other)
-		}
-		seen[got] = name
-	}
-	if got := of(nil, ownedFields("app requests cpu")); got == first {
-		t.Error("omitted resources do not change the hash")
-	}
-}
-
 func TestContains(t *testing.T) {
 	cases := map[string]struct {
 		desired, live string
@@ -448,7 +396,7 @@ func (s step) String() string {
 func pathsOf(value any, at []step) (paths [][]step) {
 	switch v := value.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			paths = append(paths, pathsOf(v[key], append(at[:len(at):len(at)], step{key: key}))...)
 		}
 	case []any:
@@ -461,8 +409,6 @@ func pathsOf(value any, at []step) (paths [][]step) {
 	}
 	return paths
 }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 // replaceLeaf replaces the value at the path.
 func replaceLeaf(value any, path []step) any {

@@ -214,18 +214,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestTransitionTimes(t *testing.T) {
-	owner := anOwner()
-	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, deployment: aDeployment()})
-	later := noon.Add(time.Hour)
-	for _, c := range conditionsOf(&scope{owner: owner, now: later, deployment: aDeployment(withReplicas(3, 3, 1))}) {
-		want := map[string]time.Time{"Ready": later, "Reconciling": later, "Stalled": noon}[c.Type].Truncate(time.Second)
-		if !c.LastTransitionTime.Time.Equal(want) {
-			t.Errorf("%s changed at %s, not %s", c.Type, c.LastTransitionTime, want)
-		}
-	}
-}
-
 func TestStatusOf(t *testing.T) {
 	known := v1beta1.ScaledDeploymentStatus{ObservedGeneration: 3, Replicas: 7, ReadyReplicas: 6, AvailableReplicas: 5, UpdatedReplicas: 4, Selector: "autoscaling.verticalscaler.io/scaled-deployment=web"}
 	cases := map[string]struct {

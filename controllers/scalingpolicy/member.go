@@ -73,11 +73,11 @@ type write func(ctx context.Context) error
 
 // decide returns the one write that is needed; nil if there is none.
 func (r members) decide(ctx context.Context, key types.NamespacedName) (write, error) {
-	scalers, err := r.scalersOf(ctx, key)
+	found, err := r.scalersBy(ctx, client.InNamespace(key.Namespace), client.MatchingFields{targetIndex: key.Name})
 	if err != nil {
 		return nil, err
 	}
-	named := scalers.Named
+	scalers, named := found[key], found[key].Named
 	isOurs := named != nil && fleet.IsGenerated(named)
 	if named == nil {
 		r.promoted.Forget(key) // No policy may see the scaler again.
@@ -181,24 +181,6 @@ func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (boo
 		}
 	}
 	return false, nil
-}
-
-// scalersOf reads the scalers that concern a Deployment.
-func (r members) scalersOf(ctx context.Context, key types.NamespacedName) (out fleet.Scalers, err error) {
-	var list v1beta1.VerticalScalerList
-	if err := r.Cached.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{targetIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return out, fmt.Errorf("listing the scalers of Deployment %s: %w", key, err)
-	}
-	for i := range list.Items {
-		s := &list.Items[i]
-		if s.Name == key.Name {
-			out.Named = s
-		}
-		if !fleet.IsGenerated(s) && s.Spec.DeploymentName == key.Name {
-			out.OfUser = s
-		}
-	}
-	return out, nil
 }
 
 func (r members) create(ctx context.Context, s *v1beta1.VerticalScaler) error {

@@ -453,26 +453,19 @@ func TestAFailedQuestionDeletesNothing(t *testing.T) {
 func TestAnOperatorOfSomeNamespacesServesScalingPolicies(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
 	s.settle()
-	for _, namespaces := range [][]string{{"shop", "bank"}, nil} {
-		s.reconciler.ServesCluster, s.reconciler.Namespaces = false, namespaces
-		s.must(s.api.Create(t.Context(), aPolicy("p")))
-		s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
-		edit(s, "bank/ledger", &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) { v.Spec.Suspend = true })
-		s.must(client.IgnoreNotFound(s.api.Delete(t.Context(), aDeployment("bank", "ledger"))))
-		s.wrote()
-		s.live = 0
-		s.settle()
-		s.expectWrites("without ClusterScalingPolicies", "create shop/late", "status shop/p", "update shop/web")
-		if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Selected != 2 || got.Scaled != 2 {
-			t.Errorf("status %+v", got)
-		}
-		if s.live > 0 {
-			t.Error("the operator asks for ClusterScalingPolicies, which it may not read")
-		}
-		s.reconciler.ServesCluster = true
-		s.must(s.api.Delete(t.Context(), aPolicy("p")))
-		s.must(s.api.Delete(t.Context(), aDeployment("shop", "late")))
-		s.must(s.api.Create(t.Context(), aDeployment("bank", "ledger")))
-		s.settle()
+	s.reconciler.ServesCluster = false
+	s.must(s.api.Create(t.Context(), aPolicy("p")))
+	s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
+	edit(s, "bank/ledger", &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) { v.Spec.Suspend = true })
+	s.must(client.IgnoreNotFound(s.api.Delete(t.Context(), aDeployment("bank", "ledger"))))
+	s.wrote()
+	s.live = 0
+	s.settle()
+	s.expectWrites("without ClusterScalingPolicies", "create shop/late", "status shop/p", "update shop/web")
+	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Selected != 2 || got.Scaled != 2 {
+		t.Errorf("status %+v", got)
+	}
+	if s.live > 0 {
+		t.Error("the operator asks for ClusterScalingPolicies, which it may not read")
 	}
 }

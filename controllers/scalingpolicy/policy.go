@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -170,21 +169,21 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
-	namespaces, err := r.allNamespaces(ctx)
-	if err != nil {
-		return false, err
-	}
-	scalers, err := r.scalersIn(ctx, s.object.GetNamespace())
+	scalers, err := r.scalersBy(ctx, client.InNamespace(s.object.GetNamespace()))
 	if err != nil {
 		return false, err
 	}
 	s.scalers = map[types.NamespacedName]*v1beta1.VerticalScaler{}
+	namespaces := map[string]*fleet.Namespace{}
 	var members []fleet.Member
 	for _, deployment := range r.Fleet.All(s.object.GetNamespace()) {
 		key := deployment.Key()
 		namespace := namespaces[key.Namespace]
 		if namespace == nil {
-			namespace = &fleet.Namespace{Name: key.Namespace, Terminating: r.ServesCluster}
+			if namespace, err = r.namespace(ctx, key.Namespace); err != nil {
+				return false, err
+			}
+			namespaces[key.Namespace] = namespace
 		}
 		member, ok := fleet.MemberOf(s.policy, all.valid, deployment, namespace, scalers[key], r.rejection(key))
 		if !ok {
@@ -202,31 +201,10 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 	return false, nil
 }
 
-// allNamespaces are what policies see of all namespaces, by name.
-func (r *Reconciler) allNamespaces(ctx context.Context) (map[string]*fleet.Namespace, error) {
-	out := map[string]*fleet.Namespace{}
-	if !r.ServesCluster {
-		for _, name := range r.Namespaces {
-			out[name] = &fleet.Namespace{Name: name}
-		}
-		return out, nil
-	}
-	var list corev1.NamespaceList
-	if err := r.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing namespaces: %w", err)
-	}
-	for i := range list.Items {
-		namespace := &fleet.Namespace{Name: list.Items[i].Name}
-		read(namespace, &list.Items[i])
-		out[namespace.Name] = namespace
-	}
-	return out, nil
-}
-
-// scalersIn are the scalers of a namespace, or of all, by the Deployments that they concern.
-func (r *Reconciler) scalersIn(ctx context.Context, namespace string) (map[types.NamespacedName]fleet.Scalers, error) {
+// scalersBy are scalers by the Deployments that they concern.
+func (r *Reconciler) scalersBy(ctx context.Context, which ...client.ListOption) (map[types.NamespacedName]fleet.Scalers, error) {
 	var list v1beta1.VerticalScalerList
-	if err := r.Cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cached.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
 	}
 	out := map[types.NamespacedName]fleet.Scalers{}

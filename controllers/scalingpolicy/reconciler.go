@@ -61,8 +61,6 @@ type Reconciler struct {
 	OwnNamespace string
 	// Release is the operator's own.
 	Release release.Release
-	// Namespaces are those that the operator watches; none means all.
-	Namespaces []string
 	// ServesCluster is true if ClusterScalingPolicies are served. Without it, namespaces are not read.
 	ServesCluster bool
 	// Rights reports which rights to serve policies are missing.
@@ -170,12 +168,8 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (*fleet.Namespa
 		}
 		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 	}
-	read(out, &ns)
-	return out, nil
-}
-
-func read(out *fleet.Namespace, ns *corev1.Namespace) {
 	out.Labels, out.Excluded, out.Terminating = ns.Labels, fleet.IsExcluded(ns.Annotations), ns.DeletionTimestamp != nil
+	return out, nil
 }
 
 // rejection is why the API server has rejected the scaler of a Deployment; empty if it has not.

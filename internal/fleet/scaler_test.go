@@ -106,21 +106,6 @@ func TestAScalerThatDiffersIsNotUpToDate(t *testing.T) {
 	}
 }
 
-func TestANewScalerHasTheNameOfItsDeployment(t *testing.T) {
-	policy := aClusterPolicy(t, "fleet")
-	got := policy.Scaler(&Deployment{Namespace: "bank", Name: "ledger", Labels: map[string]string{"app": "ledger"}})
-	want := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "bank", Name: "ledger", Labels: map[string]string{v1beta1.PolicyLabel: "fleet"},
-		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ClusterScalingPolicyKind, Name: "fleet", UID: "fleet", Controller: new(true),
-		}},
-	}}
-	want.Spec.DeploymentName, want.Spec.UpdatePolicy.UpdateMode = "ledger", v1beta1.UpdateModeRecommend
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Scaler() (-want +got):\n%s", diff)
-	}
-}
-
 func TestAPromotedScalerHasTheModeOfTheTemplate(t *testing.T) {
 	policy := aPolicy(t, "new")
 	s := policy.Desired(untidyScaler())

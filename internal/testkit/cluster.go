@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 const (
@@ -232,60 +232,27 @@ func localcluster() (string, error) {
 	return filepath.Join(folder, "localcluster"), err
 }
 
-// runCluster starts a cluster in a folder and waits until it is up.
+// runCluster starts a cluster in a folder and waits until it is up. The cluster stops last: Ctrl-C is for the tests.
 func runCluster(binary, dir, output string, flags ...string) (stop func() error, err error) {
-	out, err := os.Create(output)
+	cluster, err := process.Start("the cluster", output, exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...))
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster's log: %w", err)
+		return nil, err
 	}
-	command := exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...)
-	command.Stdout, command.Stderr = out, out
-	// Ctrl-C is for us. The cluster stops last.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting the cluster: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
 	stop = func() error {
-		defer out.Close() //nolint:errcheck // nothing reads it any more
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-			return fmt.Errorf("stopping the cluster: %w", err)
-		}
-		select {
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("stopping the cluster: %w", err)
-			}
-			return nil
-		case <-time.After(stopTimeout):
-			return fmt.Errorf("the cluster has not stopped in %s", stopTimeout)
-		}
+		cluster.Stop(stopTimeout)
+		return cluster.Err()
 	}
-
-	late := time.After(startTimeout)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for began := time.Now(); time.Since(began) < startTimeout; {
 		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
 			return stop, nil
 		}
 		select {
-		case err := <-ended:
-			return nil, fmt.Errorf("starting the cluster: %w: %s", err, contentOf(output))
-		case <-late:
-			return nil, errors.Join(fmt.Errorf("the cluster is not up after %s: %s", startTimeout, contentOf(output)), stop())
-		case <-tick.C:
+		case <-cluster.Ended:
+			return nil, cluster.Failure()
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func contentOf(path string) string {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return string(content)
+	return nil, errors.Join(fmt.Errorf("the cluster is not up after %s:\n%s", startTimeout, cluster.Tail(20)), stop())
 }
 
 // open connects to the cluster of a kubeconfig, and installs our CRDs if that is wanted.

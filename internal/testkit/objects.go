@@ -110,7 +110,6 @@ type Usage struct {
 	rounds  map[string]int
 	start   time.Time
 	samples map[string][]usage.Sample // by namespace
-	err     error
 }
 
 // NewUsage returns a source without any pods.
@@ -135,13 +134,6 @@ func (u *Usage) Set(namespace, pod, container string, cpuMillis, memoryBytes int
 	u.samples[namespace] = append(u.samples[namespace], sample)
 }
 
-// Fail makes every request fail with the error, until it is set to nil.
-func (u *Usage) Fail(err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.err = err
-}
-
 // Rounds is the number of rounds for the namespace so far.
 func (u *Usage) Rounds(namespace string) int {
 	u.mu.Lock()
@@ -154,9 +146,6 @@ func (u *Usage) List(_ context.Context, namespace string, _ time.Time) ([]usage.
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.rounds[namespace]++
-	if u.err != nil {
-		return nil, nil, u.err
-	}
 	out := make([]usage.Sample, len(u.samples[namespace]))
 	for i, s := range u.samples[namespace] {
 		s.Time = u.start.Add(time.Duration(u.rounds[namespace]) * time.Minute)

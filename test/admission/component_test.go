@@ -54,6 +54,9 @@ func denies(t *testing.T, file string) {
 		if b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
 			t.Errorf("%s: a binding is %+v", file, b.Spec)
 		}
+		if b.Spec.ParamRef != nil && *b.Spec.ParamRef.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
+			t.Errorf("%s refuses nothing where there is no parameter", file)
+		}
 		if p.Spec.ParamKind == nil && (len(bindings) != 1 || b.Spec.MatchResources != nil) {
 			t.Errorf("%s is not bound to all that it matches: %+v", file, b.Spec)
 		}

@@ -336,7 +336,7 @@ func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 }
 
 // Each parameter can only refuse. So the policy does not judge what names another
-// ScaledDeployment. TestEachPolicyRefusesWhateverIsMissing shows what happens where there is none.
+// ScaledDeployment. TestAUserRestoresADeploymentWithoutAScaledDeployment (test/stepped) shows what happens where there is none.
 func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_owned.yaml")
@@ -400,39 +400,12 @@ func extra(d *appsv1.Deployment) {
 	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, objects.Container("extra"))
 }
 
-func TestStolenTokenWritesOnlyItsOwnObjects(t *testing.T) {
-	t.Parallel()
-	p := compiled(t, "operator_objects.yaml")
-	for resource, ours := range map[string]string{"leases": "verticalscaler.autoscaling.verticalscaler.io"} {
-		named := func(name string) runtime.Object {
-			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
-		}
-		for name, c := range map[string]struct {
-			r    request
-			says string
-		}{
-			"creating ours":                       {request{after: named(ours)}, ""},
-			"changing ours":                       {request{before: named(ours), after: named(ours)}, ""},
-			"deleting ours":                       {request{before: named(ours)}, ""},
-			"creating another":                    {request{after: named("deny-all")}, "only its own objects"},
-			"changing another":                    {request{before: named("deny-all"), after: named("deny-all")}, "only its own objects"},
-			"deleting another":                    {request{before: named("deny-all")}, "only its own objects"},
-			"creating one by that name elsewhere": {request{after: named(ours), namespace: "kube-system"}, "only in its own namespace"},
-		} {
-			t.Run(resource+", "+name, func(t *testing.T) {
-				c.r.resource = resource
-				if c.r.namespace == "" {
-					c.r.namespace = "somewhere"
-				}
-				judge(t, p, c.r, c.says)
-			})
-		}
-	}
-}
-
 func TestStolenTokenWritesOnlyTheLeaseOfTheLeader(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_objects.yaml")
+	named := func(name string) runtime.Object {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
+	}
 	for name, says := range map[string]string{
 		v1beta1.LeaseName: "",
 		"verticalscaler-1.autoscaling.verticalscaler.io":  "only its own objects",
@@ -440,9 +413,12 @@ func TestStolenTokenWritesOnlyTheLeaseOfTheLeader(t *testing.T) {
 		"a-verticalscaler.autoscaling.verticalscaler.io":  "only its own objects",
 		"verticalscaler.autoscaling.verticalscaler.io.eu": "only its own objects",
 	} {
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
-		judge(t, p, request{resource: "leases", after: object, namespace: "somewhere"}, says)
+		for _, r := range []request{{after: named(name)}, {before: named(name), after: named(name)}, {before: named(name)}} {
+			r.resource, r.namespace = "leases", "somewhere"
+			judge(t, p, r, says)
+		}
 	}
+	judge(t, p, request{resource: "leases", after: named(v1beta1.LeaseName), namespace: "kube-system"}, "only in its own namespace")
 }
 
 func TestStolenRightsOfUsersForgeNoCheckpoint(t *testing.T) {

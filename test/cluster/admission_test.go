@@ -21,7 +21,7 @@ import (
 // thief is a client with the operator's own token, and all rights of the operator.
 func (w *fixture) thief() client.Client {
 	w.Helper()
-	account := env.Account(w.T, testkit.System, testkit.ServiceAccount)
+	account := env.Account(w.t, testkit.System, testkit.ServiceAccount)
 	c, err := client.New(account.Config, client.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
 		w.Fatal(err)
@@ -33,9 +33,9 @@ func (w *fixture) thief() client.Client {
 func TestWhatAStolenTokenCreatesWithoutAnOwnerIsCollected(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.own("web")
+	w.Own("web")
 	thief := w.thief()
-	d := testkit.Deployment(w.namespace, "gone")
+	d := testkit.Deployment(w.Namespace, "gone")
 	d.Labels = map[string]string{ownerLabel: "gone", v1beta1.ApplyingLabel: "true"}
 	d.Spec.Template.Labels[ownerLabel] = "gone"
 	d.OwnerReferences = []metav1.OwnerReference{{
@@ -45,7 +45,7 @@ func TestWhatAStolenTokenCreatesWithoutAnOwnerIsCollected(t *testing.T) {
 	w.gone(d)
 	w.eventually(func() string {
 		var pods corev1.PodList
-		if err := env.Client.List(t.Context(), &pods, client.InNamespace(w.namespace), client.MatchingLabels{ownerLabel: "gone"}); err != nil {
+		if err := env.Client.List(t.Context(), &pods, client.InNamespace(w.Namespace), client.MatchingLabels{ownerLabel: "gone"}); err != nil {
 			return err.Error()
 		}
 		if len(pods.Items) > 0 {

@@ -21,12 +21,12 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	env.AwaitGarbageCollector(t, soon, testkit.Scaler("", "", "probe"))
-	checkpoint := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"}}
+	checkpoint := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"}}
 	stored := func(what string, is func(v1beta1.VerticalScalerCheckpoint) bool) *v1beta1.VerticalScalerCheckpoint {
 		t.Helper()
 		found := v1beta1.VerticalScalerCheckpoint{}
 		w.eventually(func() string {
-			if err := env.Client.Get(t.Context(), w.key("web"), &found); err != nil {
+			if err := env.Client.Get(t.Context(), w.Key("web"), &found); err != nil {
 				return err.Error()
 			}
 			if !is(found) {
@@ -37,7 +37,7 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 		return &found
 	}
 	observed := func() int64 {
-		if r := w.scaler("web").Status.Recommendation; r != nil {
+		if r := w.Scaler("web").Status.Recommendation; r != nil {
 			return r.ContainerRecommendations[0].ObservedSeconds
 		}
 		return 0
@@ -45,25 +45,25 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 	recommend := func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend }
 	w.deploy("web")
 	w.uses("web", "app", 300, 240)
-	w.scale("web", recommend)
+	w.Scale("web", recommend)
 	w.rounds(30)
 	saved := stored("saved", func(c v1beta1.VerticalScalerCheckpoint) bool { return len(c.Spec.Containers) > 0 })
 	had := observed()
 
-	w.remove(testkit.Scaler(w.namespace, "web", ""))
+	w.Remove(testkit.Scaler(w.Namespace, "web", ""))
 	w.gone(checkpoint)
 	restore := func(owners []metav1.OwnerReference) {
 		t.Helper()
-		w.create(&v1beta1.VerticalScalerCheckpoint{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web", OwnerReferences: owners}, Spec: saved.Spec,
+		w.Add(&v1beta1.VerticalScalerCheckpoint{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web", OwnerReferences: owners}, Spec: saved.Spec,
 		})
 	}
 	restore(saved.OwnerReferences)
 	w.gone(checkpoint)
 
 	restore(nil)
-	w.scale("web", recommend)
-	now := w.scaler("web")
+	w.Scale("web", recommend)
+	now := w.Scaler("web")
 	stored("taken over", func(c v1beta1.VerticalScalerCheckpoint) bool {
 		owner := metav1.GetControllerOf(&c)
 		return owner != nil && owner.UID == now.UID
@@ -71,6 +71,6 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 	if has := observed(); has < had/2 { // What the last save did not have was not in the copy.
 		t.Errorf("it recommends from %d s of usage, and had %d before", has, had)
 	}
-	w.remove(testkit.Scaler(w.namespace, "web", ""))
+	w.Remove(testkit.Scaler(w.Namespace, "web", ""))
 	w.gone(checkpoint)
 }

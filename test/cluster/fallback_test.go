@@ -28,34 +28,34 @@ func TestTheFallbackRollsOutWhereANodeIsTooSmall(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	w := newFixture(t)
-	w.node("small-"+w.namespace, "1")
-	w.node("large-"+w.namespace, "8")
+	w.node("small-"+w.Namespace, "1")
+	w.node("large-"+w.Namespace, "8")
 	before := w.deploy("web", func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
 		d.Spec.Replicas = ptr.To(int32(1))
-		spec.NodeSelector = map[string]string{"test": w.namespace}
+		spec.NodeSelector = map[string]string{"test": w.Namespace}
 		spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
 		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 			Weight: 100,
 			Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
-				Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"small-" + w.namespace},
+				Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"small-" + w.Namespace},
 			}}},
 		}}}}
 	})
-	if on := w.pods("web")[0].Spec.NodeName; on != "small-"+w.namespace {
+	if on := w.Pods("web")[0].Spec.NodeName; on != "small-"+w.Namespace {
 		t.Fatalf("the pod is on node %s", on)
 	}
 	w.uses("web", "app", 1500, 100)
-	w.scale("web", orRollout)
+	w.Scale("web", orRollout)
 	w.eventually(func() string {
-		if d := w.deployment("web"); d.Generation == before.Generation {
+		if d := w.Deployment("web"); d.Generation == before.Generation {
 			return "the template is as it was"
 		}
 		return ""
 	})
 	w.runs("web")
-	w.sized("web")
-	if on := w.pods("web")[0].Spec.NodeName; on != "large-"+w.namespace {
+	w.Sized("web")
+	if on := w.Pods("web")[0].Spec.NodeName; on != "large-"+w.Namespace {
 		t.Errorf("the new pod is on node %s", on)
 	}
 }
@@ -63,7 +63,7 @@ func TestTheFallbackRollsOutWhereANodeIsTooSmall(t *testing.T) {
 func (w *fixture) pod(name string) *corev1.Pod {
 	w.Helper()
 	var pod corev1.Pod
-	if err := env.Client.Get(w.Context(), w.key(name), &pod); err != nil {
+	if err := env.Client.Get(w.Context(), w.Key(name), &pod); err != nil {
 		w.Fatal(err)
 	}
 	return &pod

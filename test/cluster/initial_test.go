@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // component is rendered to dist/new-pods.yaml.
@@ -57,7 +58,7 @@ func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account
 func (w *fixture) told() (names []string) {
 	w.Helper()
 	var list v1beta1.NewPodSizesList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.Fatal(err)
 	}
 	for i := range list.Items {
@@ -89,18 +90,18 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	w.deploy("web", withProxy)
 	w.uses("web", "app", 300, 240)
 	w.uses("web", "proxy", 200, 100)
-	w.scale("web", sizingNewPods)
+	w.Scale("web", sizingNewPods)
 	w.hasSizesOf("web")
-	w.says("web", "Applied", "True", "Applied")
-	w.says("web", "NewPodsSized", "True", "Applied")
+	w.Says("web", "Applied", "True", "Applied")
+	w.Says("web", "NewPodsSized", "True", "Applied")
 	asCreated := func(what string) {
 		t.Helper()
-		for _, pod := range w.pods("web") {
+		for _, pod := range w.Pods("web") {
 			if pod.Generation != 1 {
 				t.Errorf("%s: pod %s was resized after it was created", what, pod.Name)
 			}
-			w.between(what+", app", *resourcesOf(pod, "app").Requests.Cpu(), "320m", "390m")
-			w.between(what+", proxy", *resourcesOf(pod, "proxy").Requests.Cpu(), "210m", "280m")
+			w.Between(what+", app", *world.Asked(&pod, "app").Requests.Cpu(), "320m", "390m")
+			w.Between(what+", proxy", *world.Asked(&pod, "proxy").Requests.Cpu(), "210m", "280m")
 		}
 	}
 	w.untilNewPodsAreSized("web")
@@ -113,7 +114,7 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	w.runs("web")
 	asCreated("without the operator")
 	w.start()
-	w.says("web", "Applied", "True", "Applied")
+	w.Says("web", "Applied", "True", "Applied")
 	mark := env.Mark()
 	w.rounds(20)
 	if writes := w.writes(mark); len(writes) > 2 {
@@ -121,10 +122,10 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 		t.Error("the operator does not become idle")
 	}
 
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":"AsTemplate"}}}`)
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":"AsTemplate"}}}`)
 	w.hasSizesOf()
 	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.NewPods != nil || meta.FindStatusCondition(s.Status.Conditions, "NewPodsSized") != nil {
+		if s := w.Scaler("web"); s.Status.NewPods != nil || meta.FindStatusCondition(s.Status.Conditions, "NewPodsSized") != nil {
 			return fmt.Sprintf("the status still has %+v", s.Status)
 		}
 		return ""
@@ -137,26 +138,26 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	w := newPods(t)
-	w.node("only-"+w.namespace, "4")
+	w.node("only-"+w.Namespace, "4")
 	w.deploy("web", withProxy, func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
-		spec.NodeSelector = map[string]string{"test": w.namespace}
+		spec.NodeSelector = map[string]string{"test": w.Namespace}
 		spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
 	})
 	w.uses("web", "app", 300, 240)
 	w.uses("web", "proxy", 200, 100)
-	w.scale("web", sizingNewPods)
-	w.says("web", "NewPodsSized", "True", "Applied")
-	w.sized("web")
+	w.Scale("web", sizingNewPods)
+	w.Says("web", "NewPodsSized", "True", "Applied")
+	w.Sized("web")
 	w.untilNewPodsAreSized("web")
-	w.sized("web")
-	w.fillUpTo("only-"+w.namespace, "300m")
-	decided := resourcesOf(w.pods("web")[0], "app").Requests.Cpu()
+	w.Sized("web")
+	w.fillUpTo("only-"+w.Namespace, "300m")
+	decided := world.Asked(&w.Pods("web")[0], "app").Requests.Cpu()
 
 	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
 	var waiting corev1.Pod
 	w.eventually(func() string {
-		for _, pod := range w.pods("web") {
+		for _, pod := range w.Pods("web") {
 			if slices.ContainsFunc(pod.Status.Conditions, workload.IsUnschedulable) {
 				waiting = pod
 				return ""
@@ -164,10 +165,10 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 		}
 		return "all pods have a node"
 	})
-	if got := resourcesOf(waiting, "app").Requests.Cpu(); got.Cmp(*decided) != 0 {
+	if got := world.Asked(&waiting, "app").Requests.Cpu(); got.Cmp(*decided) != 0 {
 		t.Fatalf("the new pod requests %s, and %s were decided", got, decided)
 	}
-	w.says("web", "NewPodsSized", "False", "NodeCapacity", "finds no node")
+	w.Says("web", "NewPodsSized", "False", "NodeCapacity", "finds no node")
 	w.hasSizesOf() // so that later pods start as in the template
 	if pod := w.pod(waiting.Name); pod.Generation != waiting.Generation {
 		t.Errorf("the pod was changed at once: %+v", pod.Spec)
@@ -177,11 +178,11 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	if first := w.pod(waiting.Name); first.UID != waiting.UID {
 		t.Error("the pod that waited was replaced")
 	}
-	w.noted(w.scaler("web").UID, "SetBack", waiting.Name)
+	w.noted(w.Scaler("web").UID, "SetBack", waiting.Name)
 
 	// Where there is room later, they get their size in place.
-	w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "filler"}})
-	w.sized("web")
+	w.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "filler"}})
+	w.Sized("web")
 }
 
 // untilNewPodsAreSized deletes pods until a replacement is created with another CPU request than the template's. The
@@ -189,12 +190,12 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 func (w *fixture) untilNewPodsAreSized(name string) {
 	w.Helper()
 	w.eventually(func() string {
-		pod := w.pods(name)[0]
-		w.remove(&pod)
+		pod := w.Pods(name)[0]
+		w.Remove(&pod)
 		w.gone(&pod)
 		w.runs(name)
-		for _, pod := range w.pods(name) {
-			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
+		for _, pod := range w.Pods(name) {
+			if pod.Generation == 1 && world.Asked(&pod, "app").Requests.Cpu().String() != "100m" {
 				return ""
 			}
 		}

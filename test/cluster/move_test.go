@@ -32,7 +32,7 @@ func (w *fixture) fillUpTo(name, cpu string) {
 	free := w.allocatable(name)
 	free.Sub(resource.MustParse(cpu))
 	var pods corev1.PodList
-	if err := env.Client.List(w.Context(), &pods, client.InNamespace(w.namespace)); err != nil {
+	if err := env.Client.List(w.Context(), &pods, client.InNamespace(w.Namespace)); err != nil {
 		w.Fatal(err)
 	}
 	for _, pod := range pods.Items {
@@ -55,11 +55,11 @@ func (w *fixture) allocatable(node string) *resource.Quantity {
 // occupy creates a pod that requests that much CPU on a node.
 func (w *fixture) occupy(name string, cpu resource.Quantity) {
 	w.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "filler"}, Spec: testkit.Deployment(w.namespace, "filler").Spec.Template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "filler"}, Spec: testkit.Deployment(w.Namespace, "filler").Spec.Template.Spec}
 	pod.Spec.NodeName = name
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": cpu}
 	pod.Spec.Containers[0].Resources.Limits = nil
-	w.create(pod)
+	w.Add(pod)
 }
 
 // A pod needs more than its node has room for. It moves to a node that has the room, and pods that fit stay where they are.
@@ -68,18 +68,18 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 	env.NeedKwok(t)
 	w := evicting(t)
 	w.deploy("web")
-	before := w.pods("web")
+	before := w.Pods("web")
 	stuck := before[0]
 	w.annotate(&stuck, resizeAnnotation, "deferred")
 	w.fill(stuck.Spec.NodeName)
 	w.uses("web", "app", 300, 240)
-	w.scale("web", orRecreate)
-	w.says("web", "Applied", "False", "Deferred", stuck.Name, "room")
+	w.Scale("web", orRecreate)
+	w.Says("web", "Applied", "False", "Deferred", stuck.Name, "room")
 	w.resizedBefore(stuck.Name, 30*time.Minute)
 	w.saidBefore(stuck.Name, 2*time.Hour)
 
-	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m")
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")
 	if n := w.evictions(); n != 1 {
 		t.Errorf("%d evictions", n)
 	}
@@ -88,7 +88,7 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 		nodes[pod.UID] = pod.Spec.NodeName
 	}
 	moved := 0
-	for _, pod := range w.pods("web") {
+	for _, pod := range w.Pods("web") {
 		switch was, isOld := nodes[pod.UID]; {
 		case pod.UID == stuck.UID:
 			t.Errorf("pod %s is still on the full node %s", pod.Name, was)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // These tests delete a ScaledDeployment with its owned objects. The garbage collector
@@ -32,9 +33,9 @@ func bothModes(t *testing.T, f func(w *fixture, name string)) {
 			t.Parallel()
 			w, name := w.in(t), strings.ToLower(string(mode))
 			w.uses(name, "app", 300, 240)
-			w.own(name, scaled(mode))
-			w.sized(name)
-			if n := len(w.scaler(name).Finalizers); (n == 1) != (mode == "Rollout") {
+			w.Own(name, world.Scaled(mode))
+			w.Sized(name)
+			if n := len(w.Scaler(name).Finalizers); (n == 1) != (mode == "Rollout") {
 				t.Fatalf("the scaler has %d finalizers", n)
 			}
 			f(w, name)
@@ -44,7 +45,7 @@ func bothModes(t *testing.T, f func(w *fixture, name string)) {
 
 func (w *fixture) removeOwner(name string, how metav1.DeletionPropagation) {
 	w.Helper()
-	if err := env.Client.Delete(w.Context(), w.newOwner(name), client.PropagationPolicy(how)); err != nil {
+	if err := env.Client.Delete(w.Context(), w.NewOwner(name), client.PropagationPolicy(how)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -52,11 +53,11 @@ func (w *fixture) removeOwner(name string, how metav1.DeletionPropagation) {
 // allGone waits until no owned object is left, and fails if one is recreated.
 func (w *fixture) allGone(name string) {
 	w.Helper()
-	w.gone(w.newOwner(name))
-	w.gone(testkit.Scaler(w.namespace, name, ""))
-	w.gone(testkit.Deployment(w.namespace, name))
+	w.gone(w.NewOwner(name))
+	w.gone(testkit.Scaler(w.Namespace, name, ""))
+	w.gone(testkit.Deployment(w.Namespace, name))
 	w.eventually(func() string {
-		if pods, sets := w.pods(name), w.sets(name); len(pods)+len(sets) > 0 {
+		if pods, sets := w.Pods(name), w.Sets(name); len(pods)+len(sets) > 0 {
 			return fmt.Sprintf("%d pods and %d ReplicaSets are still there", len(pods), len(sets))
 		}
 		return ""
@@ -67,9 +68,9 @@ func TestForegroundDeletionRemovesOwnedObjectsFirst(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(w *fixture, name string) {
 		w.removeOwner(name, metav1.DeletePropagationForeground)
-		w.gone(w.newOwner(name))
-		for _, owned := range []client.Object{testkit.Deployment(w.namespace, name), testkit.Scaler(w.namespace, name, "")} {
-			if err := env.Client.Get(w.Context(), w.key(name), owned); !apierrors.IsNotFound(err) {
+		w.gone(w.NewOwner(name))
+		for _, owned := range []client.Object{testkit.Deployment(w.Namespace, name), testkit.Scaler(w.Namespace, name, "")} {
+			if err := env.Client.Get(w.Context(), w.Key(name), owned); !apierrors.IsNotFound(err) {
 				w.Errorf("the owner was deleted before its %T: %v", owned, err)
 			}
 		}
@@ -80,30 +81,30 @@ func TestForegroundDeletionRemovesOwnedObjectsFirst(t *testing.T) {
 func TestOrphansStay(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(w *fixture, name string) {
-		d, s, pods := w.deployment(name), w.scaler(name), w.pods(name)
-		before := w.sized(name)
+		d, s, pods := w.Deployment(name), w.Scaler(name), w.Pods(name)
+		before := w.Sized(name)
 		w.removeOwner(name, metav1.DeletePropagationOrphan)
-		w.gone(w.newOwner(name))
-		if now := w.deployment(name); now.UID != d.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
+		w.gone(w.NewOwner(name))
+		if now := w.Deployment(name); now.UID != d.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
 			w.Errorf("the Deployment is %+v", now.ObjectMeta)
 		}
-		if now := w.scaler(name); now.UID != s.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
+		if now := w.Scaler(name); now.UID != s.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
 			w.Errorf("the scaler is %+v", now.ObjectMeta)
 		}
-		if len(w.pods(name)) != len(pods) {
-			w.Errorf("%d pods are left of %d", len(w.pods(name)), len(pods))
+		if len(w.Pods(name)) != len(pods) {
+			w.Errorf("%d pods are left of %d", len(w.Pods(name)), len(pods))
 		}
 		// The scaler continues to work.
 		w.uses(name, "app", 600, 500)
 		w.eventually(func() string {
-			if now := w.sized(name); now.Cpu().Cmp(*before.Cpu()) <= 0 {
+			if now := w.Sized(name); now.Cpu().Cmp(*before.Cpu()) <= 0 {
 				return "cpu is still " + now.Cpu().String()
 			}
 			return ""
 		})
 		// A new owner does not adopt the orphans of another owner.
-		w.create(w.newOwner(name))
-		w.ownerSays(name, "Stalled", "True", "NotControlled", "has no controller")
+		w.Add(w.NewOwner(name))
+		w.OwnerSays(name, "Stalled", "True", "NotControlled", "has no controller")
 	})
 }
 
@@ -111,25 +112,25 @@ func TestOrphansStay(t *testing.T) {
 func TestAnOwnerIsDeletedWithoutTheOperator(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.own("plain")
-	w.own("inplace", scaled("InPlace"))
+	w.Own("plain")
+	w.Own("inplace", world.Scaled("InPlace"))
 	w.uses("rollout", "app", 300, 240)
-	w.own("rollout", scaled("Rollout"))
-	w.sized("rollout")
+	w.Own("rollout", world.Scaled("Rollout"))
+	w.Sized("rollout")
 	w.operator.Stop(t)
 	w.removeOwner("plain", metav1.DeletePropagationForeground)
 	w.removeOwner("inplace", metav1.DeletePropagationForeground)
 	w.removeOwner("rollout", metav1.DeletePropagationForeground)
 	w.allGone("plain")
 	w.allGone("inplace")
-	w.gone(testkit.Deployment(w.namespace, "rollout"))
-	if s := w.scaler("rollout"); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
+	w.gone(testkit.Deployment(w.Namespace, "rollout"))
+	if s := w.Scaler("rollout"); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
 		t.Errorf("the scaler does not wait: %+v", s.ObjectMeta)
 	}
 	w.start()
 	w.allGone("rollout")
 	var list appsv1.DeploymentList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil || len(list.Items) > 0 {
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.Namespace)); err != nil || len(list.Items) > 0 {
 		t.Errorf("Deployments: %v, %v", len(list.Items), err)
 	}
 }

@@ -36,13 +36,13 @@ func orRecreate(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rec
 func (w *fixture) budget(name, app string, unavailable int) *policyv1.PodDisruptionBudget {
 	w.Helper()
 	pdb := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt(unavailable)),
 			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
 		},
 	}
-	w.create(pdb)
+	w.Add(pdb)
 	return pdb
 }
 
@@ -57,7 +57,7 @@ func (w *fixture) evictions() int {
 func (w *fixture) mostAway(name string, done func() string) (most int32) {
 	w.Helper()
 	w.eventually(func() string {
-		d := w.deployment(name)
+		d := w.Deployment(name)
 		most = max(most, *d.Spec.Replicas-d.Status.AvailableReplicas)
 		return done()
 	})
@@ -69,17 +69,17 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	env.NeedKwok(t)
 	w := evicting(t)
 	before := w.deploy("web")
-	old := w.pods("web")
+	old := w.Pods("web")
 	for i := range old {
 		w.annotate(&old[i], resizeAnnotation, "infeasible")
 	}
 	pdb := w.budget("web", "web", 0)
 	w.uses("web", "app", 300, 240)
-	w.scale("web", orRecreate)
+	w.Scale("web", orRecreate)
 	w.hasSizesOf("web")
 
-	w.says("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
-	w.says("web", "Ready", "True", "OperatingNormally")
+	w.Says("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
+	w.Says("web", "Ready", "True", "OperatingNormally")
 	w.rounds(30)
 	if n := len(count(w.writes(w.began), "pods/eviction")); w.evictions() > 0 || n != 1 {
 		t.Errorf("%d evictions, %d pods were asked for", w.evictions(), n)
@@ -87,10 +87,10 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	if all := total(count(w.writes(w.began), "pods/eviction")); all > 3 {
 		t.Errorf("the budget was asked %d times", all)
 	}
-	w.patch(pdb, `{"spec":{"maxUnavailable":1}}`)
+	w.Patch(pdb, `{"spec":{"maxUnavailable":1}}`)
 
 	away := w.mostAway("web", func() string {
-		if c := w.condition("web", "Applied"); c.Reason != "Applied" {
+		if c := w.Condition("web", "Applied"); c.Reason != "Applied" {
 			return fmt.Sprintf("%s: %s", c.Reason, c.Message)
 		}
 		return ""
@@ -98,9 +98,9 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	if away > 1 {
 		t.Errorf("%d pods were missing at once", away)
 	}
-	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	for _, pod := range w.pods("web") {
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")
+	for _, pod := range w.Pods("web") {
 		if slices.ContainsFunc(old, func(o corev1.Pod) bool { return o.UID == pod.UID }) || pod.Generation != 1 {
 			t.Errorf("pod %s of generation %d was not created with its size", pod.Name, pod.Generation)
 		}
@@ -108,11 +108,11 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	if n := w.evictions(); n != 3 {
 		t.Errorf("%d evictions", n)
 	}
-	if d := w.deployment("web"); d.Generation != before.Generation || len(w.sets("web")) != 1 {
-		t.Errorf("the template was written: generation %d, %d ReplicaSets", d.Generation, len(w.sets("web")))
+	if d := w.Deployment("web"); d.Generation != before.Generation || len(w.Sets("web")) != 1 {
+		t.Errorf("the template was written: generation %d, %d ReplicaSets", d.Generation, len(w.Sets("web")))
 	}
-	w.noted(w.scaler("web").UID, "Evicted", "Pod ", "decided size")
-	if s := w.scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
+	w.noted(w.Scaler("web").UID, "Evicted", "Pod ", "decided size")
+	if s := w.Scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
 		t.Errorf("new pods are sized by %+v", s.Status.NewPods)
 	}
 	mark := env.Mark()
@@ -122,6 +122,6 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 		t.Error("the operator does not become idle")
 	}
 
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait","newPods":"AsTemplate"}}}`)
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait","newPods":"AsTemplate"}}}`)
 	w.hasSizesOf()
 }

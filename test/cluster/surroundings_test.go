@@ -25,12 +25,12 @@ func (w *fixture) node(name, cpu string) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
-			Labels:      map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", "test": w.namespace},
+			Labels:      map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", "test": w.Namespace},
 		},
 		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
 	}
-	w.create(node)
+	w.Add(node)
 	w.Cleanup(func() {
 		if err := env.Client.Delete(context.Background(), node); err != nil {
 			w.Logf("deleting node %s: %v", name, err)

@@ -61,7 +61,7 @@ func play(t *testing.T, s world.Scenario, reference *outcome, faults ...fault) o
 	r := newRun(t, s)
 	r.proxy = r.newProxy(faults...)
 	r.startOperator("operator", r.proxy)
-	s.Act(r.User)
+	s.Act(r.World)
 	return r.end(reference)
 }
 
@@ -78,12 +78,12 @@ func TestPausedLeader(t *testing.T) {
 	paused := r.newProxy(fault{n: 1, action: delay})
 	first := r.startOperator("first", paused, elected)
 	first.mayEnd = true // who has lost the lease ends
-	s.Act(r.User)
+	s.Act(r.World)
 	r.Await("the first write", is(func() bool { return paused.injections() > 0 }))
 	first.pause()
 	r.proxy = r.newProxy()
 	r.startOperator("second", r.proxy, elected)
-	r.Await("the scenario beside a paused leader", func() string { return s.IsDone(r.User) })
+	r.Await("the scenario beside a paused leader", func() string { return s.IsDone(r.World) })
 	paused.release()
 	first.resume()
 	r.Await("the end of the first leader", is(first.hasEnded))

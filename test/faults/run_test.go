@@ -26,12 +26,18 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// quietRounds is how many rounds of usage the operator must be quiet for. The first may be under way.
-const quietRounds = 4
+const (
+	// quietRounds is how many rounds of usage the operator must be quiet for. The first may be under way.
+	quietRounds = 4
+	// beat is the time between two rounds of work of a world.
+	beat = 200 * time.Millisecond
+	// latest is how long a world waits for anything, on a busy machine.
+	latest = 4 * time.Minute
+)
 
 // run is one run of a scenario: a world in a namespace of its own, the operator, and the proxy between them.
 type run struct {
-	*world.Live
+	*world.World
 
 	t        *testing.T
 	scenario world.Scenario
@@ -57,16 +63,31 @@ func newRun(t *testing.T, s world.Scenario) *run {
 	if err := env.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{Live: world.NewLive(t, env.Client, namespace.Name), t: t, scenario: s, folder: t.TempDir()}
+	r := &run{t: t, scenario: s, folder: t.TempDir()}
+	r.World = world.New(t, env.Client, namespace.Name, world.Options{RealTime: r.await})
 	r.SetUp(s)
 	return r
+}
+
+// await lets everybody work until f describes nothing that is wrong.
+func (r *run) await(f func() string) {
+	r.Helper()
+	for deadline := time.Now().Add(latest); ; time.Sleep(beat) {
+		wrong := r.Round(f)
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("after %s, %s", latest, wrong)
+		}
+	}
 }
 
 // end awaits the end of the scenario, and that the operator is quiet then. It compares with a run without faults, if there is
 // one.
 func (r *run) end(reference *outcome) outcome {
 	r.Helper()
-	r.Await("the end of "+r.scenario.Name, func() string { return r.scenario.IsDone(r.User) })
+	r.Await("the end of "+r.scenario.Name, func() string { return r.scenario.IsDone(r.World) })
 	r.proxy.release()
 	written, since := -1, 0
 	r.Await("a quiet operator", func() string {
@@ -76,9 +97,9 @@ func (r *run) end(reference *outcome) outcome {
 		if r.Usage.Rounds < since+quietRounds {
 			return "it has just written"
 		}
-		return r.scenario.IsDone(r.User)
+		return r.scenario.IsDone(r.World)
 	})
-	state, err := r.EndState(r.t.Context())
+	state, err := r.EndState()
 	if err != nil {
 		r.Fatal(err)
 	}

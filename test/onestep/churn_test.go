@@ -48,11 +48,13 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 			return err
 		},
 	})
-	w := world.New(t, api, "ns-0", world.ActingAs(webhook), world.StartingAt(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)),
-		world.WithConfig(func(c *operatorconfig.Operator) {
+	w := world.New(t, api, "ns-0", world.Options{
+		ActsAs: webhook, StartingAt: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
+		Configure: func(c *operatorconfig.Operator) {
 			world.Compress(c, time.Minute)
 			c.Metrics.Scalers = metrics.Aggregated
-		}))
+		},
+	})
 	w.Operator.Scalers.Budget = budget.New(budget.Limits{Changes: 1000, PerNamespace: 1000, Window: time.Minute})
 	w.Fault = func(write world.Write, n int, send func() error) error {
 		codes := map[int]int{0: http.StatusConflict, 1: http.StatusForbidden, 2: http.StatusInternalServerError}
@@ -79,7 +81,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		} {
 			name := fmt.Sprintf("web-%d-%d", i, j)
 			w.Uses(name, "app", 300, 300)
-			w.Script(name, 0, world.Infeasible)
+			w.Kubelet.Script(name, 0, world.Infeasible)
 			here := metav1.ObjectMeta{Namespace: w.Namespace, Name: name}
 			deployment := &appsv1.Deployment{ObjectMeta: here, Spec: appsv1.DeploymentSpec{
 				Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels(name)}, Template: template(name),

@@ -64,10 +64,11 @@ type strikes func(w world.Write, n, i int) bool
 func never(world.Write, int, int) bool { return false }
 
 // play plays a scenario with faults at some writes, and returns how it ends. reference is nil for a run without faults.
-func play(t *testing.T, s world.Scenario, reference *outcome, a action, at strikes, options ...world.Option) outcome {
+func play(t *testing.T, s world.Scenario, reference *outcome, a action, at strikes, lag int) outcome {
 	t.Helper()
-	options = append(s.Options(), append(options, world.StartingAt(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)))...)
-	w := world.New(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", options...)
+	w := world.New(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", world.Options{
+		Configure: s.Configure, StartingAt: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC), Lag: lag,
+	})
 	i, injected := 0, 0
 	w.Fault = func(write world.Write, n int, send func() error) error {
 		if i++; !at(write, n, i) {
@@ -86,7 +87,7 @@ func play(t *testing.T, s world.Scenario, reference *outcome, a action, at strik
 	w.Play(s)
 	w.Fault = nil
 	w.Rest(10)
-	state, err := w.EndState(t.Context())
+	state, err := w.EndState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +136,11 @@ func TestFaults(t *testing.T) {
 	for _, s := range world.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			reference := play(t, s, nil, action{}, never)
+			reference := play(t, s, nil, action{}, never, 0)
 			runs, failed := 1, 0
-			run := func(name string, a action, at strikes, options ...world.Option) {
+			run := func(name string, a action, at strikes, lag int) {
 				runs++
-				if !t.Run(name, func(t *testing.T) { play(t, s, &reference, a, at, options...) }) {
+				if !t.Run(name, func(t *testing.T) { play(t, s, &reference, a, at, lag) }) {
 					failed++
 				}
 			}
@@ -152,21 +153,21 @@ func TestFaults(t *testing.T) {
 				name := fmt.Sprintf("%s#%d", strings.NewReplacer("/", ".", " ", "-").Replace(kind), number)
 				for j, a := range actions {
 					if !testing.Short() || i%len(actions) == j {
-						run(a.name+"-"+name, a, at)
+						run(a.name+"-"+name, a, at, 0)
 					}
 				}
 				if !testing.Short() {
-					run("kill-after-"+name+"-lagging", killAfter, at, world.Lagging(1))
+					run("kill-after-"+name+"-lagging", killAfter, at, 1)
 				}
 			}
-			run("none-lagging", action{}, never, world.Lagging(1))
+			run("none-lagging", action{}, never, 1)
 			run("reply-lost-every-2nd-checkpoint", replyLost, func(w world.Write, n, _ int) bool {
 				return w.Resource == "verticalscalercheckpoints" && n%2 == 1
-			})
+			}, 0)
 			if !testing.Short() {
 				for _, a := range actions {
-					run(a.name+"-every-2nd", a, func(_ world.Write, _, i int) bool { return i%2 == 0 && i <= dense })
-					run(a.name+"-storm", a, func(_ world.Write, _, i int) bool { return i <= storm })
+					run(a.name+"-every-2nd", a, func(_ world.Write, _, i int) bool { return i%2 == 0 && i <= dense }, 0)
+					run(a.name+"-storm", a, func(_ world.Write, _, i int) bool { return i <= storm }, 0)
 				}
 			}
 			sums.add(s.Name, len(reference.writes), runs, failed)

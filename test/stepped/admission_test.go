@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // learned waits until f describes nothing that is wrong: the API server learns of policies, their parameters and rights with
@@ -145,7 +146,7 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	web := w.deploy("web")
 	w.Create(asking(w.Namespace, "ours", v1beta1.UpdateModeInPlace))
 	mine := testkit.Scaler(w.Namespace, "mine", "web")
-	w.create(mine)
+	w.Add(mine)
 	w.Settle()
 	owned := w.Deployment("ours")
 
@@ -173,7 +174,7 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testkit.System, Name: name}}
 	}
 	rolling := testkit.Scaler(w.Namespace, "new", "web")
-	inMode("Rollout")(rolling)
+	world.InMode("Rollout")(rolling)
 	fleet := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "fleet"}}
 	fleet.Spec.DeploymentSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	fleet.Spec.Rollout.Start, fleet.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend, v1beta1.UpdateModeRecommend
@@ -458,7 +459,7 @@ func TestStolenTokenPoliciesAreReportedWhereTheyRefuse(t *testing.T) {
 	agent := asking(w.Namespace, "agent", "")
 	agent.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	w.Create(agent)
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		if now := w.stalled("agent"); !strings.HasPrefix(now, "True Rejected") || !strings.Contains(now, "pod-security.kubernetes.io/enforce=privileged") {
 			return "Stalled is " + now
 		}

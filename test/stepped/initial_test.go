@@ -71,7 +71,7 @@ func (w *fixture) untilAPIServerKnows(d *appsv1.Deployment) {
 // hasSizesOf lets time pass until the API server is told the sizes of exactly these Deployments.
 func (w *fixture) hasSizesOf(names ...string) {
 	w.Helper()
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
 			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
 		}
@@ -105,7 +105,7 @@ func (w *fixture) deny(group, resource, expression, message string, operations .
 		},
 	}
 	for _, object := range []client.Object{policy, binding} {
-		w.create(object)
+		w.Add(object)
 		w.Cleanup(func() {
 			if err := env.Client.Delete(context.Background(), object); err != nil {
 				w.Error(err)
@@ -132,8 +132,8 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 		w.deploy(name)
 		w.Uses(name, "app", 300, 240)
 	}
-	w.scale("web", inMode("Initial"))
-	w.scale("api", sizingNewPods)
+	w.Scale("web", world.InMode("Initial"))
+	w.Scale("api", sizingNewPods)
 	w.Says("web", "Applied", "False", "AdmissionUnavailable", "kubectl apply --server-side -f https://", "new-pods.yaml")
 	w.Says("web", "Ready", "False", "AdmissionUnavailable")
 	w.Says("web", "NewPodsSized", "False", "AdmissionUnavailable")

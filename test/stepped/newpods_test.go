@@ -25,7 +25,7 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 	w := newServed(t)
 	d := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web", sizingNewPods)
+	w.Scale("web", sizingNewPods)
 	w.Sized("web")
 	w.hasSizesOf("web")
 	w.untilAPIServerKnows(d)

@@ -13,11 +13,11 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.scale("web") // without any usage: a kill is enough evidence
+	w.Scale("web") // without any usage: a kill is enough evidence
 	w.Says("web", "Applied", "False", "NoRecommendation")
 	w.Stop()
 	mark := w.mark()
-	w.kill(&w.Pods("web")[0], "app")
+	w.Kill(&w.Pods("web")[0], "app")
 	w.Minutes(10)
 	w.Start()
 	requests := w.Sized("web")

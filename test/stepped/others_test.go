@@ -170,7 +170,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			h := w.heal(s, w.manifest())
 			w.runs("web")
 			w.Uses("web", "app", 300, 240)
-			w.scale("web", inMode("Rollout"))
+			w.Scale("web", world.InMode("Rollout"))
 			w.Says("web", "Stalled", "True", "Contested", s.writer)
 			w.Says("web", "Ready", "False", "Contested", s.writer)
 			w.Noted(w.Scaler("web").UID, "Blocked", s.writer)
@@ -187,7 +187,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			mark := w.mark()
 			before := w.Scaler("web").Status.Decision.Containers
 			w.Uses("web", "app", 900, 240)
-			w.eventually(func() string {
+			w.Eventually(func() string {
 				if now := w.Scaler("web").Status.Decision.Containers; now[0].Requests.CPU.Cmp(*before[0].Requests.CPU) <= 0 {
 					return fmt.Sprintf("decided is %v", now)
 				}
@@ -202,7 +202,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			// An edit makes the operator try again, with the same result.
 			mark = w.mark()
 			w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
-			w.eventually(func() string {
+			w.Eventually(func() string {
 				if c := w.Condition("web", "Stalled"); w.rewrites(mark) < 1 || c.Reason != "Contested" || c.ObservedGeneration < 2 {
 					return fmt.Sprintf("%d writes, %+v", w.rewrites(mark), c)
 				}
@@ -235,7 +235,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	}
 	w.runs("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Rollout"))
+	w.Scale("web", world.InMode("Rollout"))
 	requests := w.Sized("web")
 	if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
 		t.Errorf("applied again: %v", err)
@@ -281,7 +281,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	w.deploy("web")
 	stop := w.updater()
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 	w.Says("web", "Stalled", "True", "Contested", writer)
 	resizes := func(since int) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
 	if n := resizes(0); n > 5 {

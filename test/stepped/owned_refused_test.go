@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // quotaOfDeployments lets the namespace have so many Deployments, and plays the quota's controller, which counts them.
@@ -55,7 +56,7 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 		"by-a-stranger": {
 			make: func(w *fixture, name string) {
 				boss := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "boss"}}
-				w.create(boss)
+				w.Add(boss)
 				w.deploy(name, func(d *appsv1.Deployment) {
 					d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(boss, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 				})
@@ -66,7 +67,7 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 			},
 		},
 		"by-another": {
-			make:  func(w *fixture, name string) { w.own("first", named(name)) },
+			make:  func(w *fixture, name string) { w.Own("first", named(name)) },
 			whose: "is controlled by ScaledDeployment first",
 			free:  func(w *fixture, _ string) { w.edit("first", named("")) },
 		},
@@ -77,17 +78,17 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 			tc.make(w, name)
 			before, mark := w.Deployment(name), w.mark()
 			// The template differs, so that a takeover would be visible.
-			w.create(w.newOwner(name, scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
+			w.Add(w.NewOwner(name, world.Scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
 			what := fmt.Sprintf("Deployment %s already exists and %s", name, tc.whose)
-			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
-			w.ownerSays(name, "Ready", "False", "NotControlled", what)
-			w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
-			owner := w.owner(name)
+			w.OwnerSays(name, "Stalled", "True", "NotControlled", what)
+			w.OwnerSays(name, "Ready", "False", "NotControlled", what)
+			w.OwnerSays(name, "Reconciling", "False", "OperatingNormally")
+			owner := w.Owner(name)
 
 			// Every event triggers a reconcile, and its result stays the same.
 			w.Patch(owner, `{"spec":{"replicas":4}}`)
 			w.Settle()
-			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
+			w.OwnerSays(name, "Stalled", "True", "NotControlled", what)
 			if n := w.notesOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "NotControlled: "+what) {
 				t.Errorf("events: %q", n)
 			}
@@ -99,13 +100,13 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 					t.Errorf("written: %s", write)
 				}
 			}
-			if got := w.owner(name).Status; got.Replicas != 0 {
+			if got := w.Owner(name).Status; got.Replicas != 0 {
 				t.Errorf("%d pods of the foreign Deployment are counted", got.Replicas)
 			}
 
 			tc.free(w, name)
-			w.ownerSays(name, "Stalled", "False", "OperatingNormally")
-			d := w.settled(name)
+			w.OwnerSays(name, "Stalled", "False", "OperatingNormally")
+			d := w.Settled(name)
 			if got := d.Spec.Template.Spec.Containers[0].Image; got != "example.com/mine:1" || *d.Spec.Replicas != 4 {
 				t.Errorf("the Deployment runs %s, %d times", got, *d.Spec.Replicas)
 			}
@@ -117,27 +118,27 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 func TestAForeignScalerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.scale("web", inMode("Recommend"))
+	w.Scale("web", world.InMode("Recommend"))
 	before := w.Scaler("web")
-	w.create(w.newOwner("web", scaled("InPlace")))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
+	w.Add(w.NewOwner("web", world.Scaled("InPlace")))
+	w.OwnerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
 	w.runs("web") // the Deployment is created all the same
-	owner := w.owner("web")
+	owner := w.Owner("web")
 	w.Noted(owner.UID, "Refused", "VerticalScaler web")
 	if now := w.Scaler("web"); now.Generation != before.Generation || len(now.OwnerReferences)+len(now.Labels)+len(now.Annotations) > 0 {
 		t.Errorf("the scaler was changed: %+v", now)
 	}
 	// Without scaling, no scaler is needed.
 	w.Patch(owner, `{"spec":{"scaling":null}}`)
-	w.settled("web")
+	w.Settled("web")
 	if now := w.Scaler("web"); now.DeletionTimestamp != nil {
 		t.Error("the scaler was deleted")
 	}
-	w.edit("web", scaled("InPlace"))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
+	w.edit("web", world.Scaled("InPlace"))
+	w.OwnerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
 	w.Remove(testkit.Scaler(w.Namespace, "web", ""))
-	w.settled("web")
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
+	w.Settled("web")
+	w.OwnerSays("web", "Stalled", "False", "OperatingNormally")
 	if now := w.Scaler("web"); !metav1.IsControlledBy(now, owner) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
 	}

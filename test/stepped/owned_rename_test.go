@@ -53,7 +53,7 @@ func (w *fixture) ownsOnly(name, deployment string) {
 	w.Helper()
 	var names []string
 	for _, d := range w.deployments() {
-		if metav1.IsControlledBy(&d, w.owner(name)) {
+		if metav1.IsControlledBy(&d, w.Owner(name)) {
 			names = append(names, d.Name)
 		}
 	}
@@ -67,11 +67,11 @@ func TestARenameDuringAnotherChange(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.neverTwo()
-	w.create(w.newOwner("early", scaled("InPlace")))
+	w.Add(w.NewOwner("early", world.Scaled("InPlace")))
 	w.edit("early", named("early-v1")) // before the first reconcile
 	w.edit("early", named("early-v2"))
-	w.own("again", scaled("InPlace"))
-	w.own("back", scaled("InPlace"))
+	w.Own("again", world.Scaled("InPlace"))
+	w.Own("back", world.Scaled("InPlace"))
 
 	// The Deployments are being deleted and have not gone yet.
 	controllers := w.Controllers
@@ -80,14 +80,14 @@ func TestARenameDuringAnotherChange(t *testing.T) {
 	w.edit("back", named("back-v1"))
 	w.Settle()
 	for _, name := range []string{"again", "back"} {
-		w.ownerSays(name, "Ready", "False", "Replacing", "Deployment "+name)
+		w.OwnerSays(name, "Ready", "False", "Replacing", "Deployment "+name)
 	}
 	w.edit("again", named("again-v2"))
 	w.edit("back", named(""))
 	w.Settle()
 	w.Controllers = controllers
 	for name, deployment := range map[string]string{"early": "early-v2", "again": "again-v2", "back": "back"} {
-		w.settled(name)
+		w.Settled(name)
 		w.ownsOnly(name, deployment)
 	}
 }
@@ -110,21 +110,21 @@ func TestKillsAfterEachWriteOfARenameChangeNothing(t *testing.T) {
 	}
 	w.Uses("web", "app", 300, 240)
 	w.Fault = killed
-	w.own("web", scaled("Rollout"))
+	w.Own("web", world.Scaled("Rollout"))
 	w.Fault = count
 	w.Sized("web")
 	w.Fault = killed
 	w.edit("web", named("web-v2"))
-	d := w.settled("web")
+	d := w.Settled("web")
 	w.Fault = count
 	w.Sized("web")
 	w.ownsOnly("web", "web-v2")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	w.OwnerSays("web", "Sized", "True", "OperatingNormally")
 	if s := w.Scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID {
 		t.Errorf("the scaler sizes %s and has original resources %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
 	}
 	w.Fault = killed
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
 	w.Gone(testkit.Scaler(w.Namespace, "web", ""))
-	w.asksFor(w.settled("web"), "100m", "128Mi")
+	w.asksFor(w.Settled("web"), "100m", "128Mi")
 }

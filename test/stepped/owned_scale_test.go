@@ -39,12 +39,12 @@ func hpaOnCPU(w *fixture, name string, target autoscalingv2.CrossVersionObjectRe
 func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.own("web")
+	w.Own("web")
 	hpa := hpaOnCPU(w, "web", autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"})
-	w.create(hpa)
+	w.Add(hpa)
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`) // by the HPA
-	w.ownerSays("web", "Ready", "True", "Available", "HorizontalPodAutoscaler web")
-	if n := w.owner("web").Status.AvailableReplicas; n != 5 {
+	w.OwnerSays("web", "Ready", "True", "Available", "HorizontalPodAutoscaler web")
+	if n := w.Owner("web").Status.AvailableReplicas; n != 5 {
 		t.Errorf("there are %d pods", n)
 	}
 	mark := w.mark()
@@ -58,7 +58,7 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	// Only the owner scales to zero and back: an HPA does neither.
 	for _, n := range []int32{0, 3} {
 		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = &n })
-		if got := *w.settled("web").Spec.Replicas; got != n {
+		if got := *w.Settled("web").Spec.Replicas; got != n {
 			t.Errorf("there are %d replicas, and the owner says %d", got, n)
 		}
 	}
@@ -68,7 +68,7 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 		t.Errorf("there are %d replicas, and the HPA says 5", *d.Spec.Replicas)
 	}
 	w.Patch(hpa, `{"spec":{"scaleTargetRef":{"name":"other"}}}`)
-	if got := *w.settled("web").Spec.Replicas; got != 3 {
+	if got := *w.Settled("web").Spec.Replicas; got != 3 {
 		t.Errorf("there are %d replicas, and no HPA", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *fixture, mode v1beta1.UpdateMode) {
 		t.Helper()
 		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(1)) })
-		want := w.settled("web").Spec.Template.Spec.Containers[0].Resources
+		want := w.Settled("web").Spec.Template.Spec.Containers[0].Resources
 		if taken := want.Requests.Cpu().Cmp(resource.MustParse("330m")) >= 0; taken != (mode == "Rollout") {
 			t.Fatalf("the template asks for %v", want.Requests)
 		}
@@ -108,9 +108,9 @@ func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
 				t.Errorf("edit %d: the template has edit %s and %+v, not %+v", i, d.Spec.Template.Annotations["edit"], got, want)
 			}
 		}
-		w.settled("web")
+		w.Settled("web")
 		w.Sized("web")
-		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
 
 		s := w.Scaler("web")
 		if got := s.Status.Decision; got.Reverts != 0 || !got.Time.Equal(&decision.Time) {

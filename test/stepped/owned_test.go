@@ -6,7 +6,6 @@ package stepped
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 const (
@@ -28,108 +27,19 @@ const (
 	appliedStamp = "autoscaling.verticalscaler.io/applied"
 )
 
-// newOwner returns a ScaledDeployment with three replicas, without creating it.
-func (w *fixture) newOwner(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
-	owner := &v1beta1.ScaledDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-		Spec:       v1beta1.ScaledDeploymentSpec{Replicas: ptr.To(int32(3)), Template: testkit.Deployment(w.Namespace, name).Spec.Template},
-	}
-	for _, change := range changes {
-		change(owner)
-	}
-	return owner
-}
-
-// own creates a ScaledDeployment and lets its Deployment run.
-func (w *fixture) own(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
-	w.Helper()
-	w.create(w.newOwner(name, changes...))
-	w.settled(name)
-	return w.owner(name)
-}
-
-// scaled enables scaling of the pods in a mode, without a cooldown. New pods are as in the template.
-func scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
-	update := v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}
-	if mode == v1beta1.UpdateModeInPlace {
-		update.NewPods = v1beta1.NewPodsAsTemplate
-	}
-	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
-}
-
 func named(deployment string) func(*v1beta1.ScaledDeployment) {
 	return func(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = deployment }
-}
-
-func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
-	w.Helper()
-	var o v1beta1.ScaledDeployment
-	if err := w.Client.Get(w.t.Context(), w.Key(name), &o); err != nil {
-		w.Fatal(err)
-	}
-	return &o
 }
 
 // edit changes a ScaledDeployment as its user does.
 func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
 	w.Helper()
-	o := w.owner(name)
+	o := w.Owner(name)
 	before := o.DeepCopy()
 	f(o)
 	if err := w.Client.Patch(w.t.Context(), o, client.MergeFrom(before)); err != nil {
 		w.Fatal(err)
 	}
-}
-
-// settled lets time pass until the owner is Ready at its latest generation, and its status matches that of the Deployment.
-func (w *fixture) settled(name string) (d *appsv1.Deployment) {
-	w.Helper()
-	w.eventually(func() string {
-		o := w.owner(name)
-		if wrong := unlike(o, "Ready", "True", "Available"); wrong != "" {
-			return wrong
-		}
-		d = w.Deployment(deploymentOf(o))
-		if !metav1.IsControlledBy(d, o) {
-			return "the Deployment is not the owner's"
-		}
-		if *d.Spec.Replicas != *o.Spec.Replicas {
-			return fmt.Sprintf("the Deployment has %d replicas, its owner says %d", *d.Spec.Replicas, *o.Spec.Replicas)
-		}
-		has := []int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas}
-		if told := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(told, has) || has[3] != *d.Spec.Replicas {
-			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", told, has, *d.Spec.Replicas)
-		}
-		return ""
-	})
-	return d
-}
-
-func deploymentOf(o *v1beta1.ScaledDeployment) string {
-	if o.Spec.DeploymentName != "" {
-		return o.Spec.DeploymentName
-	}
-	return o.Name
-}
-
-// unlike describes how a condition of the owner differs from what is wanted; "" if it has this status and reason, is about
-// the latest generation, and its message contains all the words.
-func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...string) string {
-	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, kind), metav1.Condition{})
-	wrong := string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != o.Generation || o.Status.ObservedGeneration != o.Generation
-	for _, word := range words {
-		wrong = wrong || !strings.Contains(c.Message, word)
-	}
-	if wrong {
-		return fmt.Sprintf("%s of generation %d is %s, %s: %q; want generation %d, %s, %s, with %q", kind, c.ObservedGeneration, c.Status, c.Reason, c.Message, o.Generation, status, reason, words)
-	}
-	return ""
-}
-
-// ownerSays lets time pass until the owner has a condition.
-func (w *fixture) ownerSays(name, kind, status, reason string, words ...string) {
-	w.Helper()
-	w.eventually(func() string { return unlike(w.owner(name), kind, status, reason, words...) })
 }
 
 // notesOf are the notes of the events about an object with that reason.
@@ -159,7 +69,7 @@ func inBothModes(t *testing.T, f func(t *testing.T, w *fixture, mode v1beta1.Upd
 			t.Parallel()
 			w := newFixture(t)
 			w.Uses("web", "app", 300, 240)
-			w.own("web", scaled(mode))
+			w.Own("web", world.Scaled(mode))
 			w.Sized("web")
 			f(t, w, mode)
 		})
@@ -189,7 +99,7 @@ func TestDriftIsReverted(t *testing.T) {
 		"no-annotation": {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":null}}}`, quiet: true},
 	}
 	for name := range tests {
-		w.create(w.newOwner(name, func(o *v1beta1.ScaledDeployment) {
+		w.Add(w.NewOwner(name, func(o *v1beta1.ScaledDeployment) {
 			template := &o.Spec.Template
 			template.Labels["tier"] = "front"
 			template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
@@ -200,19 +110,19 @@ func TestDriftIsReverted(t *testing.T) {
 	w.Settle()
 	before := map[string]*appsv1.Deployment{}
 	for name, tc := range tests {
-		before[name] = w.settled(name)
+		before[name] = w.Settled(name)
 		w.Patch(testkit.Deployment(w.Namespace, name), "%s", tc.drift)
 	}
 	w.Settle()
 	for name, tc := range tests {
-		before, now := before[name], w.settled(name)
+		before, now := before[name], w.Settled(name)
 		if now.Labels[ownerLabel] != name || now.Annotations[appliedStamp] != before.Annotations[appliedStamp] {
 			t.Errorf("%s: labels %v, annotations %v", name, now.Labels, now.Annotations)
 		}
 		if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
 			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
 		}
-		notes := w.notesOf(w.owner(name).UID, "Updated")
+		notes := w.notesOf(w.Owner(name).UID, "Updated")
 		if want := []string{"Updated Deployment " + name}; tc.quiet && len(notes) > 0 || !tc.quiet && !slices.Equal(notes, want) {
 			t.Errorf("%s: events: %q", name, notes)
 		}
@@ -223,12 +133,12 @@ func TestDriftIsReverted(t *testing.T) {
 func TestWhatOthersAddStays(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.own("web")
+	w.Own("web")
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"metadata":{"labels":{"team":"shop"},"annotations":{"note":"x"}},"spec":{
 		"minReadySeconds":1,"revisionHistoryLimit":3,"strategy":{"rollingUpdate":{"maxSurge":2}},
 		"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-03-01T12:00:00Z"}}}}}`)
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) })
-	d := w.settled("web")
+	d := w.Settled("web")
 	if d.Labels["team"] != "shop" || d.Annotations["note"] != "x" || d.Spec.MinReadySeconds != 1 || *d.Spec.RevisionHistoryLimit != 3 ||
 		d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 2 || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
 		t.Errorf("the Deployment is %+v, %+v", d.ObjectMeta, d.Spec)
@@ -239,7 +149,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, w *fixture, _ v1beta1.UpdateMode) {
 		t.Helper()
-		owner := w.owner("web")
+		owner := w.Owner("web")
 		// Changed by a user.
 		w.Patch(testkit.Scaler(w.Namespace, "web", ""), `{"metadata":{"labels":null},"spec":{"deploymentName":"other","updatePolicy":{"cooldownSeconds":77}}}`)
 		w.Settle()
@@ -247,7 +157,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 			t.Errorf("the scaler is %+v, labelled %v", s.Spec, s.Labels)
 		}
 		w.Noted(owner.UID, "Updated", "Updated VerticalScaler web")
-		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
 
 		// Changed by its owner.
 		w.edit("web", func(o *v1beta1.ScaledDeployment) {
@@ -255,7 +165,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 				ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("500m"))},
 			}}}
 		})
-		w.eventually(func() string {
+		w.Eventually(func() string {
 			if got := w.Sized("web"); got.Cpu().String() != "500m" {
 				return "cpu is " + got.Cpu().String()
 			}
@@ -265,11 +175,11 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 		// Deleted.
 		before := w.Scaler("web")
 		w.Remove(testkit.Scaler(w.Namespace, "web", ""))
-		w.settled("web")
+		w.Settled("web")
 		if now := w.Scaler("web"); now.UID == before.UID {
 			t.Error("the scaler is not recreated")
 		}
-		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
 	})
 }
 
@@ -277,7 +187,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, w *fixture, mode v1beta1.UpdateMode) {
 		t.Helper()
-		owner := w.owner("web")
+		owner := w.Owner("web")
 		if held := w.Scaler("web").Status.OriginalResources != nil; held != (mode == "Rollout") {
 			t.Errorf("the scaler has taken over the template: %t", held)
 		}
@@ -285,7 +195,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 		w.edit("web", func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 		})
-		w.settled("web")
+		w.Settled("web")
 		w.Sized("web")
 		if mode == "Rollout" {
 			if got := w.Deployment("web").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); got.Cmp(resource.MustParse("330m")) < 0 {
@@ -296,7 +206,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
 		w.Gone(testkit.Scaler(w.Namespace, "web", ""))
 		w.Noted(owner.UID, "Deleted", "Deleted VerticalScaler web")
-		d := w.settled("web")
+		d := w.Settled("web")
 		for _, entry := range d.ManagedFields {
 			if entry.Manager == "verticalscaler" {
 				t.Errorf("verticalscaler still manages %s", entry.FieldsV1.GetRawBytes())
@@ -306,14 +216,14 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 		if limits := d.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Cpu().String() != "200m" || limits.Memory().String() != "256Mi" {
 			t.Errorf("the template's limits are %v", limits)
 		}
-		if c := meta.FindStatusCondition(w.owner("web").Status.Conditions, "Sized"); c != nil {
+		if c := meta.FindStatusCondition(w.Owner("web").Status.Conditions, "Sized"); c != nil {
 			t.Errorf("there is still a condition Sized: %+v", c)
 		}
 		// From now on, the owner manages the template's resources.
 		w.edit("web", func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("160m")
 		})
-		w.asksFor(w.settled("web"), "160m", "128Mi")
+		w.asksFor(w.Settled("web"), "160m", "128Mi")
 	})
 }
 
@@ -323,14 +233,14 @@ func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 	w := newFixture(t)
 	w.Uses("web", "app", 300, 240)
 	w.Uses("web", "side", 200, 200)
-	w.own("web", scaled("Rollout"))
+	w.Own("web", world.Scaled("Rollout"))
 	w.Sized("web")
 	w.edit("web", func(o *v1beta1.ScaledDeployment) {
 		// In front, so that the index of every container changes.
 		o.Spec.Template.Spec.Containers = append([]corev1.Container{testkit.Container("side")}, o.Spec.Template.Spec.Containers...)
 		o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("init")}
 	})
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		s := w.Scaler("web")
 		if s.Status.OriginalResources == nil || len(s.Status.OriginalResources.Containers) != 2 {
 			return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
@@ -338,7 +248,7 @@ func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 		return ""
 	})
 	w.Sized("web")
-	d := w.settled("web")
+	d := w.Settled("web")
 	for i, name := range []string{"side", "app"} {
 		if got := d.Spec.Template.Spec.Containers[i].Name; got != name {
 			t.Errorf("container %d is %s", i, got)
@@ -349,10 +259,10 @@ func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 		o.Spec.Template.Spec.Containers = o.Spec.Template.Spec.Containers[:1] // "app" is removed
 		o.Spec.Template.Spec.InitContainers = nil
 	})
-	if got := w.settled("web").Spec.Template.Spec; len(got.Containers) != 1 || got.Containers[0].Name != "side" || len(got.InitContainers) > 0 {
+	if got := w.Settled("web").Spec.Template.Spec; len(got.Containers) != 1 || got.Containers[0].Name != "side" || len(got.InitContainers) > 0 {
 		t.Errorf("the template is %+v", got)
 	}
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
 	w.Gone(testkit.Scaler(w.Namespace, "web", ""))
-	w.asksFor(w.settled("web"), "100m", "128Mi")
+	w.asksFor(w.Settled("web"), "100m", "128Mi")
 }

@@ -113,7 +113,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 	for name, verificationSeconds := range map[string]int32{"of all pods": 0, "while it is verified": 3600} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newServed(t, quick)
+			w := newServed(t, world.Quick)
 			w.Usage.Even = true // so that nothing is raised again
 			w.deploy("web", func(d *appsv1.Deployment) {
 				r := &d.Spec.Template.Spec.Containers[0].Resources
@@ -121,11 +121,11 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 				r.Limits = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi")}
 			})
 			w.Uses("web", "app", 100, 100)
-			w.scale("web", func(s *v1beta1.VerticalScaler) {
+			w.Scale("web", func(s *v1beta1.VerticalScaler) {
 				s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600))
 				s.Spec.UpdatePolicy.VerificationSeconds = &verificationSeconds
 			})
-			w.eventually(func() string {
+			w.Eventually(func() string {
 				if w.apart("web", "1", "1Gi") == "" {
 					return "no pod is lowered"
 				}
@@ -149,7 +149,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 			p.does("rollback web", "rolled back (unchanged)")
 			w.Usage.Err = nil
 			w.Uses("web", "app", 1500, 100)
-			w.eventually(func() string {
+			w.Eventually(func() string {
 				for _, pod := range w.Pods("web") {
 					if now := world.Asked(&pod, "app").Requests; now.Cpu().Cmp(resource.MustParse("1200m")) < 0 {
 						return fmt.Sprintf("pod %s requests %s, although it uses more: %+v", pod.Name, now.Cpu(), w.Condition("web", "Applied"))
@@ -177,7 +177,7 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 		}
 		return o
 	}
-	w.create(&v1beta1.ScaledDeployment{
+	w.Add(&v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"},
 		Spec: v1beta1.ScaledDeploymentSpec{
 			Replicas: ptr.To(int32(3)), Template: testkit.Deployment(w.Namespace, "web").Spec.Template,

@@ -86,7 +86,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	before := w.Pods("web")
 	w.Uses("web", "app", 50, 64)
 	w.Uses("web", "agent", 50, 64)
-	w.scale("web", pinned("200m", "256Mi"))
+	w.Scale("web", pinned("200m", "256Mi"))
 	w.Sized("web")
 	w.hasPodLevel("web", amountsOf("500m", "640Mi"), amountsOf("1", "1280Mi"))
 

@@ -17,9 +17,9 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	before := w.deploy("web")
-	sets := w.sets("web")
+	sets := w.Sets("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 
 	requests := w.Sized("web")
 	w.Between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
@@ -41,7 +41,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	if after.Generation != before.Generation || after.UID != before.UID {
 		t.Errorf("the Deployment went from generation %d to %d", before.Generation, after.Generation)
 	}
-	if now := w.sets("web"); len(now) != 1 || len(sets) != 1 {
+	if now := w.Sets("web"); len(now) != 1 || len(sets) != 1 {
 		t.Errorf("ReplicaSets before: %v, after: %v", sets, now)
 	} else {
 		for name, generation := range sets {
@@ -96,7 +96,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	w := newFixture(t)
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 	want := w.Sized("web")
 	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the previous rollout is complete
 		w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
@@ -117,7 +117,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 
 	w.Uses("web", "renamed", 200, 200)
 	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "renamed" })
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		s := w.Scaler("web")
 		if s.Status.Decision == nil || len(s.Status.Decision.Containers) != 1 || s.Status.Decision.Containers[0].ContainerName != "renamed" {
 			return "the decision is not about the container's new name"

@@ -26,7 +26,7 @@ func TestALostStatusDoesNotStrandTheOtherPods(t *testing.T) {
 		w.wipe("web") // while the operator is gone
 		return w.Operator.KillAfter(write, send)
 	}
-	w.scale("web")
+	w.Scale("web")
 	w.Sized("web")
 	for _, pod := range w.Pods("web") {
 		w.Between("cpu", *world.Actual(&pod, "app").Requests.Cpu(), "330m", "380m")
@@ -38,7 +38,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	w := newFixture(t)
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 	w.Sized("web")
 	w.Stop()
 	w.wipe("web")

@@ -58,7 +58,7 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 // field of it.
 func (w *fixture) restored(before *appsv1.Deployment) {
 	w.Helper()
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		now := w.Deployment(before.Name)
 		for _, entry := range now.ManagedFields {
 			if entry.Manager == "verticalscaler" {
@@ -101,7 +101,7 @@ func TestRolloutGivesBackWhatTheUserHasDeployedLast(t *testing.T) {
 				}
 				return send()
 			}
-			w.scale("web", inMode("Rollout"))
+			w.Scale("web", world.InMode("Rollout"))
 			w.Sized("web")
 			if i < n {
 				deployed(w)
@@ -121,8 +121,8 @@ func TestRolloutGivesBackWhatTheUserHasDeployedLast(t *testing.T) {
 			}
 			return send()
 		}
-		w.scale("web", inMode("Rollout"))
-		w.eventually(func() string {
+		w.Scale("web", world.InMode("Rollout"))
+		w.Eventually(func() string {
 			if w.Scaler("web").Status.OriginalResources == nil {
 				return "no original values are recorded"
 			}
@@ -140,7 +140,7 @@ func (w *fixture) givesBack(name, cpu, memory string) {
 	w.Helper()
 	w.Remove(testkit.Scaler(w.Namespace, name, name))
 	w.Gone(testkit.Scaler(w.Namespace, name, name))
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		r := w.Deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests
 		if r.Cpu().String() != cpu || r.Memory().String() != memory {
 			return fmt.Sprintf("the template requests %+v", r)
@@ -154,7 +154,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	w := newFixture(t)
 	before := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web", inMode("Rollout"))
+	w.Scale("web", world.InMode("Rollout"))
 	w.Sized("web")
 	ownsOnlyResources(t, w.runs("web"))
 	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)

@@ -20,7 +20,7 @@ func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	w.Usage.Even = true // how uneven the pods are is still being learned when the checkpoint is written
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 	w.Sized("web")
 	w.Minutes(4) // the checkpoint that is written with the first recommendation lacks the CPU of its last minutes
 	var checkpoint v1beta1.VerticalScalerCheckpoint
@@ -68,7 +68,7 @@ func TestARecreatedDeploymentInheritsTheHistory(t *testing.T) {
 	w := newFixture(t)
 	old := w.deploy("web")
 	w.Uses("web", "app", 300, 240)
-	w.scale("web")
+	w.Scale("web")
 	before := w.Sized("web")
 	w.Remove(old)
 	w.Gone(old)
@@ -94,7 +94,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.Kubelet.Script("web", w.Kubelet.Ordinal(&w.Pods("web")[0]), world.Deferred) // the other pods wait
-	w.scale("web")
+	w.Scale("web")
 	w.Says("web", "Applied", "False", "Deferred")
 	if n := count(w.Writes(), "pods/resize"); len(n) != 1 {
 		t.Fatalf("resizes by pod: %v", n)
@@ -112,7 +112,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 		t.Errorf("written after the end: %v", writes)
 	}
 	// A new scaler with the same name does not inherit its state.
-	w.scale("web", inMode("Recommend"))
+	w.Scale("web", world.InMode("Recommend"))
 	w.Says("web", "Applied", "False", "RecommendOnly")
 	if got := w.Scaler("web").Status; got.Decision != nil || len(got.History) > 0 {
 		t.Errorf("decision %+v, history %+v", got.Decision, got.History)

@@ -37,7 +37,7 @@ func newServed(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newFixtureOn(t, env.Client, env.Namespace(t), []world.Option{world.ActingAs(operator)}, options...)
+	return newFixtureOn(t, env.Client, env.Namespace(t), operator, options...)
 }
 
 func TestKubectlScalesAndWaits(t *testing.T) {
@@ -51,12 +51,12 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 		}
 		return out
 	}
-	w.own("web", named("other"))
+	w.Own("web", named("other"))
 	kubectl("scale scaleddeployment/web --replicas=5")
-	w.settled("web")
+	w.Settled("web")
 	kubectl("wait sdeploy/web --for=jsonpath={.status.availableReplicas}=5 --timeout=1s")
 	kubectl("scale sdeploy/web --current-replicas=5 --replicas=2")
-	w.settled("web")
+	w.Settled("web")
 	for _, condition := range []string{"Ready", "Available", "Progressing"} {
 		kubectl("wait sdeploy/web --for=condition=" + condition + " --timeout=1s")
 	}
@@ -65,7 +65,7 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 		t.Errorf("kubectl get shows %q", row)
 	}
 	scale := &autoscalingv1.Scale{}
-	if err := w.Client.SubResource("scale").Get(t.Context(), w.owner("web"), scale); err != nil {
+	if err := w.Client.SubResource("scale").Get(t.Context(), w.Owner("web"), scale); err != nil {
 		t.Fatal(err)
 	}
 	if want := (autoscalingv1.ScaleStatus{Replicas: 2, Selector: ownerLabel + "=web"}); scale.Status != want {
@@ -76,7 +76,7 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)
-	w.own("web", func(o *v1beta1.ScaledDeployment) {
+	w.Own("web", func(o *v1beta1.ScaledDeployment) {
 		template := &o.Spec.Template
 		template.Annotations = map[string]string{"checksum": "1"}
 		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
@@ -84,8 +84,8 @@ func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
 		template.Spec.Containers[0].Args = []string{"--verbose"}
 		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
 	})
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner("web").Spec.Template })
-	template := w.settled("web").Spec.Template
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.NewOwner("web").Spec.Template })
+	template := w.Settled("web").Spec.Template
 	if len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 || len(template.Spec.Containers[0].Env) > 0 ||
 		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("the template is %+v", template)
@@ -99,7 +99,7 @@ func TestAnInjectedSidecarKeepsItsSize(t *testing.T) {
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.Uses("web", testkit.Sidecar, 200, 100)
-	w.scale("web")
+	w.Scale("web")
 	w.Sized("web")
 	for _, pod := range w.Pods("web") {
 		if got := world.Actual(&pod, testkit.Sidecar).Requests.Cpu().String(); got != "20m" {
@@ -119,18 +119,18 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 		w.Uses(name, "app", 300, 240)
 		w.Uses(name, "agent", 300, 240)
 	}
-	w.own("plain", richTemplate)
-	w.own("named", named("other-name"), scaled("Recommend"))
-	w.own("inplace", richTemplate, scaled("InPlace"))
-	w.own("rollout", richTemplate, scaled("Rollout"))
-	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
-	w.ownerSays("refused", "Stalled", "True", "Rejected")
+	w.Own("plain", richTemplate)
+	w.Own("named", named("other-name"), world.Scaled("Recommend"))
+	w.Own("inplace", richTemplate, world.Scaled("InPlace"))
+	w.Own("rollout", richTemplate, world.Scaled("Rollout"))
+	w.Add(w.NewOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
+	w.OwnerSays("refused", "Stalled", "True", "Rejected")
 	for _, name := range []string{"inplace", "rollout"} {
 		w.Sized(name)
-		w.settled(name)
-		w.ownerSays(name, "Sized", "True", "OperatingNormally")
+		w.Settled(name)
+		w.OwnerSays(name, "Sized", "True", "OperatingNormally")
 	}
-	deployment, owner, mark := w.Deployment("rollout"), w.owner("rollout"), w.mark()
+	deployment, owner, mark := w.Deployment("rollout"), w.Owner("rollout"), w.mark()
 	const restarts = 3
 	for range restarts {
 		w.Restart()
@@ -151,7 +151,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	if diff := cmp.Diff(deployment, w.Deployment("rollout")); diff != "" {
 		t.Errorf("the Deployment (-before +now):\n%s", diff)
 	}
-	if diff := cmp.Diff(owner, w.owner("rollout")); diff != "" {
+	if diff := cmp.Diff(owner, w.Owner("rollout")); diff != "" {
 		t.Errorf("the owner (-before +now):\n%s", diff)
 	}
 }
@@ -161,12 +161,12 @@ func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)
 	w.quotaOfDeployments("1", "0")
-	w.own("web")
+	w.Own("web")
 	w.edit("web", named("web-v2"))
 	w.Gone(testkit.Deployment(w.Namespace, "web"))
-	w.ownerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
+	w.OwnerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
 	w.quotaOfDeployments("1", "0")
-	w.settled("web")
+	w.Settled("web")
 	w.ownsOnly("web", "web-v2")
 }
 
@@ -174,18 +174,18 @@ func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)
 	w.neverTwo()
-	w.own("web", scaled("InPlace"))
+	w.Own("web", world.Scaled("InPlace"))
 	before := w.Deployment("web")
 	w.edit("web", func(o *v1beta1.ScaledDeployment) {
 		o.Spec.DeploymentName = "web-v2"
 		o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Sometimes"
 	})
-	w.ownerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
+	w.OwnerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
 	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
 		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
 	}
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Always" })
-	w.settled("web")
+	w.Settled("web")
 	w.ownsOnly("web", "web-v2")
 }
 
@@ -211,12 +211,12 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 		}, `Duplicate value: "app"`},
 	}
 	for name := range tests {
-		w.create(w.newOwner(name))
+		w.Add(w.NewOwner(name))
 	}
 	w.Settle()
 	before := map[string]*appsv1.Deployment{}
 	for name, tc := range tests {
-		before[name] = w.settled(name)
+		before[name] = w.Settled(name)
 		w.edit(name, func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Replicas = ptr.To(int32(2)) // applied only with the whole spec
 			tc.wrong(o)
@@ -224,22 +224,22 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 	}
 	w.Settle()
 	for name, tc := range tests {
-		w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
-		w.ownerSays(name, "Ready", "False", "Rejected", tc.words)
-		w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
+		w.OwnerSays(name, "Stalled", "True", "Rejected", tc.words)
+		w.OwnerSays(name, "Ready", "False", "Rejected", tc.words)
+		w.OwnerSays(name, "Reconciling", "False", "OperatingNormally")
 		if diff := cmp.Diff(before[name].Spec, w.Deployment(name).Spec); diff != "" {
 			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
 		}
-		if got := w.owner(name).Status.AvailableReplicas; got != 3 {
+		if got := w.Owner(name).Status.AvailableReplicas; got != 3 {
 			t.Errorf("%s: the status counts %d pods, of the three that run", name, got)
 		}
-		w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner(name).Spec.Template })
+		w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.NewOwner(name).Spec.Template })
 	}
 	w.Settle()
 	for name, tc := range tests {
-		w.settled(name)
-		w.ownerSays(name, "Stalled", "False", "OperatingNormally")
-		n := w.notesOf(w.owner(name).UID, "Refused")
+		w.Settled(name)
+		w.OwnerSays(name, "Stalled", "False", "OperatingNormally")
+		n := w.notesOf(w.Owner(name).UID, "Refused")
 		if len(n) != 1 || !strings.HasPrefix(n[0], "Rejected: ") || !strings.Contains(n[0], tc.words) {
 			t.Errorf("%s: events: %q", name, n)
 		}

@@ -17,11 +17,11 @@ import (
 // A pod goes silent while the first pods that are lowered are verified. The others keep their size until it is heard again.
 func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, quick)
+	w := newFixture(t, world.Quick)
 	w.Usage.Even = true // with a short history, the size of uneven pods may move again before it is lowered
 	w.deploy("web")
 	w.Uses("web", "app", 400, 240)
-	w.scale("web")
+	w.Scale("web")
 	w.Minutes(20)
 	w.Sized("web")
 	w.Patch(testkit.Scaler(w.Namespace, "web", ""), `{"spec":{"updatePolicy":{"verificationSeconds":600}}}`)
@@ -34,7 +34,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		return n
 	}
 	w.Uses("web", "app", 50, 60)
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		if lowered() == 0 {
 			return "no pod is lowered yet"
 		}
@@ -50,7 +50,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		t.Errorf("all %d pods are lowered", n)
 	}
 	w.Usage.Silent = nil
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		if n := lowered(); n < len(pods) {
 			return fmt.Sprintf("%d of %d pods are lowered", n, len(pods))
 		}

@@ -27,12 +27,12 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	w.quota("660m")
 	w.deploy("web") // its pods count with 360m: 20m are for each sidecar
 	w.Uses("web", "app", 300, 240)
-	w.scale("web") // one pod of three fits: about 345m, 100m and 100m
+	w.Scale("web") // one pod of three fits: about 345m, 100m and 100m
 	w.Says("web", "Applied", "False", "QuotaExceeded", "team", "660m of requests.cpu", "are used")
 	w.Says("web", "Stalled", "True", "QuotaExceeded")
 
 	// Their memory is not affected by the quota.
-	w.eventually(func() string {
+	w.Eventually(func() string {
 		for _, pod := range w.Pods("web") {
 			if now := world.Actual(&pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("276Mi")) < 0 {
 				return "pod " + pod.Name + " has " + now.String() + " of memory"

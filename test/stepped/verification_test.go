@@ -16,11 +16,11 @@ import (
 // does not try it again. A restart of the operator does not change that.
 func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, quick)
+	w := newFixture(t, world.Quick)
 	w.Usage.Even = true // with a short history, the size of uneven pods may move again before it is lowered
 	w.deploy("web")
 	w.Uses("web", "app", 400, 240)
-	w.scale("web")
+	w.Scale("web")
 	w.Minutes(20) // the first size may move again, and what lowers it is verified, too
 	high := w.Sized("web")
 	w.Patch(testkit.Scaler(w.Namespace, "web", ""), `{"spec":{"updatePolicy":{"verificationSeconds":3600}}}`)
@@ -43,7 +43,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	if len(first) != 1 {
 		t.Fatalf("%d pods are lowered first, want one", len(first))
 	}
-	w.kill(&first[0], "app")
+	w.Kill(&first[0], "app")
 	w.Minutes(1)
 	reverted := w.Scaler("web").Status.RevertedChanges
 	if len(reverted) == 0 {

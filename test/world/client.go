@@ -61,10 +61,6 @@ func codeOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// A Fault decides what happens to a write. n counts the writes of its kind from 1. send sends the write to the API
-// server.
-type Fault func(w Write, n int, send func() error) error
-
 // errKilled is the answer to all requests of an operator that a fault has killed.
 var errKilled = errors.New("the operator was killed")
 

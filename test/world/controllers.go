@@ -79,15 +79,10 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	hash := hashOf(&d.Spec.Template)
 	latest := slices.IndexFunc(sets, func(s appsv1.ReplicaSet) bool { return s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash })
-	if !d.Spec.Paused && (latest < 0 || revisionOf(newestOf(sets)) > revisionOf(&sets[latest])) {
+	if latest < 0 || revisionOf(newestOf(sets)) > revisionOf(&sets[latest]) {
 		return c.beginRollout(ctx, d, sets, latest, hash)
 	}
-	r := progress{want: int(ptr.Deref(d.Spec.Replicas, 1)), isPaused: d.Spec.Paused}
-	if latest >= 0 {
-		r.set = &sets[latest]
-	} else if len(sets) > 0 {
-		r.set = newestOf(sets) // A paused Deployment scales what it has.
-	}
+	r := rollout{want: int(ptr.Deref(d.Spec.Replicas, 1)), set: &sets[latest]}
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil {
 			r.count(pod)
@@ -117,21 +112,20 @@ func (c *Controllers) beginRollout(ctx context.Context, d *appsv1.Deployment, se
 	return c.world.wrote(&sets[latest], c.world.Client.Patch(ctx, sets[latest].DeepCopy(), patch))
 }
 
-// progress is how far a Deployment is.
-type progress struct {
-	want     int
-	isPaused bool
-	set      *appsv1.ReplicaSet // of the latest template; nil if there is none
+// rollout is how far a Deployment is.
+type rollout struct {
+	want int
+	set  *appsv1.ReplicaSet // of the latest template
 	// current are the pods of the set, and old all others.
 	current, old []corev1.Pod
 	ready        int
 }
 
-func (r *progress) count(pod corev1.Pod) {
+func (r *rollout) count(pod corev1.Pod) {
 	if isReady(&pod) {
 		r.ready++
 	}
-	if r.set != nil && metav1.IsControlledBy(&pod, r.set) {
+	if metav1.IsControlledBy(&pod, r.set) {
 		r.current = append(r.current, pod)
 	} else {
 		r.old = append(r.old, pod)
@@ -139,13 +133,13 @@ func (r *progress) count(pod corev1.Pod) {
 }
 
 // step creates a pod or deletes one.
-func (c *Controllers) step(ctx context.Context, r progress) error {
+func (c *Controllers) step(ctx context.Context, r rollout) error {
 	alive, surge := len(r.current)+len(r.old), 0
-	if len(r.old) > 0 && !r.isPaused {
+	if len(r.old) > 0 {
 		surge = 1
 	}
 	switch {
-	case r.set != nil && len(r.current) < r.want && alive < r.want+surge:
+	case len(r.current) < r.want && alive < r.want+surge:
 		return c.createPod(ctx, r.set)
 	case alive <= r.want:
 		return nil
@@ -211,11 +205,7 @@ func (c *Controllers) ofDeployment(ctx context.Context, d *appsv1.Deployment) (s
 func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash string, revision int) error {
 	template := d.Spec.Template.DeepCopy()
 	with := func(m map[string]string) map[string]string {
-		out := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
-		for k, v := range m {
-			out[k] = v
-		}
-		return out
+		return labels.Merge(m, labels.Set{appsv1.DefaultDeploymentUniqueLabelKey: hash})
 	}
 	template.Labels = with(template.Labels)
 	return c.world.wrote(&appsv1.ReplicaSet{}, c.world.Client.Create(ctx, &appsv1.ReplicaSet{
@@ -226,7 +216,7 @@ func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash 
 		},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: d.Spec.Replicas, Template: *template,
-			Selector: &metav1.LabelSelector{MatchLabels: with(d.Spec.Selector.MatchLabels), MatchExpressions: d.Spec.Selector.MatchExpressions},
+			Selector: &metav1.LabelSelector{MatchLabels: with(d.Spec.Selector.MatchLabels)},
 		},
 	}, client.FieldOwner("kube-controller-manager")))
 }
@@ -257,7 +247,7 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused 
 		return err
 	}
 	hash, want := hashOf(&d.Spec.Template), ptr.Deref(d.Spec.Replicas, 1)
-	s := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, CollisionCount: d.Status.CollisionCount}
+	s := appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
 	for i := range sets {
 		set := &sets[i]
 		if err := c.setStatus(ctx, set, pods); err != nil {
@@ -371,10 +361,7 @@ func isDeleted(o client.Object, finalizer string) bool {
 func (c *Controllers) follow(ctx context.Context, o client.Object, reference metav1.OwnerReference, owner client.Object) error {
 	switch {
 	case isDeleted(owner, metav1.FinalizerOrphanDependents):
-		before, ok := o.DeepCopyObject().(client.Object)
-		if !ok {
-			return nil
-		}
+		before := copyOf(o)
 		o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
 		return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 	case o.GetDeletionTimestamp() != nil:
@@ -392,10 +379,10 @@ func (c *Controllers) release(ctx context.Context, o client.Object) error {
 	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
 	})
-	before, ok := o.DeepCopyObject().(client.Object)
-	if !ok || len(left) == len(o.GetFinalizers()) {
+	if len(left) == len(o.GetFinalizers()) {
 		return nil
 	}
+	before := copyOf(o)
 	o.SetFinalizers(left)
 	return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 }

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +32,7 @@ func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
 // Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
 func (w *World) Says(name, kind, status, reason string, words ...string) {
 	w.Helper()
-	w.Within(patience, func() string {
+	w.Eventually(func() string {
 		c := w.Condition(name, kind)
 		wrong := string(c.Status) != status || c.Reason != reason
 		for _, word := range words {
@@ -48,47 +47,45 @@ func (w *World) Says(name, kind, status, reason string, words ...string) {
 
 // Sized lets minutes pass until a scaler says that all is applied, and every pod has the decided requests. It returns
 // those of the first container.
-func (w *World) Sized(name string) (first corev1.ResourceList) {
+func (w *World) Sized(name string) corev1.ResourceList {
 	w.Helper()
-	w.Within(patience, func() string {
-		var wrong string
-		first, wrong = w.sizeOf(name)
-		return wrong
+	w.Eventually(func() string {
+		return firstOf(w.says(name, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied), w.hasDecided(name))
 	})
-	return first
+	s := w.Scaler(name)
+	containers, first := s.Status.Decision.Containers, w.Deployment(s.Spec.DeploymentName).Spec.Template.Spec.Containers[0].Name
+	i := slices.IndexFunc(containers, func(c v1beta1.ContainerDecision) bool { return c.ContainerName == first })
+	return requestsOf(containers[max(i, 0)])
 }
 
-// sizeOf returns the decided requests of the first container, and describes what is not applied.
-func (w *World) sizeOf(name string) (first corev1.ResourceList, wrong string) {
-	w.Helper()
-	s := w.Scaler(name)
-	if c := w.Condition(name, v1beta1.ConditionApplied); c.Status != metav1.ConditionTrue || c.Reason != v1beta1.ReasonApplied {
-		return nil, fmt.Sprintf("Applied is %+v", c)
-	}
+// hasDecided expects all pods of a scaler to have the decided requests.
+func (w *World) hasDecided(scaler string) string {
+	s := w.Scaler(scaler)
 	if s.Status.Decision == nil {
-		return nil, "there is no decision"
+		return "there is no decision"
 	}
 	d := w.Deployment(s.Spec.DeploymentName)
 	pods := w.Pods(d.Spec.Template.Labels[AppLabel])
 	if len(pods) != int(ptr.Deref(d.Spec.Replicas, 1)) {
-		return nil, fmt.Sprintf("there are %d pods", len(pods))
+		return fmt.Sprintf("there are %d pods", len(pods))
 	}
 	for _, c := range s.Status.Decision.Containers {
-		requests := corev1.ResourceList{}
-		if c.Requests.CPU != nil {
-			requests[corev1.ResourceCPU] = *c.Requests.CPU
-		}
-		if c.Requests.Memory != nil {
-			requests[corev1.ResourceMemory] = *c.Requests.Memory
-		}
-		if first == nil || c.ContainerName == d.Spec.Template.Spec.Containers[0].Name {
-			first = requests
-		}
-		if wrong := unapplied(pods, c.ContainerName, requests); wrong != "" {
-			return nil, wrong
+		if wrong := unapplied(pods, c.ContainerName, requestsOf(c)); wrong != "" {
+			return wrong
 		}
 	}
-	return first, ""
+	return ""
+}
+
+func requestsOf(c v1beta1.ContainerDecision) corev1.ResourceList {
+	requests := corev1.ResourceList{}
+	if c.Requests.CPU != nil {
+		requests[corev1.ResourceCPU] = *c.Requests.CPU
+	}
+	if c.Requests.Memory != nil {
+		requests[corev1.ResourceMemory] = *c.Requests.Memory
+	}
+	return requests
 }
 
 // unapplied describes a pod whose kubelet has not applied the requests of a container; empty for none.
@@ -105,17 +102,15 @@ func unapplied(pods []corev1.Pod, container string, requests corev1.ResourceList
 
 // Actual is the resources that the kubelet reports as applied.
 func Actual(pod *corev1.Pod, container string) *corev1.ResourceRequirements {
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if status.Name == container && status.Resources != nil {
-			return status.Resources
-		}
+	if s := statusOf(pod, container); s != nil && s.Resources != nil {
+		return s.Resources
 	}
 	return &corev1.ResourceRequirements{}
 }
 
 // Asked is the resources in the pod's spec.
 func Asked(pod *corev1.Pod, container string) *corev1.ResourceRequirements {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, c := range containersOf(pod) {
 		if c.Name == container {
 			return &c.Resources
 		}
@@ -134,7 +129,7 @@ func (w *World) Between(what string, got resource.Quantity, least, most string) 
 // Noted lets minutes pass until the operator has recorded an event about an object whose note contains all the words.
 func (w *World) Noted(uid types.UID, reason string, words ...string) {
 	w.Helper()
-	w.Within(patience, func() string {
+	w.Eventually(func() string {
 		for _, e := range w.events {
 			if e.UID == uid && e.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Note, word) }) {
 				return ""
@@ -153,8 +148,8 @@ func (w *World) Events(uid types.UID) []Event {
 func (w *World) Gone(object client.Object) {
 	w.Helper()
 	w.Settle()
-	if err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-		w.Fatalf("%T %s is still there: %v", object, object.GetName(), err)
+	if wrong := w.isGone(object); wrong != "" {
+		w.Fatal(wrong)
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -49,7 +48,7 @@ type API struct {
 	created int
 }
 
-// NewAPI returns an API server in memory with these objects. now is its clock; nil for that of the first world on it.
+// NewAPI returns an API server in memory with these objects. Its clock is that of the world on it.
 //
 // As on a real one, an object has a UID, a generation, a deletion timestamp and finalizers, status is a subresource, a write
 // without a change changes nothing, resource versions order all writes, and a write of an old version is a conflict.
@@ -63,8 +62,8 @@ type API struct {
 //   - The field managers of other objects are not recorded, unless the object is applied.
 //   - Fields are selected by metadata.name, and by the indexes of the operator's cache.
 //   - A kind that is not registered has no objects.
-func NewAPI(now func() metav1.Time, objects ...client.Object) *API {
-	a := &API{now: now, view: view{objects: map[schema.GroupKind][]client.Object{}}}
+func NewAPI(objects ...client.Object) *API {
+	a := &API{view: view{objects: map[schema.GroupKind][]client.Object{}}}
 	for _, o := range objects {
 		if err := a.Create(context.Background(), o.DeepCopyObject().(client.Object)); err != nil {
 			panic(err)
@@ -122,13 +121,6 @@ func resourceFor(kind schema.GroupVersionKind) schema.GroupResource {
 // copyOf copies an object, with its type.
 func copyOf[T client.Object](o T) T {
 	return o.DeepCopyObject().(T)
-}
-
-// shallow is a copy of an object that shares what it points to.
-func shallow(o client.Object) client.Object {
-	out := reflect.New(reflect.TypeOf(o).Elem())
-	out.Elem().Set(reflect.ValueOf(o).Elem())
-	return out.Interface().(client.Object)
 }
 
 // decode writes a stored object into another one, which may be of a general type.
@@ -309,9 +301,6 @@ func (w write) typed(o client.Object) (client.Object, error) {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
 	case w.kind.Group == v1beta1.GroupVersion.Group: // These are what the operator writes.
 		err = recode(o, out)
-	case w.subresource == "status":
-		out = shallow(o)
-		fieldOf(out, "Status").Set(fieldOf(out, "Status").Addr().MethodByName("DeepCopy").Call(nil)[0].Elem())
 	default:
 		out = copyOf(o)
 	}
@@ -328,9 +317,6 @@ func recode(from, into any) error {
 }
 
 func (a *API) create(w write, o client.Object) (client.Object, error) {
-	if o.GetName() == "" && o.GetGenerateName() != "" {
-		o.SetName(o.GetGenerateName() + utilrand.String(5))
-	}
 	switch key := client.ObjectKeyFromObject(o); {
 	case o.GetResourceVersion() != "":
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
@@ -441,7 +427,7 @@ func (a *API) updateStatus(w write, before, status client.Object) (client.Object
 	if apiequality.Semantic.DeepEqual(fieldOf(before, "Status").Interface(), fieldOf(status, "Status").Interface()) {
 		return before, nil
 	}
-	after := shallow(before)
+	after := copyOf(before)
 	fieldOf(after, "Status").Set(fieldOf(status, "Status"))
 	return a.store(w, watch.Modified, after), nil
 }
@@ -520,8 +506,6 @@ func patched(before client.Object, how types.PatchType, patch []byte) (client.Ob
 	after := reflect.New(reflect.TypeOf(before).Elem())
 	var is []byte
 	switch how {
-	case types.JSONPatchType:
-		is, err = applied(was, patch)
 	case types.MergePatchType:
 		is, err = jsonpatch.MergePatch(was, patch)
 	case types.StrategicMergePatchType:
@@ -537,15 +521,6 @@ func patched(before client.Object, how types.PatchType, patch []byte) (client.Ob
 		return nil, fmt.Errorf("%T is no object", before)
 	}
 	return out, json.Unmarshal(is, out)
-}
-
-// applied is a document with a JSON patch.
-func applied(document, patch []byte) ([]byte, error) {
-	operations, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return nil, err
-	}
-	return operations.Apply(document)
 }
 
 // Apply implements client.Writer.

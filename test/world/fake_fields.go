@@ -72,13 +72,11 @@ func (w write) track(before, after client.Object, now metav1.Time) error {
 	if err != nil {
 		return err
 	}
-	withoutTimes(live)
-	times := withoutTimes(after)
 	after.GetObjectKind().SetGroupVersionKind(w.kind)
 	if _, err := fields.Update(live, after, w.manager); err != nil {
 		return err
 	}
-	times.restore(after, &now)
+	w.setTimes(before, after, now)
 	return nil
 }
 
@@ -92,7 +90,6 @@ func (w write) merge(before client.Object, applied *unstructured.Unstructured, f
 	if err != nil {
 		return nil, err
 	}
-	times := withoutTimes(live)
 	merged, err := fields.Apply(live, applied, w.manager, force)
 	if err != nil {
 		return nil, err
@@ -105,11 +102,7 @@ func (w write) merge(before client.Object, applied *unstructured.Unstructured, f
 	if err != nil {
 		return nil, err
 	}
-	times.restore(after, nil)
-	if before == nil || !apiequality.Semantic.DeepEqual(before, after) {
-		times[fieldOwner{w.manager, w.subresource, metav1.ManagedFieldsOperationApply}] = &now
-		times.restore(after, nil)
-	}
+	w.setTimes(before, after, now)
 	return after, nil
 }
 
@@ -127,44 +120,26 @@ func (w write) live(before client.Object) (client.Object, error) {
 	return out, nil
 }
 
-// fieldOwner identifies an entry of managed fields.
-type fieldOwner struct {
-	manager, subresource string
-	operation            metav1.ManagedFieldsOperationType
-}
-
-func ownerOf(entry metav1.ManagedFieldsEntry) fieldOwner {
-	return fieldOwner{entry.Manager, entry.Subresource, entry.Operation}
-}
-
-// entryTimes are the times of the entries of an object.
-type entryTimes map[fieldOwner]*metav1.Time
-
-// withoutTimes takes the times out of the entries of an object: field managers only know the real time.
-func withoutTimes(o client.Object) entryTimes {
-	times := entryTimes{}
-	entries := slices.Clone(o.GetManagedFields())
+// setTimes sets the times of the entries of an object: field managers only know the real time. The entry of the writer is of
+// now, unless it has the same fields as before.
+func (w write) setTimes(before, after client.Object, now metav1.Time) {
+	entries := after.GetManagedFields()
 	for i := range entries {
-		times[ownerOf(entries[i])] = entries[i].Time
-		entries[i].Time = nil
-	}
-	o.SetManagedFields(entries)
-	return times
-}
-
-// restore sets the times of the entries. Those that a field manager has set are now, if that is known.
-func (t entryTimes) restore(o client.Object, now *metav1.Time) {
-	entries := o.GetManagedFields()
-	for i := range entries {
-		if entries[i].Time == nil || now == nil {
-			entries[i].Time = t[ownerOf(entries[i])]
-		} else {
-			entries[i].Time = now
+		e := &entries[i]
+		e.Time = &now
+		if before == nil {
+			continue
+		}
+		for _, was := range before.GetManagedFields() {
+			isSame := was.Manager == e.Manager && was.Operation == e.Operation && was.Subresource == e.Subresource
+			if isSame && (e.Manager != w.manager || apiequality.Semantic.DeepEqual(was.FieldsV1, e.FieldsV1)) {
+				e.Time = was.Time
+			}
 		}
 	}
 	slices.SortFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
 		return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource))
 	})
-	o.SetManagedFields(entries)
-	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	after.SetManagedFields(entries)
+	after.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 }

@@ -32,8 +32,8 @@ type Answer string
 
 // The answers of a kubelet.
 const (
-	// Actuates applies the resize at once. It is what an unscripted kubelet does.
-	Actuates Answer = "actuates"
+	// Actuates applies the resize at once.
+	Actuates Answer = ""
 	// Late reports that the resize is in progress, and applies it in the next round of work.
 	Late Answer = "late"
 	// Deferred keeps the resize for later.
@@ -47,33 +47,27 @@ const (
 // Kubelet plays the kubelets of the world's pods, and its scheduler: a pod without a node gets one.
 type Kubelet struct {
 	world    *World
-	scripts  map[string]map[int][]Answer // by app and ordinal
-	ordinals map[types.UID]int           // the order in which the pods of an app were seen, from 0
-	seen     map[string]int              // the number of pods by app
-	answered map[types.UID]int64         // the generation that was last answered
-	answers  map[types.UID]int           // the number of answered resizes
-	late     map[types.UID]int64         // the generation that is applied next
-	served   map[types.UID]string        // the version that was last looked at
+	scripts  map[string]map[int]Answer // by app and ordinal
+	ordinals map[types.UID]int         // the order in which the pods of an app were seen, from 0
+	seen     map[string]int            // the number of pods by app
+	served   map[types.UID]string      // the version that was last looked at
 	// restarted is true if the containers of every third pod have restarted before.
 	restarted bool
 }
 
 func newKubelet(w *World) *Kubelet {
 	return &Kubelet{
-		world: w, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
-		answered: map[types.UID]int64{}, answers: map[types.UID]int{}, late: map[types.UID]int64{}, served: map[types.UID]string{},
+		world: w, scripts: map[string]map[int]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{}, served: map[types.UID]string{},
 	}
 }
 
-// Script sets the answers to the resizes of a pod, in order. The last one is repeated. Pods with an app label are counted
-// from 0 in the order in which they start. The first answer is about the resize that the pod waits for, if there is one.
-func (k *Kubelet) Script(app string, ordinal int, answers ...Answer) {
+// Script sets the answer to the resizes of a pod, also to the one that it waits for. Pods with an app label are counted from
+// 0 in the order in which they start.
+func (k *Kubelet) Script(app string, ordinal int, answer Answer) {
 	if k.scripts[app] == nil {
-		k.scripts[app] = map[int][]Answer{}
+		k.scripts[app] = map[int]Answer{}
 	}
-	k.scripts[app][ordinal] = answers
-	clear(k.answers)
-	clear(k.answered)
+	k.scripts[app][ordinal] = answer
 }
 
 // lookAgain makes the kubelets look at all pods, and not only at those that have changed.
@@ -192,40 +186,22 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 	return k.world.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 }
 
-// scripted is the answer to the pod's current resize.
-func (k *Kubelet) scripted(pod *corev1.Pod) Answer {
-	script := k.scripts[pod.Labels[AppLabel]][k.Ordinal(pod)]
-	if len(script) == 0 {
-		return Actuates
-	}
-	return script[min(max(k.answers[pod.UID]-1, 0), len(script)-1)]
-}
-
 // resize answers a resize by the script.
 func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
-	if k.answered[pod.UID] != pod.Generation {
-		k.answered[pod.UID] = pod.Generation
-		k.answers[pod.UID]++
+	answer := k.scripts[pod.Labels[AppLabel]][k.Ordinal(pod)]
+	inProgress := func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizeInProgress && c.ObservedGeneration == pod.Generation
 	}
-	switch k.scripted(pod) {
-	case Deferred:
+	switch {
+	case answer == Deferred:
 		pend(pod, corev1.PodReasonDeferred, now)
-	case Infeasible:
+	case answer == Infeasible:
 		pend(pod, corev1.PodReasonInfeasible, now)
-	case Fails:
-		allocate(pod)
-		setPodCondition(pod, corev1.PodResizePending, "", "", now)
-		setPodCondition(pod, corev1.PodResizeInProgress, corev1.PodReasonError, "the runtime could not apply the cgroup's limits", now)
-	case Late:
-		if k.late[pod.UID] != pod.Generation {
-			k.late[pod.UID] = pod.Generation
-			allocate(pod)
-			setPodCondition(pod, corev1.PodResizePending, "", "", now)
-			setPodCondition(pod, corev1.PodResizeInProgress, "InProgress", "", now)
-			return
-		}
-		actuate(pod, now)
-	case Actuates:
+	case answer == Fails:
+		progress(pod, corev1.PodReasonError, "the runtime could not apply the cgroup's limits", now)
+	case answer == Late && !slices.ContainsFunc(pod.Status.Conditions, inProgress):
+		progress(pod, "InProgress", "", now)
+	default:
 		actuate(pod, now)
 	}
 }
@@ -270,33 +246,32 @@ func setReady(pod *corev1.Pod, now metav1.Time) {
 	setPodCondition(pod, corev1.PodReady, "Started", "", now)
 }
 
-// statusesOf pairs the containers that can be resized with their statuses.
-func statusesOf(pod *corev1.Pod) (pairs []struct {
-	spec   *corev1.Container
-	status *corev1.ContainerStatus
-},
-) {
-	add := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
-		for i := range containers {
-			for j := range statuses {
-				if statuses[j].Name == containers[i].Name && statuses[j].Resources != nil {
-					pairs = append(pairs, struct {
-						spec   *corev1.Container
-						status *corev1.ContainerStatus
-					}{&containers[i], &statuses[j]})
-				}
+// containersOf are the containers of a pod, also its init containers.
+func containersOf(pod *corev1.Pod) (all []*corev1.Container) {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// statusOf is the status of a container; nil if it has none.
+func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i]
 			}
 		}
 	}
-	add(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
-	add(pod.Spec.Containers, pod.Status.ContainerStatuses)
-	return pairs
+	return nil
 }
 
 // IsResized reports whether the pod asks for other resources than it has.
 func IsResized(pod *corev1.Pod) bool {
-	for _, c := range statusesOf(pod) {
-		if !apiequality.Semantic.DeepEqual(c.spec.Resources, *c.status.Resources) {
+	for _, c := range containersOf(pod) {
+		if s := statusOf(pod, c.Name); s != nil && s.Resources != nil && !apiequality.Semantic.DeepEqual(c.Resources, *s.Resources) {
 			return true
 		}
 	}
@@ -305,26 +280,36 @@ func IsResized(pod *corev1.Pod) bool {
 
 func allocate(pod *corev1.Pod) {
 	pod.Status.ObservedGeneration = pod.Generation
-	for _, c := range statusesOf(pod) {
-		c.status.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
+	for _, c := range containersOf(pod) {
+		if s := statusOf(pod, c.Name); s != nil {
+			s.AllocatedResources = c.Resources.Requests.DeepCopy()
+		}
 	}
 	if pod.Spec.Resources != nil {
 		pod.Status.AllocatedResources = pod.Spec.Resources.Requests.DeepCopy()
 	}
+	setPodCondition(pod, corev1.PodResizePending, "", "", metav1.Time{})
+}
+
+// progress accepts a resize without applying it.
+func progress(pod *corev1.Pod, reason, message string, now metav1.Time) {
+	allocate(pod)
+	setPodCondition(pod, corev1.PodResizeInProgress, reason, message, now)
 }
 
 func actuate(pod *corev1.Pod, now metav1.Time) {
 	allocate(pod)
-	for _, c := range statusesOf(pod) {
-		if restartsFor(c.spec, *c.status.Resources) {
-			restart(c.status, now)
+	for _, c := range containersOf(pod) {
+		if s := statusOf(pod, c.Name); s != nil && s.Resources != nil {
+			if restartsFor(c, *s.Resources) {
+				restart(s, now)
+			}
+			s.Resources = c.Resources.DeepCopy()
 		}
-		c.status.Resources = c.spec.Resources.DeepCopy()
 	}
 	if pod.Spec.Resources != nil {
 		pod.Status.Resources = pod.Spec.Resources.DeepCopy()
 	}
-	setPodCondition(pod, corev1.PodResizePending, "", "", now)
 	setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
 }
 
@@ -354,48 +339,33 @@ func restart(s *corev1.ContainerStatus, now metav1.Time) {
 
 // oomKill records an OOM kill of a container that has restarted since.
 func oomKill(pod *corev1.Pod, container string, now metav1.Time) {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			s := &statuses[i]
-			if s.Name != container {
-				continue
-			}
-			started := now
-			if s.State.Running != nil {
-				started = s.State.Running.StartedAt
-			}
-			s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 137, Reason: "OOMKilled", StartedAt: started, FinishedAt: now, ContainerID: s.ContainerID,
-			}}
-			restart(s, now)
-		}
-	}
+	s := statusOf(pod, container)
+	s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: 137, Reason: "OOMKilled", StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,
+	}}
+	restart(s, now)
 }
 
 // setPodCondition sets a condition to True; without a reason, it removes the condition.
 func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, message string, now metav1.Time) {
-	all := pod.Status.Conditions
-	for i := range all {
-		if all[i].Type != kind {
-			continue
-		}
-		if reason == "" {
-			pod.Status.Conditions = slices.Delete(all, i, i+1)
-			return
-		}
-		if all[i].Reason != reason || all[i].Message != message {
-			all[i].LastTransitionTime = now
-		}
-		all[i].Reason, all[i].Message = reason, message
-		if kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress {
-			all[i].ObservedGeneration = pod.Generation
-		}
-		all[i].Status = corev1.ConditionTrue
-		return
+	is := func(c corev1.PodCondition) bool { return c.Type == kind }
+	next := corev1.PodCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
 	}
-	if reason != "" {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
-		})
+	i := slices.IndexFunc(pod.Status.Conditions, is)
+	switch {
+	case reason == "":
+		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, is)
+	case i < 0:
+		pod.Status.Conditions = append(pod.Status.Conditions, next)
+	default:
+		before := pod.Status.Conditions[i]
+		if before.Reason == reason && before.Message == message {
+			next.LastTransitionTime = before.LastTransitionTime
+		}
+		if kind != corev1.PodResizePending && kind != corev1.PodResizeInProgress {
+			next.ObservedGeneration = before.ObservedGeneration
+		}
+		pod.Status.Conditions[i] = next
 	}
 }

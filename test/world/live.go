@@ -4,91 +4,32 @@
 package world
 
 import (
-	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-const (
-	// beat is the time between two rounds of work of a live world.
-	beat = 200 * time.Millisecond
-	// latest is how long a live world waits for anything, on a busy machine.
-	latest = 4 * time.Minute
-)
-
-// Live is a world in real time, whose operator is a process of its own. Controllers and kubelets work while something is
-// awaited.
-type Live struct {
-	*World
-
-	mu sync.Mutex // guards the world from the process, which asks for usage
-}
-
-// NewLive returns a live world in an existing namespace.
-func NewLive(t testing.TB, api client.WithWatch, namespace string) *Live {
-	t.Helper()
-	l := &Live{World: New(t, api, namespace)}
-	l.Stop()
-	l.User = NewUser(t.Context(), t, api, namespace, l)
-	return l
-}
-
-// SetUp creates what a scenario begins with.
-func (l *Live) SetUp(s Scenario) {
-	l.prepare()
-	s.Setup(l.User)
-}
-
-// Await implements Surroundings.
-func (l *Live) Await(what string, f func() string) {
-	l.Helper()
-	for deadline := time.Now().Add(latest); ; time.Sleep(beat) {
-		wrong := l.round(f)
-		if wrong == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.Fatalf("after %s, awaiting %s: %s", latest, what, wrong)
-		}
-	}
-}
-
-// round lets everybody work once, and returns what f answers.
-func (l *Live) round(f func() string) string {
-	l.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.Clock.SetTime(time.Now())
-	l.cache.forget()
-	l.Kubelet.lookAgain()
-	l.work()
+// Round lets everybody in a world in real time work once, and returns what f answers.
+func (w *World) Round(f func() string) string {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Clock.SetTime(time.Now())
+	w.cache.forget()
+	w.Kubelet.lookAgain()
+	w.work()
 	return f()
 }
 
-// AwaitUsage implements Surroundings.
-func (l *Live) AwaitUsage(rounds int) {
-	l.Helper()
-	until := l.Usage.Rounds + rounds
-	l.Await("usage to be read", func() string {
-		if l.Usage.Rounds < until {
-			return "not yet"
-		}
-		return ""
-	})
-}
-
-// Samples are the usage at this moment, as a podmetrics.Handler returns it.
-func (l *Live) Samples(namespace string) ([]usage.Sample, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cache.forgetKind(&corev1.Pod{})
+// Samples are the usage in a world in real time at this moment, as a podmetrics.Handler returns it.
+func (w *World) Samples(namespace string) ([]usage.Sample, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cache.forgetKind(&corev1.Pod{})
 	now := time.Now()
-	samples, _, err := l.Usage.List(l.ctx, namespace, now)
+	samples, _, err := w.Usage.List(w.ctx, namespace, now)
 	for i := range samples {
 		samples[i].Time, samples[i].Window = now, time.Second
 	}

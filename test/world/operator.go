@@ -47,7 +47,7 @@ const manyWakes = 10000
 
 func newOperator(w *World) *Operator {
 	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), known: map[types.NamespacedName]bool{}}
-	c, live := &operatorClient{WithWatch: w.actsAs, world: w, owner: o}, &operatorClient{WithWatch: w.actsAs, world: w, owner: o, isLive: true}
+	c, live := &operatorClient{WithWatch: w.ActsAs, world: w, owner: o}, &operatorClient{WithWatch: w.ActsAs, world: w, owner: o, isLive: true}
 	o.fill()
 	params := w.config.Params()
 	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History}
@@ -83,7 +83,7 @@ func (o *Operator) fill() {
 	if o.cache == nil {
 		w.views = w.views[len(w.views)-1:]
 	}
-	w.views = w.views[max(0, len(w.views)-1-w.lag):]
+	w.views = w.views[max(0, len(w.views)-1-w.Lag):]
 	o.cache = w.views[0]
 }
 

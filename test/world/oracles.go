@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 )
 
 // Which invariant is checked where:
@@ -37,7 +35,7 @@ import (
 //	I8  bounded writes, none when idle           quiet, everyWriteCounts
 //	I9  evidence survives restarts               the end state against the reference run, aboveKills
 //	I10 order of inputs                          not here: pure (internal/plan)
-//	I11 nothing after the deletion               afterDeletion
+//	I11 nothing after the deletion               monitor
 //	I12 no decision reads the clock itself       not here: the linter's import table
 //
 // Beside them: kstatus at every change.
@@ -75,7 +73,6 @@ func oracles() map[string]oracle {
 		"availability":       availability,
 		"quiet":              quiet,
 		"every-write-counts": everyWriteCounts,
-		"after-deletion":     afterDeletion,
 		"kstatus":            kstatus,
 		"monitor":            monitor,
 	}
@@ -131,20 +128,6 @@ func neverInvalid(r Record) (out []string) {
 		}
 	}
 	return out
-}
-
-// isOperators reports whether a change of an object is the operator's: its managed fields have
-// a new or another entry of the operator.
-func isOperators(before, after client.Object) bool {
-	entries := func(o client.Object) (own []metav1.ManagedFieldsEntry) {
-		for _, e := range o.GetManagedFields() {
-			if e.Manager == ownership.Scalers || e.Manager == ownership.Owners {
-				own = append(own, e)
-			}
-		}
-		return own
-	}
-	return !apiequality.Semantic.DeepEqual(entries(before), entries(after))
 }
 
 // memoryOf are the memory limits, or else the requests, of a pod's containers in bytes.
@@ -329,27 +312,7 @@ func quiet(r Record) (out []string) {
 		return nil
 	}
 	for _, w := range Unexplained(r.Changes, r.Writes, r.Quiet) {
-		out = append(out, w.String()+" after the scenario has converged"+lateChanges(r, w))
-	}
-	return out
-}
-
-// lateChanges is how a scaler has changed since the run is quiet, if the write is of its status.
-func lateChanges(r Record, w Write) string {
-	if w.Resource != "verticalscalers/status" {
-		return ""
-	}
-	last := map[types.UID]*v1beta1.VerticalScaler{}
-	out := ""
-	for _, e := range r.Changes {
-		s, ok := e.Object.(*v1beta1.VerticalScaler)
-		if !ok || s.Name != w.Name {
-			continue
-		}
-		if before := last[s.UID]; before != nil && !e.Seen.Before(r.Quiet) {
-			out += "; changed (-) (+):\n" + cmp.Diff(before.Status, s.Status)
-		}
-		last[s.UID] = s
+		out = append(out, w.String()+" after the scenario has converged")
 	}
 	return out
 }
@@ -394,17 +357,16 @@ func isSurer(before, after *v1beta1.VerticalScaler) bool {
 		apiequality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 }
 
-// everyWriteCounts checks that each accepted write of an object changes it. The API server
-// accepts a write without a change, and delivers no event. Each injected fault excuses one
-// such write.
+// everyWriteCounts checks that each accepted write changes its object, and that of a resize its spec: the API server
+// accepts a write without a change, and delivers no event. Each injected fault excuses one such write.
 func everyWriteCounts(r Record) (out []string) {
 	changes := map[string]int{}
-	last := map[types.UID]string{}
+	last := map[types.UID]client.Object{}
 	for _, e := range r.Changes {
-		if last[e.Object.GetUID()] != e.Object.GetResourceVersion() {
+		if isOtherVersion(last[e.Object.GetUID()], e.Object) {
 			changes[resourceOf(e.Object)+" "+e.Object.GetName()]++
 		}
-		last[e.Object.GetUID()] = e.Object.GetResourceVersion()
+		last[e.Object.GetUID()] = e.Object
 	}
 	count := map[string]int{}
 	for _, w := range r.Writes {
@@ -419,71 +381,28 @@ func everyWriteCounts(r Record) (out []string) {
 			out = append(out, fmt.Sprintf("%s was written %d times, and has changed %d times", object, count[object], changes[object]))
 		}
 	}
-	return append(out, resizedOnce(r)...)
+	return append(out, resizedAtOnce(r)...)
 }
 
-// resizedOnce checks that each resize of a pod changes its spec, and that no accepted one is
-// directly followed by another of the same pod: the operator would have acted on a cache that
-// is older than its own last write.
-func resizedOnce(r Record) (out []string) {
-	var direct []string
+// isOtherVersion reports whether a write of the operator may have led from one version of an object to the next: it only
+// resizes pods.
+func isOtherVersion(before, after client.Object) bool {
+	was, known := before.(*corev1.Pod)
+	if is, ok := after.(*corev1.Pod); known && ok {
+		return !apiequality.Semantic.DeepEqual(was.Spec, is.Spec)
+	}
+	return before == nil || before.GetResourceVersion() != after.GetResourceVersion()
+}
+
+// resizedAtOnce checks that no accepted resize is directly followed by another of the same pod: the operator would have
+// acted on a cache that is older than its own last write.
+func resizedAtOnce(r Record) (out []string) {
 	for i, w := range r.Writes[:max(0, len(r.Writes)-1)] {
 		if next := r.Writes[i+1]; w.Resource == "pods/resize" && w.IsAccepted() && next.Resource == w.Resource && next.Name == w.Name {
-			direct = append(direct, fmt.Sprintf("pod %s was resized again at once (%d)", w.Name, next.Code))
+			out = append(out, fmt.Sprintf("pod %s was resized again at once (%d)", w.Name, next.Code))
 		}
 	}
-	out = append(out, direct[min(r.Injected, len(direct)):]...)
-	changes, count := map[string]int{}, map[string]int{}
-	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
-		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
-			changes[after.Name]++
-		}
-	})
-	for _, w := range r.Writes {
-		if w.Resource == "pods/resize" && w.IsAccepted() {
-			count[w.Name]++
-		}
-	}
-	for _, pod := range slices.Sorted(maps.Keys(count)) {
-		if count[pod] > changes[pod]+r.Injected {
-			out = append(out, fmt.Sprintf("pod %s was resized %d times, and its spec has changed %d times", pod, count[pod], changes[pod]))
-		}
-	}
-	return out
-}
-
-// afterDeletion checks that nothing is sized once no scaler is left, and that a Deployment
-// whose scaler is gone is not written.
-func afterDeletion(r Record) (out []string) {
-	scalers := map[types.UID]string{} // the Deployments they name
-	wasNamed := map[string]bool{}
-	last := map[types.UID]client.Object{}
-	for _, e := range r.Changes {
-		before := last[e.Object.GetUID()]
-		last[e.Object.GetUID()] = e.Object
-		name, spec := "", false
-		switch o := e.Object.(type) {
-		case *v1beta1.VerticalScaler:
-			scalers[o.UID] = o.Spec.DeploymentName
-			wasNamed[o.Spec.DeploymentName] = true
-			if e.Type == watch.Deleted {
-				delete(scalers, o.UID)
-			}
-		case *corev1.Pod:
-			was, ok := before.(*corev1.Pod)
-			name, spec = o.Labels[AppLabel], ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
-		case *appsv1.Deployment:
-			was, ok := before.(*appsv1.Deployment)
-			name, spec = o.Name, ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
-		}
-		if !spec || e.Type == watch.Deleted || !wasNamed[name] || !isOperators(before, e.Object) {
-			continue
-		}
-		if len(scalers) == 0 {
-			out = append(out, fmt.Sprintf("%T %s was written after its scaler was gone", e.Object, e.Object.GetName()))
-		}
-	}
-	return out
+	return out[min(r.Injected, len(out)):]
 }
 
 // kstatus checks the rules that our conditions document, at each version of an object:

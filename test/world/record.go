@@ -19,9 +19,7 @@ import (
 
 // record keeps what changes on the API server in memory.
 func (w *World) record() {
-	if w.api.now == nil {
-		w.api.now = func() metav1.Time { return metav1.NewTime(w.Clock.Now()) }
-	}
+	w.api.now = func() metav1.Time { return metav1.NewTime(w.Clock.Now()) }
 	w.api.observe = func(kind watch.EventType, o client.Object) {
 		if o.GetNamespace() == w.Namespace {
 			w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})

@@ -9,7 +9,7 @@ import (
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
-// Scenario is what happens in a run without faults. It can play in a World, and in a Live one. Its users reach the API server
+// Scenario is what happens in a run without faults. Its users reach the API server
 // directly, so faults between the operator and the server do not reach them.
 type Scenario struct {
 	// Name is the first part of the names of its runs.
@@ -17,11 +17,11 @@ type Scenario struct {
 	// Config changes the operator's configuration, if it is set.
 	Config func(*operatorconfig.Operator)
 	// Setup creates the workloads. It runs before the operator starts, or while it has nothing to do.
-	Setup func(u *User)
+	Setup func(w *World)
 	// Act is what users, or the rest of the world, do. It may await what the operator does to a first action, before the second.
-	Act func(u *User)
+	Act func(w *World)
 	// Done describes what lacks for the end of the scenario; "" if nothing does.
-	Done func(u *User) string
+	Done func(w *World) string
 }
 
 // web is the Deployment of most scenarios.
@@ -43,30 +43,38 @@ func Compress(c *operatorconfig.Operator, interval time.Duration) {
 	r.MemoryWindow.Duration, r.OOMHalfLife.Duration = 4*interval, time.Hour
 }
 
-// IsDone describes what lacks for the end of the scenario, and for the API server to be told of it.
-func (s Scenario) IsDone(u *User) string { return firstOf(s.Done(u), u.isTold()) }
+// Quick compresses the history: an hour of usage is enough evidence to lower a request, and its peaks are forgotten.
+func Quick(c *operatorconfig.Operator) {
+	r := &c.Recommendation
+	r.CPUHalfLife.Duration = 4 * time.Minute
+	r.RecentHalfLife.Duration = 2 * time.Minute
+	r.MemoryWindow.Duration = 32 * time.Minute
+	r.FullEvidence.Duration = time.Hour
+	r.ConfidenceUnit.Duration = time.Minute
+}
 
-// Options are the options of a world for the scenario.
-func (s Scenario) Options() []Option {
-	return []Option{WithConfig(func(c *operatorconfig.Operator) {
-		Compress(c, time.Minute)
-		if s.Config != nil {
-			s.Config(c)
-		}
-	})}
+// IsDone describes what lacks for the end of the scenario, and for the API server to be told of it.
+func (s Scenario) IsDone(w *World) string { return firstOf(s.Done(w), w.isTold()) }
+
+// Configure is the configuration of the operator of a world for the scenario.
+func (s Scenario) Configure(c *operatorconfig.Operator) {
+	Compress(c, time.Minute)
+	if s.Config != nil {
+		s.Config(c)
+	}
 }
 
 // Play plays a scenario to its end.
 func (w *World) Play(s Scenario) {
 	w.Helper()
-	w.prepare()
-	s.Setup(w.User)
-	s.Act(w.User)
-	w.Await("the end of "+s.Name, func() string { return s.IsDone(w.User) })
+	w.SetUp(s)
+	s.Act(w)
+	w.Await("the end of "+s.Name, func() string { return s.IsDone(w) })
 }
 
-// prepare lets all pods of a scenario use much less than each size.
-func (w *World) prepare() {
+// SetUp creates what a scenario begins with. All its pods use much less than each size.
+func (w *World) SetUp(s Scenario) {
+	w.Helper()
 	for _, app := range []string{web, "api", neighbour} {
 		w.Uses(app, "zeta", 40, 50)
 		w.Uses(app, "alpha", 20, 25)
@@ -74,4 +82,5 @@ func (w *World) prepare() {
 	}
 	w.Silence(Gaps)
 	w.Kubelet.restarted = true
+	s.Setup(w)
 }

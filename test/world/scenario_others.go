@@ -21,26 +21,26 @@ import (
 func sibling() Scenario {
 	return Scenario{
 		Name: "sibling",
-		Setup: func(u *User) {
-			u.deployAll(small)
-			u.apply(u.manifest(web, 1))
-			u.Await("the Deployment to run", func() string { return u.isRunning(web) })
+		Setup: func(w *World) {
+			w.deployAll(small)
+			w.apply(w.manifest(web, 1))
+			w.Await("the Deployment to run", func() string { return w.IsRunning(web) })
 		},
-		Act: func(u *User) {
-			u.Create(u.scaler(web, web, v1beta1.UpdateModeRollout, large))
-			u.Await("a first rollout", func() string {
-				return u.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
+		Act: func(w *World) {
+			w.Create(w.scaler(web, web, v1beta1.UpdateModeRollout, large))
+			w.Await("a first rollout", func() string {
+				return w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
 			})
-			u.apply(u.manifest(web, 1))
-			u.apply(u.manifest(web, 2))
+			w.apply(w.manifest(web, 1))
+			w.apply(w.manifest(web, 2))
 		},
-		Done: func(u *User) string {
+		Done: func(w *World) string {
 			return firstOf(
-				u.hasSeen(web, web), // Applied may still be about the rollout before.
-				u.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
-				u.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
-				u.isRunning(web),
-				u.podsAre(web, func(pod podSizes) string {
+				w.hasSeen(web, web), // Applied may still be about the rollout before.
+				w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
+				w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+				w.IsRunning(web),
+				w.podsAre(web, func(pod podSizes) string {
 					if image := pod.pod.Spec.Containers[0].Image; image != "example.com/zeta:2" {
 						return "still has image " + image
 					}
@@ -52,8 +52,8 @@ func sibling() Scenario {
 }
 
 // manifest is a Deployment as a repository has it, without resources. The order of the containers stays against the alphabet.
-func (u *User) manifest(name string, version int) *appsv1.Deployment {
-	d := u.deployment(name, small)
+func (w *World) manifest(name string, version int) *appsv1.Deployment {
+	d := w.deployment(name, small)
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
 		c.Resources = corev1.ResourceRequirements{}
@@ -63,16 +63,16 @@ func (u *User) manifest(name string, version int) *appsv1.Deployment {
 }
 
 // apply applies a manifest on the server, as Flux does.
-func (u *User) apply(d *appsv1.Deployment) {
-	u.Helper()
+func (w *World) apply(d *appsv1.Deployment) {
+	w.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 	if err != nil {
-		u.Fatalf("converting the manifest of %s: %v", d.Name, err)
+		w.Fatalf("converting the manifest of %s: %v", d.Name, err)
 	}
 	delete(content, "status")
 	config := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-	if err := u.Client.Apply(u.ctx, config, client.FieldOwner("kustomize-controller"), client.ForceOwnership); err != nil {
-		u.Fatalf("applying the manifest of %s: %v", d.Name, err)
+	if err := w.Client.Apply(w.ctx, config, client.FieldOwner("kustomize-controller"), client.ForceOwnership); err != nil {
+		w.Fatalf("applying the manifest of %s: %v", d.Name, err)
 	}
 }
 
@@ -80,14 +80,14 @@ func (u *User) apply(d *appsv1.Deployment) {
 func retarget() Scenario {
 	return Scenario{
 		Name:  "retarget",
-		Setup: func(u *User) { u.deployAll(small, web, "api") },
-		Act: func(u *User) {
-			u.Create(u.scaler("mover", web, v1beta1.UpdateModeRollout, large))
-			u.Await("a first rollout", func() string { return u.isApplied("mover", web, large) })
-			u.Patch(u.scaler("mover", "", "", small), `{"spec":{"deploymentName":"api"}}`)
+		Setup: func(w *World) { w.deployAll(small, web, "api") },
+		Act: func(w *World) {
+			w.Create(w.scaler("mover", web, v1beta1.UpdateModeRollout, large))
+			w.Await("a first rollout", func() string { return w.isApplied("mover", web, large) })
+			w.Patch(w.scaler("mover", "", "", small), `{"spec":{"deploymentName":"api"}}`)
 		},
-		Done: func(u *User) string {
-			return firstOf(u.isApplied("mover", "api", large), u.templateIs("api", large), u.podsHave(web, small), u.templateIs(web, small))
+		Done: func(w *World) string {
+			return firstOf(w.isApplied("mover", "api", large), w.templateIs("api", large), w.podsHave(web, small), w.templateIs(web, small))
 		},
 	}
 }
@@ -96,29 +96,29 @@ func retarget() Scenario {
 func conflict() Scenario {
 	return Scenario{
 		Name:  "conflict",
-		Setup: func(u *User) { u.deployAll(small, web) },
-		Act: func(u *User) {
-			elder := u.scaler("z-elder", web, v1beta1.UpdateModeInPlace, large)
-			u.Create(elder)
+		Setup: func(w *World) { w.deployAll(small, web) },
+		Act: func(w *World) {
+			elder := w.scaler("z-elder", web, v1beta1.UpdateModeInPlace, large)
+			w.Create(elder)
 			// Creation times are in whole seconds, and names decide within a second. The other scaler is created in the next
 			// second of the API server's clock.
-			u.Await("the next second", func() string {
-				younger := u.scaler("a-younger", web, v1beta1.UpdateModeInPlace, size{"700m", "700Mi", "700m", "700Mi"})
+			w.Await("the next second", func() string {
+				younger := w.scaler("a-younger", web, v1beta1.UpdateModeInPlace, size{"700m", "700Mi", "700m", "700Mi"})
 				dry := younger.DeepCopy()
-				if err := u.Client.Create(u.ctx, dry, client.DryRunAll); err != nil {
+				if err := w.Client.Create(w.ctx, dry, client.DryRunAll); err != nil {
 					return err.Error()
 				}
 				if !dry.CreationTimestamp.After(elder.CreationTimestamp.Time) {
 					return "still the same second"
 				}
-				u.Create(younger)
+				w.Create(younger)
 				return ""
 			})
 		},
-		Done: func(u *User) string {
+		Done: func(w *World) string {
 			return firstOf(
-				u.isApplied("z-elder", web, large),
-				u.says("a-younger", v1beta1.ConditionStalled, metav1.ConditionTrue, v1beta1.ReasonConflict),
+				w.isApplied("z-elder", web, large),
+				w.says("a-younger", v1beta1.ConditionStalled, metav1.ConditionTrue, v1beta1.ReasonConflict),
 			)
 		},
 	}
@@ -126,28 +126,24 @@ func conflict() Scenario {
 
 // owned has a ScaledDeployment, whose Deployment and scaler are the operator's.
 func owned() Scenario {
-	owner := func(u *User) *v1beta1.ScaledDeployment {
-		d := u.deployment(web, small)
-		return &v1beta1.ScaledDeployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: web},
-			Spec: v1beta1.ScaledDeploymentSpec{
-				Replicas: d.Spec.Replicas, Template: d.Spec.Template, Scaling: scaling(v1beta1.UpdateModeRollout, large),
-			},
-		}
+	owner := func(w *World) *v1beta1.ScaledDeployment {
+		return w.NewOwner(web, func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template, o.Spec.Scaling = w.deployment(web, small).Spec.Template, scaling(v1beta1.UpdateModeRollout, large)
+		})
 	}
 	return Scenario{
 		Name:  "owned",
-		Setup: func(u *User) { u.deployAll(small) },
-		Act: func(u *User) {
-			u.Create(owner(u))
-			u.Await("a first rollout", func() string { return u.isApplied(web, web, large) })
-			u.Patch(owner(u), `{"spec":{"replicas":%d}}`, replicas-1)
+		Setup: func(w *World) { w.deployAll(small) },
+		Act: func(w *World) {
+			w.Create(owner(w))
+			w.Await("a first rollout", func() string { return w.isApplied(web, web, large) })
+			w.Patch(owner(w), `{"spec":{"replicas":%d}}`, replicas-1)
 		},
-		Done: func(u *User) string {
+		Done: func(w *World) string {
 			return firstOf(
-				u.ownerSays(web, v1beta1.ConditionReady, metav1.ConditionTrue),
-				u.isApplied(web, web, large),
-				u.podsAre(web, func(podSizes) string { return "" }, replicas-1),
+				unlike(w.Owner(web), v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable),
+				w.isApplied(web, web, large),
+				w.podsAre(web, func(podSizes) string { return "" }, replicas-1),
 			)
 		},
 	}

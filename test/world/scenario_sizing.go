@@ -26,14 +26,14 @@ type sizing struct {
 	answers map[int]Answer
 	config  func(*operatorconfig.Operator)
 	// before runs before the Deployment is created, and change changes the scaler.
-	before func(u *User)
+	before func(w *World)
 	change func(s *v1beta1.VerticalScaler)
 	// then is what happens once the scaler exists.
-	then func(u *User)
+	then func(w *World)
 	// template is the size of the template at the end, if that matters.
 	template size
 	// done describes what lacks for another end than the usual one.
-	done func(u *User) string
+	done func(w *World) string
 }
 
 // scenario is the sizing as a scenario.
@@ -41,37 +41,37 @@ func (s sizing) scenario() Scenario {
 	return Scenario{
 		Name:   s.name,
 		Config: s.config,
-		Setup: func(u *User) {
+		Setup: func(w *World) {
 			for ordinal, answer := range s.answers {
-				u.Script(web, ordinal, answer)
+				w.Kubelet.Script(web, ordinal, answer)
 			}
 			if s.before != nil {
-				s.before(u)
+				s.before(w)
 			}
-			u.deployAll(s.from, web)
+			w.deployAll(s.from, web)
 		},
-		Act: func(u *User) {
-			scaler := u.scaler(web, web, s.mode, s.to)
+		Act: func(w *World) {
+			scaler := w.scaler(web, web, s.mode, s.to)
 			if s.change != nil {
 				s.change(scaler)
 			}
-			u.Create(scaler)
+			w.Create(scaler)
 			if s.then != nil {
-				s.then(u)
+				s.then(w)
 			}
 		},
-		Done: func(u *User) string {
+		Done: func(w *World) string {
 			if s.done != nil {
-				return s.done(u)
+				return s.done(w)
 			}
 			end := s.to
 			if s.end != (size{}) {
 				end = s.end
 			}
-			if lacks := u.isApplied(web, web, end); lacks != "" || s.template == (size{}) {
+			if lacks := w.isApplied(web, web, end); lacks != "" || s.template == (size{}) {
 				return lacks
 			}
-			return u.templateIs(web, s.template)
+			return w.templateIs(web, s.template)
 		},
 	}
 }
@@ -93,60 +93,60 @@ func sizings() []Scenario {
 		// First one of the pods is lowered, and the others once it is verified.
 		{
 			name: "down", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
-			before: func(u *User) { u.Silence(NoPod) },
+			before: func(w *World) { w.Silence(NoPod) },
 			change: func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](1) },
 		},
 		// The pods are lowered because of their usage, once that of the last pod is known. Nothing may be lowered before.
 		{
 			name: "silent", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
-			before: func(u *User) { u.Silence(LastPod) },
+			before: func(w *World) { w.Silence(LastPod) },
 			change: func(s *v1beta1.VerticalScaler) {
 				for i := range s.Spec.ResourcePolicy.ContainerPolicies { // usage is below the minimum
 					s.Spec.ResourcePolicy.ContainerPolicies[i].MaxAllowed = nil
 				}
 			},
-			then: func(u *User) {
-				u.AwaitUsage(silentRounds)
-				if wrong := u.podsAre(web, func(pod podSizes) string { return pod.asks(large) }); wrong != "" {
-					u.Fatalf("while a pod is silent, %s", wrong)
+			then: func(w *World) {
+				w.AwaitUsage(silentRounds)
+				if wrong := w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }); wrong != "" {
+					w.Fatalf("while a pod is silent, %s", wrong)
 				}
-				u.Silence(NoPod)
+				w.Silence(NoPod)
 			},
 		},
 		// One node has no room at first.
 		{
 			name: "deferred", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{0: Deferred},
-			then: func(u *User) {
-				u.Await("a deferred resize", func() string {
-					return u.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonDeferred)
+			then: func(w *World) {
+				w.Await("a deferred resize", func() string {
+					return w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonDeferred)
 				})
-				u.Script(web, 0, Actuates)
+				w.Kubelet.Script(web, 0, Actuates)
 			},
 		},
 		// One kubelet can never actuate a resize. The other pods are raised.
 		{
 			name: "failing", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{2: Fails},
-			done: func(u *User) string {
+			done: func(w *World) string {
 				return firstOf(
-					u.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonResizeError),
-					u.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
-					u.podsAre(web, func(pod podSizes) string { return pod.asks(large) }),
+					w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonResizeError),
+					w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+					w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }),
 				)
 			},
 		},
 		// A user deletes a pod and adds another meanwhile.
 		{
 			name: "replaced", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{0: Late},
-			then: func(u *User) {
-				u.Await("a first decision", func() string {
-					if u.podsHave(web, large) == "" {
+			then: func(w *World) {
+				w.Await("a first decision", func() string {
+					if w.podsHave(web, large) == "" {
 						return "" // The decision may be lost by now, and not needed anymore.
 					}
-					return u.hasDecision(web)
+					return w.hasDecision(web)
 				})
-				pods := u.podsInOrder(web)
-				u.Remove(&pods[len(pods)-1])
-				u.Patch(u.deployment(web, small), `{"spec":{"replicas":%d}}`, replicas+1)
+				pods := w.podsInOrder(web)
+				w.Remove(&pods[len(pods)-1])
+				w.Patch(w.deployment(web, small), `{"spec":{"replicas":%d}}`, replicas+1)
 			},
 		},
 		// The memory of all pods is raised after one of them was OOM-killed, as far as the user's maximum allows.
@@ -160,11 +160,11 @@ func sizings() []Scenario {
 					}
 				}
 			},
-			then: func(u *User) {
-				u.Await("a first recommendation", func() string {
-					return u.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory)
+			then: func(w *World) {
+				w.Await("a first recommendation", func() string {
+					return w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory)
 				})
-				u.Kill(&u.podsInOrder(web)[1], "zeta")
+				w.Kill(&w.podsInOrder(web)[1], "zeta")
 			},
 		},
 		// A node will never have room for one of the pods.
@@ -177,36 +177,36 @@ func sizings() []Scenario {
 		{
 			name: "recreate", from: small, to: large, mode: v1beta1.UpdateModeInPlace,
 			answers: map[int]Answer{0: Infeasible, 1: Infeasible, 2: Infeasible},
-			before:  func(u *User) { u.Create(u.disruptionBudget(web)) },
+			before:  func(w *World) { w.Create(w.disruptionBudget(web)) },
 			change:  fallsBack(v1beta1.FallbackRecreate), template: small,
 		},
 		// Only new pods are sized: those of the user's own rollout.
 		{
 			name: "initial", from: small, to: large, mode: v1beta1.UpdateModeInitial, template: small,
-			then: func(u *User) {
+			then: func(w *World) {
 				// The sizes are written down, and the API server learns of them, with a delay.
-				like := u.podsInOrder(web)[0]
-				u.Await("new pods to be sized", func() string {
+				like := w.podsInOrder(web)[0]
+				w.Await("new pods to be sized", func() string {
 					pod := &corev1.Pod{Spec: template(nil, small).Spec}
-					pod.Namespace, pod.Name = u.Namespace, like.Name+"-dry-run"
+					pod.Namespace, pod.Name = w.Namespace, like.Name+"-dry-run"
 					pod.Labels, pod.OwnerReferences = like.Labels, like.OwnerReferences
-					if err := u.Client.Create(u.ctx, pod, client.DryRunAll); err != nil {
+					if err := w.Client.Create(w.ctx, pod, client.DryRunAll); err != nil {
 						return err.Error()
 					}
 					return podSizes{pod}.asks(large)
 				})
-				u.Patch(u.deployment(web, small), `{"spec":{"template":{"metadata":{"annotations":{"restarted":"true"}}}}}`)
+				w.Patch(w.deployment(web, small), `{"spec":{"template":{"metadata":{"annotations":{"restarted":"true"}}}}}`)
 			},
 		},
 		// A scaler that has written the template is deleted.
 		{
 			name: "restore", from: small, to: large, mode: v1beta1.UpdateModeRollout,
-			then: func(u *User) {
-				u.Await("a first rollout", func() string { return u.isApplied(web, web, large) })
-				u.Remove(u.scaler(web, "", "", small))
+			then: func(w *World) {
+				w.Await("a first rollout", func() string { return w.isApplied(web, web, large) })
+				w.Remove(w.scaler(web, "", "", small))
 			},
-			done: func(u *User) string {
-				return firstOf(u.isGone(u.scaler(web, "", "", small)), u.podsHave(web, small), u.templateIs(web, small))
+			done: func(w *World) string {
+				return firstOf(w.isGone(w.scaler(web, "", "", small)), w.podsHave(web, small), w.templateIs(web, small))
 			},
 		},
 	} {

@@ -37,28 +37,31 @@ func firstOf(texts ...string) string {
 // isApplied expects a scaler to say that the pods have the size and that their usage is
 // known, and the pods to have the size. The operator takes ten rounds to trust usage again. If its
 // decision was lost and all pods agree, it says that they have about what is recommended.
-func (u *User) isApplied(scaler, deployment string, s size) string {
-	applied := u.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
-	if applied != "" && u.hasDecision(scaler) != "" && u.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonWithinTolerance) == "" {
+func (w *World) isApplied(scaler, deployment string, s size) string {
+	applied := w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
+	if applied != "" && w.hasDecision(scaler) != "" && w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonWithinTolerance) == "" {
 		applied = ""
 	}
 	return firstOf(
 		applied,
-		u.podsHave(deployment, s),
-		u.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+		w.podsHave(deployment, s),
+		w.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 	)
 }
 
+// existing is a scaler; the zero value if it does not exist.
+func (w *World) existing(name string) (s v1beta1.VerticalScaler) {
+	w.Helper()
+	if err := w.Client.Get(w.ctx, w.Key(name), &s, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
 // says expects a condition of a scaler, about its latest generation.
-func (u *User) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
-	var s v1beta1.VerticalScaler
-	if err := u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy); err != nil {
-		return err.Error()
-	}
-	c := meta.FindStatusCondition(s.Status.Conditions, kind)
-	if c == nil {
-		return fmt.Sprintf("scaler %s has no condition %s", scaler, kind)
-	}
+func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
+	s := w.existing(scaler)
+	c := ptr.Deref(meta.FindStatusCondition(s.Status.Conditions, kind), metav1.Condition{})
 	if c.Status != status || c.Reason != reason || c.ObservedGeneration != s.Generation {
 		return fmt.Sprintf("scaler %s: %s of generation %d of %d is %s, %s: %s", scaler, kind, c.ObservedGeneration, s.Generation, c.Status, c.Reason, c.Message)
 	}
@@ -67,49 +70,28 @@ func (u *User) says(scaler, kind string, status metav1.ConditionStatus, reason s
 
 // hasSeen expects the status of a scaler to be about the latest generation of a Deployment. It can be older: a
 // connection that is cut takes the watches with it, and they are opened again less and less often.
-func (u *User) hasSeen(scaler, deployment string) string {
-	var s v1beta1.VerticalScaler
-	var d appsv1.Deployment
-	if err := errors.Join(u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy), u.Client.Get(u.ctx, u.Key(deployment), &d, client.UnsafeDisableDeepCopy)); err != nil {
-		return err.Error()
-	}
+func (w *World) hasSeen(scaler, deployment string) string {
+	s, d := w.Scaler(scaler), w.Deployment(deployment)
 	if s.Status.Target == nil || s.Status.Target.Generation != d.Generation {
 		return fmt.Sprintf("the status of scaler %s is not about generation %d of %s", scaler, d.Generation, deployment)
 	}
 	return ""
 }
 
-// ownerSays expects a condition of a ScaledDeployment, about its latest generation.
-func (u *User) ownerSays(owner, kind string, status metav1.ConditionStatus) string {
-	var o v1beta1.ScaledDeployment
-	if err := u.Client.Get(u.ctx, u.Key(owner), &o, client.UnsafeDisableDeepCopy); err != nil {
-		return err.Error()
-	}
-	c := meta.FindStatusCondition(o.Status.Conditions, kind)
-	if c == nil || c.Status != status || c.ObservedGeneration != o.Generation {
-		return fmt.Sprintf("ScaledDeployment %s of generation %d: %s is %+v", owner, o.Generation, kind, c)
-	}
-	return ""
-}
-
 // hasDecision expects a scaler to have decided something.
-func (u *User) hasDecision(scaler string) string {
-	var s v1beta1.VerticalScaler
-	if err := u.Client.Get(u.ctx, u.Key(scaler), &s, client.UnsafeDisableDeepCopy); err != nil {
-		return err.Error()
-	}
-	if s.Status.Decision == nil {
+func (w *World) hasDecision(scaler string) string {
+	if w.existing(scaler).Status.Decision == nil {
 		return fmt.Sprintf("scaler %s has not decided", scaler)
 	}
 	return ""
 }
 
 // isTold expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
-func (u *User) isTold() string {
+func (w *World) isTold() string {
 	var scalers v1beta1.VerticalScalerList
 	var told v1beta1.NewPodSizesList
-	here := client.InNamespace(u.Namespace)
-	if err := errors.Join(u.Client.List(u.ctx, &scalers, here), u.Client.List(u.ctx, &told, here)); err != nil {
+	here := client.InNamespace(w.Namespace)
+	if err := errors.Join(w.Client.List(w.ctx, &scalers, here), w.Client.List(w.ctx, &told, here)); err != nil {
 		return err.Error()
 	}
 	var want, got []string
@@ -131,12 +113,8 @@ func (u *User) isTold() string {
 
 // templateIs expects the template of a Deployment to have a size, with its containers in
 // their order.
-func (u *User) templateIs(deployment string, s size) string {
-	var d appsv1.Deployment
-	if err := u.Client.Get(u.ctx, u.Key(deployment), &d, client.UnsafeDisableDeepCopy); err != nil {
-		return err.Error()
-	}
-	got, want := sizesOf(d.Spec.Template.Spec.Containers, true), sizesOf(template(nil, s).Spec.Containers, true)
+func (w *World) templateIs(deployment string, s size) string {
+	got, want := sizesOf(w.Deployment(deployment).Spec.Template.Spec.Containers, true), sizesOf(template(nil, s).Spec.Containers, true)
 	if !slices.Equal(got, want) {
 		return fmt.Sprintf("the template of %s has %q", deployment, got)
 	}
@@ -144,16 +122,16 @@ func (u *User) templateIs(deployment string, s size) string {
 }
 
 // podsHave expects a Deployment to be complete, and its pods to have a size applied.
-func (u *User) podsHave(deployment string, s size) string {
-	return firstOf(u.isRunning(deployment), u.podsAre(deployment, func(pod podSizes) string {
+func (w *World) podsHave(deployment string, s size) string {
+	return firstOf(w.IsRunning(deployment), w.podsAre(deployment, func(pod podSizes) string {
 		return firstOf(pod.asks(s), pod.isActuated())
 	}))
 }
 
 // podsAre expects something of each pod of a Deployment, and a number of them if it is
 // given.
-func (u *User) podsAre(deployment string, expect func(podSizes) string, number ...int) string {
-	pods := u.podsInOrder(deployment)
+func (w *World) podsAre(deployment string, expect func(podSizes) string, number ...int) string {
+	pods := w.podsInOrder(deployment)
 	if len(number) > 0 && len(pods) != number[0] {
 		return fmt.Sprintf("there are %d pods of %s", len(pods), deployment)
 	}
@@ -205,25 +183,25 @@ func sizesOf(containers []corev1.Container, limits bool) (lines []string) {
 	return lines
 }
 
-// isRunning describes what a Deployment lacks to be rolled out; "" if it is.
-func (u *User) isRunning(name string) string {
+// IsRunning describes what a Deployment lacks to be rolled out; "" if it is.
+func (w *World) IsRunning(name string) string {
 	var d appsv1.Deployment
-	if err := u.Client.Get(u.ctx, u.Key(name), &d, client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.Client.Get(w.ctx, w.Key(name), &d, client.UnsafeDisableDeepCopy); err != nil {
 		return err.Error()
 	}
 	s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
 	if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
 		return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
 	}
-	if pods := u.podsInOrder(name); len(pods) != int(want) {
+	if pods := w.podsInOrder(name); len(pods) != int(want) {
 		return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
 	}
 	return ""
 }
 
 // isGone describes an object that still exists; "" if it does not.
-func (u *User) isGone(object client.Object) string {
-	err := u.Client.Get(u.ctx, client.ObjectKeyFromObject(object), object)
+func (w *World) isGone(object client.Object) string {
+	err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object)
 	if apierrors.IsNotFound(err) {
 		return ""
 	}

@@ -5,7 +5,6 @@ package world
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ func isPartOf(line, whole string) bool {
 }
 
 // EndState reads the state of the namespace.
-func (u *User) EndState(ctx context.Context) (State, error) {
+func (w *World) EndState() (State, error) {
 	var deployments appsv1.DeploymentList
 	var sets appsv1.ReplicaSetList
 	var pods corev1.PodList
@@ -123,8 +122,8 @@ func (u *User) EndState(ctx context.Context) (State, error) {
 	var owners v1beta1.ScaledDeploymentList
 	var checkpoints v1beta1.VerticalScalerCheckpointList
 	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints} {
-		if err := u.Client.List(ctx, list, client.InNamespace(u.Namespace)); err != nil {
-			return State{}, fmt.Errorf("reading the state of %s: %w", u.Namespace, err)
+		if err := w.Client.List(w.ctx, list, client.InNamespace(w.Namespace)); err != nil {
+			return State{}, fmt.Errorf("reading the state of %s: %w", w.Namespace, err)
 		}
 	}
 	state := State{}
@@ -148,10 +147,7 @@ func (u *User) EndState(ctx context.Context) (State, error) {
 }
 
 func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []corev1.Pod) (DeploymentState, error) {
-	out := DeploymentState{Name: d.Name}
-	for _, c := range d.Spec.Template.Spec.Containers {
-		out.Containers = append(out.Containers, c.Name+" "+resourceLine(c.Resources))
-	}
+	out := DeploymentState{Name: d.Name, Containers: sizesOf(d.Spec.Template.Spec.Containers, true)}
 	var err error
 	if out.Fields, err = fieldLines(d.ManagedFields); err != nil {
 		return out, fmt.Errorf("reading the managed fields of Deployment %s: %w", d.Name, err)
@@ -174,12 +170,10 @@ func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []core
 // they differ.
 func podLine(pod *corev1.Pod) string {
 	parts := []string{string(pod.Status.Phase), string(pod.Status.QOSClass)}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, c := range containersOf(pod) {
 		line := c.Name + " " + resourceLine(c.Resources)
-		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if s.Name == c.Name && s.Resources != nil && resourceLine(*s.Resources) != resourceLine(c.Resources) {
-				line += " applied " + resourceLine(*s.Resources)
-			}
+		if s := statusOf(pod, c.Name); s != nil && s.Resources != nil && resourceLine(*s.Resources) != resourceLine(c.Resources) {
+			line += " applied " + resourceLine(*s.Resources)
 		}
 		parts = append(parts, line)
 	}

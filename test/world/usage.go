@@ -28,15 +28,13 @@ type Usage struct {
 	Even bool
 	// Err is the answer of the source; nil for usage.
 	Err error
-	// Silent leaves out a container; nil for none.
+	// Silent leaves out a container; nil for pods that are silent now and then.
 	Silent func(pod *corev1.Pod, container string) bool
 	// Rounds is the number of rounds so far.
 	Rounds int
 
-	// steady is true if no pod is silent now and then.
-	steady bool
-	world  *World
-	uses   []use
+	world *World
+	uses  []use
 }
 
 // use is the usage of a container in each pod of an app.
@@ -87,10 +85,10 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 
 // samplesOf are the samples of a pod, the rank-th of so many.
 func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples []usage.Sample) {
-	if !u.Even && !u.steady && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
+	if !u.Even && u.Silent == nil && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
 		return nil
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, c := range containersOf(pod) {
 		i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
 		if i < 0 || u.Silent != nil && u.Silent(pod, c.Name) {
 			continue

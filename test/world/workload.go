@@ -35,11 +35,11 @@ var (
 // deployment is an untidy Deployment: its containers are not in the order of the alphabet,
 // a native sidecar runs beside them, and its pods run on nodes with skewed clocks. The
 // limits are twice the requests.
-func (u *User) deployment(name string, s size) *appsv1.Deployment {
+func (w *World) deployment(name string, s size) *appsv1.Deployment {
 	labels := map[string]string{AppLabel: name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](replicas),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -82,9 +82,9 @@ func requirements(cpu, memory string) corev1.ResourceRequirements {
 
 // scaler is a scaler whose bounds decide alone, so that the end of a run does not depend on
 // when its samples were taken: minAllowed and maxAllowed are the size.
-func (u *User) scaler(name, deployment string, mode v1beta1.UpdateMode, s size) *v1beta1.VerticalScaler {
+func (w *World) scaler(name, deployment string, mode v1beta1.UpdateMode, s size) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: *scaling(mode, s)},
 	}
 }
@@ -110,9 +110,9 @@ func pinned(container, cpu, memory string) v1beta1.ContainerPolicy {
 }
 
 // disruptionBudget allows one pod of the Deployment to be missing.
-func (u *User) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget {
+func (w *World) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: deployment},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: deployment},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
 			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: deployment}},
@@ -121,17 +121,17 @@ func (u *User) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget
 }
 
 // deployAll creates Deployments of a size, and the neighbour, and awaits that all their pods run.
-func (u *User) deployAll(s size, names ...string) {
-	u.Helper()
-	other := u.deployment(neighbour, small)
+func (w *World) deployAll(s size, names ...string) {
+	w.Helper()
+	other := w.deployment(neighbour, small)
 	other.Spec.Replicas = ptr.To[int32](1)
-	u.Create(other)
+	w.Create(other)
 	for _, name := range names {
-		u.Create(u.deployment(name, s))
+		w.Create(w.deployment(name, s))
 	}
-	u.Await("the Deployments to run", func() string {
+	w.Await("the Deployments to run", func() string {
 		for _, name := range append(names, neighbour) {
-			if wrong := u.isRunning(name); wrong != "" {
+			if wrong := w.IsRunning(name); wrong != "" {
 				return wrong
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,13 @@ const soon = 10 * time.Second
 
 // World is one namespace.
 type World struct {
-	*User
+	testing.TB
+	Options
+
+	// Namespace is where everything happens.
+	Namespace string
+	// Client is an administrator's.
+	Client client.WithWatch
 
 	// Clock is the time of operator, kubelets and usage. It moves only in Settle, Minutes and Pass.
 	Clock *clocktesting.FakeClock
@@ -62,8 +69,9 @@ type World struct {
 	// Fault decides what happens to each write of the operator; nil for nothing special.
 	Fault func(w Write, n int, send func() error) error
 
+	ctx     context.Context //nolint:containedctx // it ends with the test
+	mu      sync.Mutex      // guards a world in real time from the process that asks for usage
 	config  operatorconfig.Operator
-	actsAs  client.WithWatch
 	cache   *cache
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
@@ -73,56 +81,59 @@ type World struct {
 
 	// api is the API server, if it is in memory.
 	api *API
-	// views are what it had at the beginning of the last rounds, the newest last, and lag is how many rounds the operator's
-	// cache is behind.
+	// views are what it had at the beginning of the last rounds, the newest last.
 	views []*view
-	lag   int
 	// trimmed are objects as they are in the cache.
 	trimmed map[client.Object]client.Object
 	changes []Change
 	quiet   time.Time
 }
 
-// Option changes a world before its operator starts.
-type Option func(*World)
-
-// WithConfig changes the operator's configuration.
-func WithConfig(change func(*operatorconfig.Operator)) Option {
-	return func(w *World) { change(&w.config) }
+// Options are how a world differs from the usual one.
+type Options struct {
+	// Configure changes the operator's configuration.
+	Configure func(*operatorconfig.Operator)
+	// ActsAs is the client of the operator, if it is not an administrator.
+	ActsAs client.WithWatch
+	// StartingAt is the time at the beginning; the real time if it is zero.
+	StartingAt time.Time
+	// Lag is how many rounds of work the operator's cache is behind the API server, which must be in memory.
+	Lag int
+	// RealTime waits until f describes nothing that is wrong, and fails the test if that takes too long. It is for a world in
+	// real time, whose operator the test starts; nil for the world's own clock and operator.
+	RealTime func(f func() string)
 }
 
-// ActingAs is the client of the operator, if it is not an administrator.
-func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c } }
-
-// StartingAt sets the clock.
-func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
-
-// Lagging makes the operator's cache older than the API server by a number of rounds of work. It needs an API server in
-// memory.
-func Lagging(rounds int) Option { return func(w *World) { w.lag = rounds } }
-
 // New returns a world with an operator in an existing namespace.
-func New(t testing.TB, api client.WithWatch, namespace string, options ...Option) *World {
+func New(t testing.TB, api client.WithWatch, namespace string, options Options) *World {
 	t.Helper()
+	if options.StartingAt.IsZero() {
+		options.StartingAt = time.Now().Truncate(time.Second)
+	}
 	w := &World{
-		Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api, numbers: map[string]int{},
+		TB: t, Options: options, Namespace: namespace, Client: api, ctx: t.Context(),
+		Clock: clocktesting.NewFakeClock(options.StartingAt), config: operatorconfig.Default(), numbers: map[string]int{},
 		trimmed: map[client.Object]client.Object{}, seen: map[types.UID]client.Object{},
 	}
-	w.User = NewUser(t.Context(), t, api, namespace, w)
 	if w.api, _ = api.(*API); w.api != nil {
 		w.record()
 	}
+	if w.ActsAs == nil {
+		w.ActsAs = api
+	}
 	// Only tests of the budget wait for it.
 	w.config.Budget.ChangesPerMinute, w.config.Budget.ChangesPerMinutePerNamespace = 100000, 100000
-	for _, option := range options {
-		option(w)
+	if w.Configure != nil {
+		w.Configure(&w.config)
 	}
 	w.cache = &cache{api: api, namespace: namespace, view: view{objects: map[schema.GroupKind][]client.Object{}}}
 	w.cache.forget()
 	w.Usage = newUsage(w)
 	w.Kubelet = newKubelet(w)
 	w.Controllers = &Controllers{world: w}
-	w.Start()
+	if w.RealTime == nil {
+		w.Start()
+	}
 	t.Cleanup(func() {
 		for _, violation := range monitor(Record{Changes: w.changes, Rounds: w.rounds}) {
 			t.Errorf("the monitor: %s", violation)
@@ -186,7 +197,7 @@ func (w *World) settleUntil(is func() bool) bool {
 			quiet = 0
 			continue // something has changed, or the process was killed
 		}
-		if quiet++; quiet <= w.lag {
+		if quiet++; quiet <= w.Lag {
 			continue // The operator has not seen yet what has changed.
 		}
 		again := time.Duration(0)
@@ -262,19 +273,23 @@ func (w *World) Pass(d time.Duration) {
 // patience is how many minutes of the world's clock pass at most until something must be so.
 const patience = 180
 
-// Within lets minutes pass until f describes nothing that is wrong. The test fails with its last answer if that takes
-// more minutes than n.
-func (w *World) Within(n int, f func() string) {
+// Eventually lets minutes pass until f describes nothing that is wrong. Unlike Await, it only asks once nobody has anything
+// to do.
+func (w *World) Eventually(f func() string) {
 	w.Helper()
+	if w.RealTime != nil {
+		w.RealTime(f)
+		return
+	}
 	w.Settle()
-	for range n {
+	for range patience {
 		if f() == "" {
 			return
 		}
 		w.Minutes(1)
 	}
 	if wrong := f(); wrong != "" {
-		w.Fatalf("after %d minutes: %s", n, wrong)
+		w.Fatalf("after %d minutes: %s", patience, wrong)
 	}
 }
 
@@ -282,6 +297,15 @@ func (w *World) Within(n int, f func() string) {
 // something then.
 func (w *World) Await(what string, f func() string) {
 	w.Helper()
+	if w.RealTime != nil {
+		w.RealTime(func() string {
+			if wrong := f(); wrong != "" {
+				return "awaiting " + what + ": " + wrong
+			}
+			return ""
+		})
+		return
+	}
 	w.cache.forget()
 	w.Kubelet.lookAgain()
 	wrong := ""
@@ -295,21 +319,19 @@ func (w *World) Await(what string, f func() string) {
 	w.Fatalf("after %d minutes, awaiting %s: %s", patience, what, wrong)
 }
 
-// AwaitUsage implements Surroundings.
+// AwaitUsage lets rounds of usage pass.
 func (w *World) AwaitUsage(rounds int) {
 	w.Helper()
-	w.Minutes(rounds)
+	until := w.Usage.Rounds + rounds
+	w.Await("usage to be read", func() string {
+		if w.Usage.Rounds < until {
+			return "not yet"
+		}
+		return ""
+	})
 }
 
-// Script implements Surroundings.
-func (w *World) Script(app string, ordinal int, answers ...Answer) {
-	w.Kubelet.Script(app, ordinal, answers...)
-}
-
-// Ordinal implements Surroundings.
-func (w *World) Ordinal(pod *corev1.Pod) int { return w.Kubelet.Ordinal(pod) }
-
-// Kill implements Surroundings.
+// Kill lets a container run out of memory. It restarts at once.
 func (w *World) Kill(pod *corev1.Pod, container string) {
 	w.Helper()
 	if err := w.Kubelet.Kill(pod, container); err != nil {
@@ -317,10 +339,9 @@ func (w *World) Kill(pod *corev1.Pod, container string) {
 	}
 }
 
-// Silence implements Surroundings.
+// Silence lets there be no usage of some pods, from now on.
 func (w *World) Silence(of Silence) {
-	w.Usage.steady = true
-	w.Usage.Silent = func(pod *corev1.Pod, _ string) bool { return of.Covers(w.Ordinal(pod), w.Usage.Rounds-1) }
+	w.Usage.Silent = func(pod *corev1.Pod, _ string) bool { return of.Covers(w.Kubelet.Ordinal(pod), w.Usage.Rounds-1) }
 }
 
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.

@@ -79,7 +79,6 @@ func (a policyAccess) Recheck(ctx context.Context) error {
 
 // addPolicies adds the controllers of policies.
 func (a *assembly) addPolicies(ctx context.Context) error {
-	namespaces, _ := a.scope.readable()
 	policies := &scalingpolicy.Reconciler{
 		Client:        a.mgr.GetClient(),
 		Cached:        a.mgr.GetCache(),
@@ -92,7 +91,6 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 		Workers:       a.config.Workers.VerticalScalers,
 		OwnNamespace:  a.namespace,
 		Release:       a.release(),
-		Namespaces:    namespaces,
 		ServesCluster: a.scope.servesClusterPolicies(),
 		Rights:        policyAccess{a.check, a.scope, a.restart},
 	}

@@ -20,16 +20,18 @@ func BenchmarkQueue(b *testing.B) {
 	plain, own := workqueue.NewTypedRateLimitingQueue(limiter), newQueue("", limiter)
 	defer plain.ShutDown()
 	defer own.ShutDown()
-	fillAndServe := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) func() {
-		return func() {
-			for i := range 5000 {
-				InClass(q, []Class{Routine, Workload, Edit, Urgent}[i%4]).Add(in(fmt.Sprint("ns-", i%50), i))
+	for name, q := range map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{"client-go": plain, bench.Operator: own} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range 5000 {
+					InClass(q, []Class{Routine, Workload, Edit, Urgent}[i%4]).Add(in(fmt.Sprint("ns-", i%50), i))
+				}
+				for range 5000 {
+					request, _ := q.Get()
+					q.Done(request)
+				}
 			}
-			for range 5000 {
-				request, _ := q.Get()
-				q.Done(request)
-			}
-		}
+		})
 	}
-	bench.InTurns(b, bench.Contender{Name: "client-go", Run: fillAndServe(plain)}, bench.Contender{Name: bench.Operator, Run: fillAndServe(own)})
 }

@@ -14,25 +14,10 @@ import (
 // Operator is the name of the operator's results.
 const Operator = "operator"
 
-// Contender is one way to do something.
-type Contender struct {
-	// Name is Operator, or what the operator is compared with.
-	Name string
-	// Run does it once.
-	Run func()
-}
-
-// InTurns runs a benchmark of each contender.
-func InTurns(b *testing.B, contenders ...Contender) {
+// Report reports a result of a contender, with a unit of the form "name:unit".
+func Report(b *testing.B, name, unit string, value float64) {
 	b.Helper()
-	for _, c := range contenders {
-		b.Run(c.Name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				c.Run()
-			}
-		})
-	}
+	b.ReportMetric(value, name+":"+unit)
 }
 
 // CPUTime is the CPU time that the process has spent. Unlike the time of a clock, it says something on a

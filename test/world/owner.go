@@ -1,0 +1,154 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
+)
+
+// Add creates an object as the user. A scaler without a policy gets a margin of 15 %, so that constant usage leads to a
+// distinctive number, and a scaler without verificationSeconds gets 0. New pods start as in the template unless the scaler
+// says otherwise, because the policy for new pods is for all tests of the API server.
+func (w *World) Add(o client.Object) {
+	w.Helper()
+	if s, ok := o.(*v1beta1.VerticalScaler); ok {
+		update := &s.Spec.UpdatePolicy
+		if update.NewPods == "" && update.UpdateMode != v1beta1.UpdateModeInitial && update.Fallback != v1beta1.FallbackRecreate {
+			update.NewPods = v1beta1.NewPodsAsTemplate
+		}
+		if s.Spec.RecommendationPolicy == nil {
+			s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
+		}
+		if update.VerificationSeconds == nil {
+			update.VerificationSeconds = ptr.To[int32](0)
+		}
+	}
+	w.Create(o)
+}
+
+// Scale creates a scaler of the Deployment with that name, without a cooldown.
+func (w *World) Scale(name string, changes ...func(*v1beta1.VerticalScaler)) {
+	w.Helper()
+	s := objects.Scaler(w.Namespace, name, name)
+	s.Spec.UpdatePolicy.CooldownSeconds = ptr.To[int32](0)
+	for _, change := range changes {
+		change(s)
+	}
+	w.Add(s)
+}
+
+// InMode gives a scaler an update mode.
+func InMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
+}
+
+// Sets are the generations of the ReplicaSets of an app, by name.
+func (w *World) Sets(app string) map[string]int64 {
+	w.Helper()
+	var list appsv1.ReplicaSetList
+	if err := w.Client.List(w.ctx, &list, client.InNamespace(w.Namespace), client.MatchingLabels{AppLabel: app}); err != nil {
+		w.Fatal(err)
+	}
+	out := map[string]int64{}
+	for _, set := range list.Items {
+		out[set.Name] = set.Generation
+	}
+	return out
+}
+
+// NewOwner returns a ScaledDeployment with three replicas, without creating it.
+func (w *World) NewOwner(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+	owner := &v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec:       v1beta1.ScaledDeploymentSpec{Replicas: ptr.To[int32](3), Template: objects.Deployment(w.Namespace, name).Spec.Template},
+	}
+	for _, change := range changes {
+		change(owner)
+	}
+	return owner
+}
+
+// Own creates a ScaledDeployment and lets its Deployment run.
+func (w *World) Own(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+	w.Helper()
+	w.Create(w.NewOwner(name, changes...))
+	w.Settled(name)
+	return w.Owner(name)
+}
+
+// Scaled enables scaling of the pods of a ScaledDeployment in a mode, without a cooldown. New pods are as in the template.
+func Scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
+	update := v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To[int32](0)}
+	if mode == v1beta1.UpdateModeInPlace {
+		update.NewPods = v1beta1.NewPodsAsTemplate
+	}
+	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
+}
+
+// Owner reads a ScaledDeployment.
+func (w *World) Owner(name string) *v1beta1.ScaledDeployment {
+	w.Helper()
+	var o v1beta1.ScaledDeployment
+	if err := w.Client.Get(w.ctx, w.Key(name), &o); err != nil {
+		w.Fatal(err)
+	}
+	return &o
+}
+
+// Settled lets time pass until a ScaledDeployment is Ready at its latest generation, and its status matches that of its
+// Deployment, which it returns.
+func (w *World) Settled(name string) *appsv1.Deployment {
+	w.Helper()
+	var d appsv1.Deployment
+	w.Eventually(func() string {
+		o := w.Owner(name)
+		if wrong := unlike(o, v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable); wrong != "" {
+			return wrong
+		}
+		if err := w.Client.Get(w.ctx, w.Key(cmp.Or(o.Spec.DeploymentName, o.Name)), &d); err != nil {
+			return err.Error()
+		}
+		if !metav1.IsControlledBy(&d, o) || *d.Spec.Replicas != *o.Spec.Replicas {
+			return fmt.Sprintf("the Deployment has %d replicas and owners %v, its owner says %d", *d.Spec.Replicas, d.OwnerReferences, *o.Spec.Replicas)
+		}
+		has := []int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas}
+		if told := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(told, has) || has[3] != *d.Spec.Replicas {
+			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", told, has, *d.Spec.Replicas)
+		}
+		return ""
+	})
+	return &d
+}
+
+// OwnerSays lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
+// the words.
+func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
+	w.Helper()
+	w.Eventually(func() string { return unlike(w.Owner(name), kind, status, reason, words...) })
+}
+
+// unlike describes how a condition of a ScaledDeployment differs from what is wanted.
+func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...string) string {
+	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, kind), metav1.Condition{})
+	wrong := string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != o.Generation || o.Status.ObservedGeneration != o.Generation
+	for _, word := range words {
+		wrong = wrong || !strings.Contains(c.Message, word)
+	}
+	if wrong {
+		return fmt.Sprintf("%s of generation %d is %s, %s: %q; want generation %d, %s, %s, with %q", kind, c.ObservedGeneration, c.Status, c.Reason, c.Message, o.Generation, status, reason, words)
+	}
+	return ""
+}
