@@ -102,6 +102,7 @@ type Reconciler struct {
 	admission admissionCheck
 	admitted  admissionMemory
 	quotas    quotaMemory
+	progress  perScaler[time.Time] // since when the status does not tell all progress
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts
 }
@@ -401,6 +402,7 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Metrics.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
+	r.progress.forget(key)
 	r.admitted.forget(key)
 	r.conflicts.Forget(key)
 	r.forgetBudget(key)
