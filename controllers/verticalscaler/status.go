@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -34,22 +33,21 @@ const progressDelay = 5 * time.Second
 // writeStatus writes the status unless it is equal to the one that was read. Progress alone may wait.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
-	isEqual, key := scaler.EqualStatus(s.scaler.Status, s.status), client.ObjectKeyFromObject(s.scaler)
-	if !isEqual && isProgress(s) {
-		var since time.Time
-		r.progress.replace(key, func(first time.Time) time.Time {
-			since = cmp.Or(first, s.now)
-			return since
-		})
-		if left := since.Add(progressDelay).Sub(s.now); left > 0 {
-			s.again(left)
-			return nil
-		}
-	}
-	r.progress.forget(key)
-	if isEqual {
+	key := client.ObjectKeyFromObject(s.scaler)
+	switch since, isLate := r.progress.get(key); {
+	case scaler.EqualStatus(s.scaler.Status, s.status):
+		r.progress.forget(key)
+		return nil
+	case !isProgress(s):
+	case !isLate:
+		r.progress.replace(key, func(time.Time) time.Time { return s.now })
+		s.again(progressDelay)
+		return nil
+	case s.now.Sub(since) < progressDelay:
+		s.again(progressDelay - s.now.Sub(since))
 		return nil
 	}
+	r.progress.forget(key)
 	updated := s.scaler.DeepCopy()
 	updated.Status = *s.status.DeepCopy() // The answer is decoded into it.
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
