@@ -19,11 +19,11 @@ import (
 
 // The events that are recorded on the scaler and on its Deployment, by reason.
 const (
-	eventDecided  = "Decided"  // new sizes are decided
+	eventDecided  = "Decided"  // new sizes are decided; only on the Deployment
 	eventReverted = "Reverted" // a change made pods worse, and is reverted
 	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes
 	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template
-	eventApplied  = "Applied"  // all pods have the decided sizes
+	eventApplied  = "Applied"  // all pods have the decided sizes; only on the scaler
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 	eventNotFound = "NotFound" // a name in the spec matches nothing
@@ -96,8 +96,12 @@ func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 		r.Recorder.Eventf(s.scaler, nil, kind, reason, actionSize, "%s", note)
 		return
 	}
-	r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
-	r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
+	if reason != eventDecided {
+		r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
+	}
+	if reason != eventApplied {
+		r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
+	}
 }
 
 func reasonOf(conditions []metav1.Condition, kind string) string {

@@ -61,10 +61,7 @@ func containersFound(s *scope) (metav1.Condition, bool) {
 // more, in their order.
 func containerNames(s *scope) (names []string) {
 	template := s.observation.deployment.Spec.Template.Spec
-	for _, c := range template.Containers {
-		names = append(names, c.Name)
-	}
-	for _, c := range template.InitContainers {
+	for _, c := range slices.Concat(template.Containers, template.InitContainers) {
 		names = append(names, c.Name)
 	}
 	for _, pod := range s.observation.situation.Pods {
@@ -98,11 +95,9 @@ func unmatchedFor(before []metav1.Condition, now metav1.Condition, at time.Time)
 // for that.
 func untilUnmatchedStalls(s *scope) (wait time.Duration) {
 	for kind, reason := range namesWithoutMatch {
-		c := meta.FindStatusCondition(s.status.Conditions, kind)
-		if c == nil || c.Reason != reason {
-			continue
+		if c := meta.FindStatusCondition(s.status.Conditions, kind); c != nil && c.Reason == reason {
+			wait = soonest(wait, c.LastTransitionTime.Add(unmatchedLimit).Sub(s.now))
 		}
-		wait = soonest(wait, c.LastTransitionTime.Add(unmatchedLimit).Sub(s.now))
 	}
 	return wait
 }

@@ -103,6 +103,7 @@ type Reconciler struct {
 	admitted  admissionMemory
 	quotas    quotaMemory
 	failing   perScaler[time.Time] // since when requests for the checkpoint fail
+	progress  perScaler[time.Time] // since when the status does not tell all progress
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts
 }
@@ -402,6 +403,7 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 	r.pods.forget(key)
 	r.quotas.forget(key)
 	r.failing.forget(key)
+	r.progress.forget(key)
 	r.admitted.forget(key)
 	r.conflicts.Forget(key)
 	r.forgetBudget(key)

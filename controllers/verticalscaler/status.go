@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
@@ -26,12 +27,27 @@ import (
 // maxHistory is the number of entries in the status history.
 const maxHistory = 10
 
-// writeStatus writes the status unless it is equal to the one that was read.
+// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
+const progressDelay = 5 * time.Second
+
+// writeStatus writes the status unless it is equal to the one that was read. Progress alone may wait.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
-	if scaler.EqualStatus(s.scaler.Status, s.status) {
+	key := client.ObjectKeyFromObject(s.scaler)
+	switch since, isLate := r.progress.get(key); {
+	case scaler.EqualStatus(s.scaler.Status, s.status):
+		r.progress.forget(key)
+		return nil
+	case !isProgress(s):
+	case !isLate:
+		r.progress.replace(key, func(time.Time) time.Time { return s.now })
+		s.again(progressDelay)
+		return nil
+	case s.now.Sub(since) < progressDelay:
+		s.again(progressDelay - s.now.Sub(since))
 		return nil
 	}
+	r.progress.forget(key)
 	updated := s.scaler.DeepCopy()
 	updated.Status = *s.status.DeepCopy() // The answer is decoded into it.
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
@@ -39,6 +55,22 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	}
 	r.written.Remember(updated, s.now)
 	return nil
+}
+
+// isProgress reports whether the status differs from the one that was read only in how far the pods have followed a decision,
+// and more follows by itself.
+func isProgress(s *scope) bool {
+	if s.plan.Verdict.State != plan.Changing && s.plan.Verdict.Reason != v1beta1.ReasonWaitingForBudget {
+		return false
+	}
+	before, after := s.scaler.Status, s.status
+	after.Summary, after.Conditions = before.Summary, slices.Clone(after.Conditions)
+	for i, c := range after.Conditions {
+		if was := meta.FindStatusCondition(before.Conditions, c.Type); was != nil && (c.Type == v1beta1.ConditionApplied || c.Type == v1beta1.ConditionChanging) {
+			after.Conditions[i] = *was
+		}
+	}
+	return scaler.EqualStatus(before, after)
 }
 
 // completeStatus turns the values of a reconcile into the status.

@@ -83,7 +83,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 	}
 	p.actuates = false // it has no kubelet
 	reconcile(noon.Add(2*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
-	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonResizing, v1beta1.ReasonNodeCapacity, "checkout-1-b")
+	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity, "checkout-1-b") // the status tells progress later
 	if event := <-recorder.Events; !strings.Contains(event, "SetBack") || !strings.Contains(event, "checkout-1-b") {
 		t.Errorf("the event is %q", event)
 	}
@@ -126,19 +126,19 @@ func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 		}}
 	})
 	asked(noon.Add(9*time.Minute), v1beta1.ReasonDeferred)
-	asked(noon.Add(12*time.Minute), v1beta1.ReasonResizing, "checkout-1-a")
+	asked(noon.Add(12*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a") // the status tells progress later
 	p.edit("a", func(pod *corev1.Pod) {
 		pod.Spec = before
 		pod.Status.Conditions = nil
 	})
-	asked(noon.Add(12*time.Minute), v1beta1.ReasonResizing, "checkout-1-b")
+	asked(noon.Add(12*time.Minute+progressDelay), v1beta1.ReasonResizing, "checkout-1-b")
 	p.edit("bc", func(pod *corev1.Pod) {
 		declare(pod)
 		pod.Status.ContainerStatuses[0].Resources = pod.Spec.Containers[0].Resources.DeepCopy()
 	})
 	asked(noon.Add(13*time.Minute), v1beta1.ReasonDeferred)
 	asked(noon.Add(41*time.Minute), v1beta1.ReasonDeferred)
-	asked(noon.Add(43*time.Minute), v1beta1.ReasonResizing, "checkout-1-a")
+	asked(noon.Add(43*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a")
 }
 
 // The time until a withdrawn resize is asked for again grows, and starts over after a long time without

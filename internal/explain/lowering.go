@@ -29,15 +29,14 @@ func waitsForEvidence(e Evidence) bool {
 	return !ok || !operator.IsSilent(e.Now)
 }
 
-// observedNow is about how much usage has been observed until now. The status says how much there was
-// when the recommendation last changed, which it does whenever the evidence has doubled while a request waits
-// for it.
+// observedNow is about how much usage has been observed until now. The status says how much there was when the
+// recommendation last changed.
 func observedNow(e Evidence, published time.Duration) time.Duration {
 	written := statusWritten(e.Scaler)
 	if written.IsZero() {
 		return published
 	}
-	return min(published+max(0, e.Now.Sub(written)), recommend.NextDoubling(published, scaler.Share(e.Scaler.UID)))
+	return min(published+max(0, e.Now.Sub(written)), recommend.NextNote(published, scaler.Share(e.Scaler.UID)))
 }
 
 // untilLowered is about how long it takes until the request of a resource is lowered, if usage stays as

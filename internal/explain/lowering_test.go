@@ -151,7 +151,7 @@ func TestTheTimeUntilARequestIsLoweredIsBounded(t *testing.T) {
 		}, 239 * time.Minute},
 		"a status that was just written":       {written(0), 144 * time.Minute},
 		"a clock that is behind":               {written(-time.Hour), 144 * time.Minute},
-		"an old status: evidence has no 128 m": {written(24 * time.Hour), 128 * time.Minute},
+		"an old status: evidence has no 256 m": {written(24 * time.Hour), time.Minute},
 	} {
 		if cpu, _, _ := lowered(t, waiting(tc.change)); cpu != tc.want {
 			t.Errorf("%s: in %s, want %s", name, cpu, tc.want)

@@ -457,9 +457,9 @@ func doublings(evidence time.Duration, phase float64) int {
 	return n
 }
 
-// NextDoubling is how much evidence counts as more than this much does.
-func NextDoubling(evidence time.Duration, phase float64) time.Duration {
-	return time.Duration(counted(doublings(evidence, phase)+1, phase))
+// NextNote is how much evidence is noted next, at the latest, if this much is noted.
+func NextNote(evidence time.Duration, phase float64) time.Duration {
+	return time.Duration(counted(max(doublings(evidence, phase)+1, notedDoublings), phase))
 }
 
 // counted is what evidence of n doublings counts as, in nanoseconds.

@@ -109,7 +109,7 @@ func (e estimate) allows(target int64) bool {
 func (e estimate) confirms(before settled, l limits, n notes, p Params) bool {
 	lower, upper := l.clamp(e.lower), l.clamp(e.upper)
 	isClose := func(now, before int64) bool { return isClose(now, before, p.BoundsTolerancePercent) }
-	if len(n.requests) > 0 && !n.areDue(before.target) {
+	if len(n.requests) > 0 && !IsWorthSaving(n.evidence, n.before, n.phase) {
 		published, fresh := before.within("", l), settled{uncapped: before.uncapped, lower: e.lower, upper: e.upper}.within("", l)
 		return (upper <= before.upper || isClose(upper, before.upper)) && !slices.ContainsFunc(n.requests, func(request int64) bool {
 			return request < fresh.lower != (request < published.lower) || request > fresh.upper != (request > published.upper)
@@ -139,36 +139,13 @@ func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	return n
 }
 
-const (
-	// settledDoublings is after how many doublings the evidence of a settled container is noted: 256 minutes. A
-	// process that crashes loses that much of it, or half.
-	settledDoublings = 8
-	// settledPercent is how far the requests of a settled container are from their target at most. Others may
-	// wait for more evidence.
-	settledPercent = 10
-)
-
-// areDue reports whether the evidence is published although nothing else changes: whenever it has doubled, but
-// for a settled container not before it is long.
-func (n notes) areDue(target int64) bool {
-	if !hasDoubled(n.evidence, n.before, n.phase) {
-		return false
-	}
-	return isLong(n.evidence, n.phase) || slices.ContainsFunc(n.requests, func(request int64) bool { return !isClose(target, request, settledPercent) })
-}
-
-// hasDoubled reports whether evidence has passed one of the scaler's doublings since it was noted before.
-func hasDoubled(evidence, before time.Duration, phase float64) bool {
-	return doublings(evidence, phase) > doublings(before, phase)
-}
-
-func isLong(evidence time.Duration, phase float64) bool {
-	return doublings(evidence, phase) >= settledDoublings
-}
+// notedDoublings is after how many doublings evidence is noted although nothing else changes: 256 minutes. A process that
+// crashes loses that much of it, or half.
+const notedDoublings = 8
 
 // IsWorthSaving reports whether a crash would lose much evidence: half of it, and more than four hours.
 func IsWorthSaving(evidence, saved time.Duration, phase float64) bool {
-	return hasDoubled(evidence, saved, phase) && isLong(evidence, phase)
+	return doublings(evidence, phase) >= max(doublings(saved, phase)+1, notedDoublings)
 }
 
 // isClose reports whether an amount is within a percentage of the previous one.

@@ -108,7 +108,7 @@ func TestSettledContainersNoteTheirEvidenceRarelyAndNotAtOnce(t *testing.T) {
 		if now.Target != before.Target {
 			t.Errorf("minute %d: the target goes from %+v to %+v", minute, before.Target, now.Target)
 		}
-		if least := time.Duration(counted(settledDoublings, float64(i)/containers)); now.Observed < least {
+		if least := time.Duration(counted(notedDoublings, float64(i)/containers)); now.Observed < least {
 			t.Errorf("minute %d: from %+v to %+v, before %s are observed", minute, before, now, least)
 		}
 		inMinute[minute]++

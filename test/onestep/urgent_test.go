@@ -39,8 +39,10 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 		} {
 			t.Run(strings.ReplaceAll(failing, "/", ".")+"-"+a.name, func(t *testing.T) {
 				t.Parallel()
-				w := world.New(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", world.StartingAt(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)),
-					world.WithConfig(func(c *operatorconfig.Operator) { world.Compress(c, time.Minute) }))
+				w := world.New(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", world.Options{
+					StartingAt: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
+					Configure:  func(c *operatorconfig.Operator) { world.Compress(c, time.Minute) },
+				})
 				labels := map[string]string{world.AppLabel: "web"}
 				app := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("100Mi")},

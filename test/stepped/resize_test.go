@@ -73,10 +73,8 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	if len(s.Status.History) != 1 || !strings.Contains(s.Status.History[0].Message, steps[0]) || !strings.Contains(s.Status.History[0].Message, steps[1]) {
 		t.Errorf("history %+v without %q", s.Status.History, steps)
 	}
-	w.Noted(s.UID, "Decided", steps...)
 	w.Noted(after.UID, "Decided", steps...)
 	w.Noted(s.UID, "Applied", cpu.String(), memory.String(), "3/3")
-	w.Noted(after.UID, "Applied", cpu.String(), memory.String(), "3/3")
 
 	writes := w.Writes()
 	for pod, n := range count(accepted(writes), "pods/resize") {

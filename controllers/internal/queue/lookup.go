@@ -6,8 +6,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -60,7 +62,9 @@ func Mapped(c clock.Clock, find func(context.Context, client.Object) ([]reconcil
 				found, failed := find(ctx, object)
 				all, err = append(all, found...), errors.Join(err, failed)
 			}
-			return withoutRepeats(all), err
+			// A repeat would be reconciled twice if a worker takes the first one at once.
+			seen := sets.New[reconcile.Request]()
+			return slices.DeleteFunc(all, func(one reconcile.Request) bool { return seen.Len() == seen.Insert(one).Len() }), err
 		}, q.Add)
 	}
 	return handler.Funcs{
@@ -69,17 +73,4 @@ func Mapped(c clock.Clock, find func(context.Context, client.Object) ([]reconcil
 		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q requests) { enqueue(ctx, q, e.Object) },
 		GenericFunc: func(ctx context.Context, e event.GenericEvent, q requests) { enqueue(ctx, q, e.Object) },
 	}
-}
-
-// withoutRepeats keeps the first of equal requests. A repeat would be reconciled twice if a worker takes the first one at once.
-func withoutRepeats(all []reconcile.Request) []reconcile.Request {
-	seen := make(map[reconcile.Request]bool, len(all))
-	kept := all[:0]
-	for _, request := range all {
-		if !seen[request] {
-			seen[request] = true
-			kept = append(kept, request)
-		}
-	}
-	return kept
 }

@@ -1,0 +1,91 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stepped
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// writesOfMany counts the operator's writes by kind, and its events.
+func writesOfMany(w *fixture, many int) map[string]int {
+	counts := map[string]int{}
+	for _, write := range w.Writes() {
+		counts[write.Kind()]++
+	}
+	for i := range many {
+		counts["create events"] += len(w.Events(w.Scaler(nameOf(i)).UID)) + len(w.Events(w.Deployment(nameOf(i)).UID))
+	}
+	return counts
+}
+
+func nameOf(i int) string { return fmt.Sprintf("d-%02d", i) }
+
+// logWrites logs a table of the writes since then, for each change or scaler, and returns their sum.
+func logWrites(t *testing.T, title string, before, now map[string]int, per int) (sum float64) {
+	t.Helper()
+	var out strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(now)) {
+		if n := now[kind] - before[kind]; n > 0 {
+			sum += float64(n) / float64(per)
+			fmt.Fprintf(&out, "%-32s %5.2f\n", kind, float64(n)/float64(per))
+		}
+	}
+	t.Logf("%s: %.2f writes\n%s", title, sum, &out)
+	return sum
+}
+
+// The usage of many workloads doubles at once.
+func TestAWaveCostsFewWritesAChange(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	w := newFixtureOn(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", nil)
+	w.Usage.Even = true
+	for i := range many {
+		w.deploy(nameOf(i))
+		w.Uses(nameOf(i), "app", 300, 240)
+		w.Scale(nameOf(i), func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized })
+	}
+	w.Minutes(8)
+	before := writesOfMany(w, many)
+	for i := range many {
+		w.Uses(nameOf(i), "app", 600, 480)
+	}
+	w.Minutes(8)
+	after := writesOfMany(w, many)
+	changes := after["patch pods/resize"] - before["patch pods/resize"]
+	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > 2.8 {
+		t.Errorf("%.2f writes a change", sum)
+	}
+	for i := range many {
+		w.Sized(nameOf(i))
+	}
+}
+
+// A request above its target waits for evidence, which grows. That is no reason to write.
+func TestGrowingEvidenceCostsAtMostOneWriteADoubling(t *testing.T) {
+	t.Parallel()
+	const many = 4
+	w := newFixture(t)
+	w.Usage.Even = true
+	for i := range many {
+		w.deploy(nameOf(i))
+		w.Uses(nameOf(i), "app", 60, 60)
+		w.Scale(nameOf(i), world.InMode(v1beta1.UpdateModeRecommend))
+	}
+	w.Minutes(8)
+	before := writesOfMany(w, many)
+	const doublings = 4
+	w.Minutes(8<<doublings - 8)
+	if sum := logWrites(t, "each scaler and doubling", before, writesOfMany(w, many), doublings*many); sum > 1 {
+		t.Errorf("%.2f writes", sum)
+	}
+}
