@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -40,6 +41,8 @@ type Scaler struct {
 	Containers []Container
 	// Pods are the running pods, by name; nil if the user may not read them.
 	Pods []Pod
+	// UsageAge is how old the oldest usage is that is shown; 0 if all is as new as the metrics API has it.
+	UsageAge time.Duration
 	// UsageMissing is why no usage could be read; empty if it could be.
 	UsageMissing string
 	// Missing says what else could not be read, and why.
@@ -123,19 +126,37 @@ func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time
 		At: at, State: explain.RowOf(e),
 		Explanation: explained, UsageMissing: usageMissing, Missing: explained.Missing,
 	}
-	out.State.State = out.State.Doubt(e.Operators.Serving(*e.Scaler), e.Scaler.Namespace, at)
 	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
 		out.AppliedSince = c.LastTransitionTime.Time
 	}
 	used := usageOf(samples, e.Scaler.Namespace)
 	for i := range e.Pods {
+		for _, c := range e.Pods[i].Containers {
+			if s, ok := used[place{e.Pods[i].Name, c.Name}]; ok && at.Sub(s.Time) > oldUsage {
+				out.UsageAge = max(out.UsageAge, at.Sub(s.Time))
+			}
+		}
 		out.Pods = append(out.Pods, podOf(e.Pods[i], explained.Containers, used))
+	}
+	if note := UsageNote(out.UsageAge); note != "" {
+		out.Missing = append(slices.Clone(out.Missing), note)
 	}
 	slices.SortFunc(out.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, c := range explained.Containers {
 		out.Containers = append(out.Containers, containerOf(c, out.Pods))
 	}
 	return out
+}
+
+// oldUsage is two intervals in which the metrics API has new usage.
+const oldUsage = 2 * time.Minute
+
+// UsageNote says how old usage is; empty if it is new.
+func UsageNote(age time.Duration) string {
+	if age == 0 {
+		return ""
+	}
+	return "Usage of the last " + duration.HumanDuration(age) + ": the usage that is shown is older"
 }
 
 // place names a container of a pod.
@@ -290,6 +311,23 @@ func Format(resource string, amount int64) string {
 	return quantity.FormatMemory(amount)
 }
 
+// Unit is the unit of Units.
+func Unit(resource string) string {
+	if resource == recommend.CPU {
+		return "cores"
+	}
+	return "GiB"
+}
+
+// Units is an amount of many pods, in cores or GiB.
+func Units(resource string, amount int64) string {
+	one := 1000.0
+	if resource != recommend.CPU {
+		one = 1 << 30
+	}
+	return strconv.FormatFloat(float64(amount)/one, 'f', 2, 64)
+}
+
 // Waits are the findings that the scaler waits for.
 func (s Scaler) Waits() []explain.Finding {
 	return slices.DeleteFunc(slices.Clone(s.Explanation.Findings), func(f explain.Finding) bool { return f.Ends == explain.Fine })
@@ -323,19 +361,32 @@ func (r *Resource) include(other Resource) {
 type Fleet struct {
 	At   time.Time
 	Rows []Row
+	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
+	Owned    []explain.OwnedRow
+	Policies []explain.PolicyRow
 	// Missing says what could not be read, and why.
 	Missing []string
+}
+
+// Overview is what "status" shows of the fleet.
+func (f Fleet) Overview() explain.Overview {
+	out := explain.Overview{ScaledDeployments: f.Owned, Policies: f.Policies}
+	for _, r := range f.Rows {
+		out.Scalers = append(out.Scalers, r.Row)
+	}
+	return out
 }
 
 // Row is one scaler of a fleet. Its resources are totals of all pods and containers.
 type Row struct {
 	explain.Row
 	CPU, Memory Resource
+	UsageAge    time.Duration
 }
 
 // RowOf sums up a scaler.
 func RowOf(s Scaler) Row {
-	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1])}
+	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
 }
 
 // Total is the sum of all rows.

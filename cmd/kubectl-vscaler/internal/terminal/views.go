@@ -30,6 +30,7 @@ const (
 // Scaler draws a scaler and its history.
 func Scaler(s live.Scaler, record *live.Record, width int) []string {
 	p := &page{width: max(width, leastWidth)}
+	p.headline(s.State.Headline(s.At))
 	p.title(s)
 	for _, c := range s.Containers {
 		p.blank()
@@ -58,8 +59,8 @@ func (p *page) title(s live.Scaler) {
 		pods = "; " + strings.Replace(s.State.Pods, "/", " of ", 1) + " pods at the decided size"
 	}
 	since := ""
-	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
-		since = " for " + live.Age(s.At, all[0].Since.Time)
+	if s.State.Since != nil {
+		since = " for " + live.Age(s.At, s.State.Since.Time)
 	}
 	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
 }
@@ -363,25 +364,25 @@ func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows in
 	return p.lines, rows
 }
 
-// sums sums up the fleet.
-func (p *page) sums(f live.Fleet) {
-	acts := 0
-	for _, r := range f.Rows {
-		if r.Ends == explain.ByUser {
-			acts++
+// headline adds a line that requires action, unless it is empty.
+func (p *page) headline(line string) {
+	for _, part := range wrapped(explain.Printable(line), p.width) {
+		if part != "" {
+			p.add(bad.Render(part))
 		}
 	}
-	action := good.Render("none requires action")
-	if acts == 1 {
-		action = bad.Render("1 requires action")
-	} else if acts > 1 {
-		action = bad.Render(fmt.Sprintf("%d require action", acts))
+}
+
+// sums sums up the fleet. What requires action and is no scaler has no line of its own below.
+func (p *page) sums(f live.Fleet) {
+	overview := f.Overview()
+	for _, line := range overview.Headlines(f.At) {
+		p.headline(line)
 	}
-	number := fmt.Sprintf("%d scalers", len(f.Rows))
-	if len(f.Rows) == 1 {
-		number = "1 scaler"
+	p.ends(strong.Render(overview.Tally().String()), faint.Render(f.At.Format("15:04:05")))
+	for _, line := range overview.Actions() {
+		p.headline(line)
 	}
-	p.ends(strong.Render(number)+", "+action, faint.Render(f.At.Format("15:04:05")))
 	cpu, memory := f.Total()
 	for _, r := range []live.Resource{cpu, memory} {
 		if r.Request.Pods == 0 {
@@ -389,13 +390,13 @@ func (p *page) sums(f live.Fleet) {
 		}
 		used := ""
 		if r.Used.Pods > 0 {
-			used = ", " + live.Format(r.Resource, r.Used.Total) + " used"
+			used = ", " + live.Units(r.Resource, r.Used.Total) + " used"
 		}
 		gaps := ""
 		if r.HasTarget {
-			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Format(r.Resource, r.Over), live.Format(r.Resource, r.Short))
+			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Units(r.Resource, r.Over), live.Units(r.Resource, r.Short))
 		}
-		p.wrap("", fmt.Sprintf("%s %s requested%s%s", r.Resource, live.Format(r.Resource, r.Request.Total), used, gaps))
+		p.wrap("", fmt.Sprintf("%s in %s: %s requested%s%s", r.Resource, live.Unit(r.Resource), live.Units(r.Resource, r.Request.Total), used, gaps))
 	}
 }
 
@@ -403,7 +404,7 @@ func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
 	columns := []column{
 		{name: "NAMESPACE", isText: true, rank: 3, shrinksTo: 12},
 		{name: "NAME", isText: true, shrinksTo: 16},
-		{name: "STATE", isText: true, shrinksTo: 12},
+		{name: "STATE", isText: true},
 		{name: "PODS", rank: 5},
 		{name: "CPU-USED", rank: 7},
 		{name: "CPU-REQ", rank: 4},
