@@ -384,7 +384,7 @@ func containerOf(e Evidence, name string) Container {
 
 func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
 	policy := e.Scaler.Spec.ResourcePolicy.For(container)
-	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, scaler.Amounts(a))) }
+	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, AmountOf(resource, scaler.Amounts(a))) }
 	bound := func(b *v1beta1.ResourceBounds) *Amount {
 		if b == nil {
 			return nil
@@ -440,7 +440,7 @@ func requestsOf(list []v1beta1.ContainerDecision, container string) (requests v1
 }
 
 func sizeOf(resource string, c workload.Container) Size {
-	return Size{Request: amountOf(resource, of(resource, c.Requests)), Limit: amountOf(resource, of(resource, c.Limits))}
+	return Size{Request: amountOf(resource, AmountOf(resource, c.Requests)), Limit: amountOf(resource, AmountOf(resource, c.Limits))}
 }
 
 // sizesOf counts the pods by their size, the most frequent first.

@@ -132,11 +132,3 @@ func (o Operator) Report(now time.Time) string {
 	}
 	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, age(now, o.LastHeard))
 }
-
-// whenSilent dates a report of an operator that is silent now; empty if it is not, or if there is none.
-func (o *Operator) whenSilent(now time.Time) string {
-	if o == nil || !o.IsSilent(now) {
-		return ""
-	}
-	return ", when the operator was last heard of, " + age(now, o.LastHeard) + " ago"
-}

@@ -54,6 +54,14 @@ func stateOf(all []Finding, ready *metav1.Condition) State {
 	return out
 }
 
+// whenReported dates the status while no operator is in charge.
+func (s State) whenReported() string {
+	if s.Reason == operatorSilent.Reason {
+		return ", when an operator last reported"
+	}
+	return ""
+}
+
 // Overview is how several scalers, ScaledDeployments and policies are doing. Operators are those that serve them; empty if
 // they are not known.
 type Overview struct {

@@ -60,7 +60,7 @@ func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
 	line("ScaledDeployment %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("")
-	line("Ready: %s; %s pods are available", strings.ToLower(string(x.Ready)), strings.Replace(x.Available, "/", " of ", 1))
+	line("Ready: %s; %s pods are available%s", inWords(x.Ready), strings.Replace(x.Available, "/", " of ", 1), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}

@@ -50,8 +50,6 @@ type PolicyExplanation struct {
 	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
 	// Missing says what could not be read.
 	Missing []string `json:"missing,omitempty"`
-
-	operator *Operator // if it is known
 }
 
 // Skipped are Deployments that a policy selects and does not size, for one reason.
@@ -85,9 +83,6 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 		out.Rules = p.Rollout()
 	}
 	out.Findings = policyFindings(p, e.Operators, e.Now)
-	if operator, ok := e.Operators.For(out.Namespace); ok {
-		out.operator = &operator
-	}
 	return out
 }
 
@@ -141,7 +136,7 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Ready: %s%s%s", inWords(x.Ready), x.scaledInWords(), x.operator.whenSilent(now))
+	line("Ready: %s%s%s", inWords(x.Ready), x.scaledInWords(), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}

@@ -42,11 +42,12 @@ type Reason struct {
 // ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
 // operator.
 func ReasonFor(reason string) (Reason, bool) {
-	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Reason == reason })
+	all := slices.Concat(reasons, []Reason{notObserved, operatorSilent, outdated, deleting})
+	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
 	if i < 0 {
 		return Reason{reason, "This version of the plugin does not know the reason.", ByUser, "See the message, or use the plugin of the operator's version."}, false
 	}
-	return reasons[i], true
+	return all[i], true
 }
 
 // reasonFor is ReasonFor, with words for an unknown one.

@@ -28,7 +28,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Applied: %s%s", x.appliedTo(), x.Operator.whenSilent(now))
+	line("Applied: %s%s", x.appliedTo(), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}

@@ -144,8 +144,9 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	for i := range owners {
 		out.Owned = append(out.Owned, explain.OwnedRowOf(&owners[i], operators, out.At))
 	}
+	scalersShown := out.Overview().Scalers
 	for _, policy := range policies {
-		if row := explain.PolicyRowOf(Described(policy), operators, out.At); Concerns(row, namespace, out.Overview().Scalers) {
+		if row := explain.PolicyRowOf(Described(policy), operators, out.At); Concerns(row, namespace, scalersShown) {
 			out.Policies = append(out.Policies, row)
 		}
 	}

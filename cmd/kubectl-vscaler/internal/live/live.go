@@ -233,7 +233,7 @@ func resourceOf(container string, r explain.Resource, pods []Pod) Resource {
 
 // count adds a container of a pod.
 func (r *Resource) count(pod string, c PodContainer) {
-	request, limit := AmountOf(r.Resource, c.Applied.Requests), AmountOf(r.Resource, c.Applied.Limits)
+	request, limit := explain.AmountOf(r.Resource, c.Applied.Requests), explain.AmountOf(r.Resource, c.Applied.Limits)
 	if request > 0 {
 		r.Request.add(request)
 	}
@@ -248,7 +248,7 @@ func (r *Resource) count(pod string, c PodContainer) {
 	if c.Used == nil {
 		return
 	}
-	share := Share{Pod: pod, Used: AmountOf(r.Resource, *c.Used), Request: request}
+	share := Share{Pod: pod, Used: explain.AmountOf(r.Resource, *c.Used), Request: request}
 	r.Used.add(share.Used)
 	if request > 0 && (r.Busiest.Request == 0 || share.Percent() > r.Busiest.Percent()) {
 		r.Busiest = share
@@ -274,7 +274,7 @@ func (s Spread) FurthestFrom(target int64) int64 {
 
 // Range is such as "121m to 500m", or "187m" if all pods have the same amount; empty if none has one.
 func (s Spread) Range(resource, to string) string {
-	least, most := Format(resource, s.Least), Format(resource, s.Most)
+	least, most := explain.Format(resource, s.Least), explain.Format(resource, s.Most)
 	switch {
 	case s.Pods == 0:
 		return ""
@@ -293,22 +293,6 @@ func (s Share) Percent() float64 {
 		return 0
 	}
 	return 100 * float64(s.Used) / float64(s.Request)
-}
-
-// AmountOf is the amount of a resource: cpu or memory.
-func AmountOf(resource string, a quantity.Amounts) int64 {
-	if resource == recommend.CPU {
-		return a.CPUMillis
-	}
-	return a.MemoryBytes
-}
-
-// Format is the rounded amount of a resource, as text.
-func Format(resource string, amount int64) string {
-	if resource == recommend.CPU {
-		return quantity.FormatCPU(amount)
-	}
-	return quantity.FormatMemory(amount)
 }
 
 // Unit is the unit of Units.

@@ -174,13 +174,10 @@ func amounts(cpu, memory int64) string {
 
 // amountOf is an amount of many pods; empty for 0.
 func amountOf(resource string, amount int64) string {
-	switch {
-	case amount == 0:
+	if amount == 0 {
 		return ""
-	case resource == recommend.CPU:
-		return fmt.Sprintf("%.2f cores", float64(amount)/1000)
 	}
-	return live.Format(resource, amount)
+	return live.Units(resource, amount) + " " + live.Unit(resource)
 }
 
 // usedPercent is how much of the requests is used, in percent: 0 without requests, and "?" without usage.
@@ -197,7 +194,7 @@ func offenders(rows []live.Row, amount func(live.Resource) int64) (out []offende
 		var texts []string
 		for _, of := range []live.Resource{r.CPU, r.Memory} {
 			if n := amount(of); n > 0 {
-				texts = append(texts, live.Format(of.Resource, n)+" "+word(of.Resource))
+				texts = append(texts, explain.Format(of.Resource, n)+" "+word(of.Resource))
 			}
 		}
 		if len(texts) == 0 || len(out) == mostOffenders {
@@ -223,5 +220,5 @@ func usedOf(r live.Resource) (out usedView) {
 		return out
 	}
 	percent := live.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent()
-	return usedView{live.Format(r.Resource, r.Used.Total), min(percent, 100), true, percent > 100, max(0, r.Request.Pods-r.Used.Pods)}
+	return usedView{explain.Format(r.Resource, r.Used.Total), min(percent, 100), true, percent > 100, max(0, r.Request.Pods-r.Used.Pods)}
 }

@@ -161,7 +161,7 @@ func (p *page) strips(container string, r live.Resource, record *live.Record, to
 	p.add(fit(name+"request") + strip(requests, most, nil))
 	p.add(fit(name+"usage") + strip(used, most, func(i int) bool { return requests[i] != live.Unknown && used[i] > requests[i] }))
 	ago := "-" + duration.HumanDuration(to.Sub(from))
-	scale := "full height " + live.Format(r.Resource, most)
+	scale := "full height " + explain.Format(r.Resource, most)
 	axis := ago + strings.Repeat(" ", max(1, columns-len(ago)-len("now"))) + "now"
 	if gap := columns - len(ago) - len("now") - len(scale); gap >= 4 {
 		axis = ago + strings.Repeat(" ", gap/2) + scale + strings.Repeat(" ", gap-gap/2) + "now"
@@ -233,7 +233,7 @@ func pressure(pod live.Pod) (most float64) {
 			continue
 		}
 		for _, resource := range live.Resources {
-			share := live.Share{Used: live.AmountOf(resource, *c.Used), Request: live.AmountOf(resource, c.Applied.Requests)}
+			share := live.Share{Used: explain.AmountOf(resource, *c.Used), Request: explain.AmountOf(resource, c.Applied.Requests)}
 			most = max(most, share.Percent())
 		}
 	}
@@ -244,9 +244,9 @@ func pressure(pod live.Pod) (most float64) {
 func useOf(resource string, c live.PodContainer) string {
 	used := "-"
 	if c.Used != nil {
-		used = live.Format(resource, live.AmountOf(resource, *c.Used))
+		used = explain.Format(resource, explain.AmountOf(resource, *c.Used))
 	}
-	return used + "/" + some(resource, live.AmountOf(resource, c.Applied.Requests))
+	return used + "/" + some(resource, explain.AmountOf(resource, c.Applied.Requests))
 }
 
 // resize is the state of the pod's resize. Without a report of the kubelet, it follows from
@@ -311,10 +311,10 @@ func between(resource string, least, most int64) string {
 	}
 	text := ".."
 	if least > 0 {
-		text = live.Format(resource, least) + text
+		text = explain.Format(resource, least) + text
 	}
 	if most > 0 {
-		text += live.Format(resource, most)
+		text += explain.Format(resource, most)
 	}
 	return text
 }
@@ -324,7 +324,7 @@ func some(resource string, amount int64) string {
 	if amount == 0 {
 		return "-"
 	}
-	return live.Format(resource, amount)
+	return explain.Format(resource, amount)
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", v) }
@@ -432,7 +432,7 @@ func total(resource string, s live.Spread) string {
 	if s.Pods == 0 {
 		return "-"
 	}
-	return live.Format(resource, s.Total)
+	return explain.Format(resource, s.Total)
 }
 
 // gap is "+600m" for requests above the targets, "-100m" for requests below, and both if
@@ -442,11 +442,11 @@ func gap(r live.Resource) string {
 	case !r.HasTarget:
 		return "-"
 	case r.Over > 0 && r.Short > 0:
-		return "+" + live.Format(r.Resource, r.Over) + " " + bad.Render("-"+live.Format(r.Resource, r.Short))
+		return "+" + explain.Format(r.Resource, r.Over) + " " + bad.Render("-"+explain.Format(r.Resource, r.Short))
 	case r.Short > 0:
-		return bad.Render("-" + live.Format(r.Resource, r.Short))
+		return bad.Render("-" + explain.Format(r.Resource, r.Short))
 	case r.Over > 0:
-		return "+" + live.Format(r.Resource, r.Over)
+		return "+" + explain.Format(r.Resource, r.Over)
 	}
 	return "0"
 }
