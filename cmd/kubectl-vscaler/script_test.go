@@ -71,7 +71,7 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 }
 
 // varying are the parts of results that differ in each run.
-var varying = regexp.MustCompile(`\b(?:[0-9]{2}:){2}[0-9]{2}$|[0-9]+s ago|"?(?:lastHeard|time)"?: "[^"]*"|\.b-[0-9]+`)
+var varying = regexp.MustCompile(`\b(?:[0-9]{2}:){2}[0-9]{2}$|[0-9]+s ago|"?(?:lastHeard|time)"?: "[^"]*"|\.b-[0-9]+|[-0-9]{10}T[0-9:]{8}Z \([0-9a-z]+ ago\)|(?:reported since|stopped at) [-0-9TZ:]+`)
 
 // TestCommands runs the commands in testdata, each on a cluster of its own. In a block, a line that begins with # is a title, with @
 // a preparation, and with $ the command, whose standard input follows @stdin. What follows is the result: | begins a line of the standard output, ! of the standard

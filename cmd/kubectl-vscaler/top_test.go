@@ -53,7 +53,10 @@ func TestAFleetIsReadWithFewRequests(t *testing.T) {
 	}
 	server.mu.Lock()
 	defer server.mu.Unlock()
-	want := map[string]int{ours + "/verticalscalers": 1, apps + "/deployments": 1, "/api/v1/pods": 1, metricsPath + "/namespaces/shop/pods": 1, coordination + "/leases": 1}
+	want := map[string]int{
+		clusterPolicies: 1, ours + "/scalingpolicies": 1, ours + "/scaleddeployments": 1,
+		ours + "/verticalscalers": 1, apps + "/deployments": 1, "/api/v1/pods": 1, metricsPath + "/namespaces/shop/pods": 1, coordination + "/leases": 1,
+	}
 	if !maps.Equal(server.asked, want) {
 		t.Errorf("requests %v, want %v", server.asked, want)
 	}
@@ -68,7 +71,7 @@ func TestPodsCountOnce(t *testing.T) {
 	server.pageSize = 1
 	out, errOut, code := run(t, nil, "top", "-A")
 	text := strings.Join(words(out), "\n")
-	if code != 0 || !strings.Contains(text, "cpu 460m requested, 41m used\n") || !strings.Contains(text, "web Applied 2/2 41m 460m") || !strings.Contains(text, "second Applied 2/2 - -") {
+	if code != 0 || !strings.Contains(text, "cpu in cores: 0.46 requested, 0.04 used\n") || !strings.Contains(text, "web Applied 2/2 41m 460m") || !strings.Contains(text, "second Applied 2/2 - -") {
 		t.Errorf("exit code %d: %s%s", code, errOut, out)
 	}
 }

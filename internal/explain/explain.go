@@ -49,6 +49,8 @@ type Explanation struct {
 	Policy *Origin `json:"policy,omitempty"`
 	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
+	// State is that of the first finding.
+	State `json:"state"`
 	// Applied reports whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
 	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
@@ -167,7 +169,8 @@ func Of(e Evidence) Explanation {
 		History:         s.Status.History,
 		Missing:         e.Missing,
 	}
-	out.Findings = findings(s, out.Containers)
+	out.Findings = findings(e, out.Containers)
+	out.State = stateOf(out.Findings, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
 		out.Applied = c.Status
 	}
@@ -180,10 +183,6 @@ func Of(e Evidence) Explanation {
 	}
 	if operator, ok := e.Operators.Serving(*s).For(s.Namespace); ok {
 		out.Operator = &operator
-		if operator.IsSilent(e.Now) {
-			silent := Finding{Reason: operatorSilent, Message: operator.Report(e.Now)}
-			out.Findings = append([]Finding{silent}, out.Findings...)
-		}
 	}
 	return out
 }
@@ -246,23 +245,61 @@ var (
 		"Check that the operator runs (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator), and see its log.",
 	}
 	outdated = Reason{
-		"Outdated", "The scaler was edited, and this status is that of its previous spec.", ByItself,
+		"Outdated", "The object was edited, and this status is that of its previous spec.", ByItself,
 		"Try again in a moment; if it stays, check that the operator runs.",
+	}
+	deleting = Reason{
+		"Deleting", "The object is being deleted. The operator first restores or deletes what it has changed or created.", ByItself,
+		"Wait; if it stays, check that the operator runs.",
 	}
 )
 
-// findings are the reasons that block something, the most important first, and always that
-// of Applied. Of reasons with the same advice, only the first is included.
-func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding) {
-	if len(s.Status.Conditions) == 0 {
-		return []Finding{{Reason: notObserved}}
+// doubts are why the status of an object cannot be relied on, the most important first. observed is the generation that
+// the status is about.
+func doubts(object metav1.Object, observed int64, operators Operators, now time.Time) (out []Finding) {
+	if silent, ok := operators.nobody(object.GetNamespace(), now); ok {
+		out = append(out, silent)
 	}
+	switch {
+	case object.GetDeletionTimestamp() != nil:
+		out = append(out, Finding{Reason: deleting, Since: object.GetDeletionTimestamp()})
+	case observed < object.GetGeneration():
+		out = append(out, Finding{Reason: outdated})
+	}
+	return out
+}
+
+// onlyActions removes the advice of what needs no action if something else does.
+func onlyActions(all []Finding) []Finding {
+	if slices.ContainsFunc(all, func(f Finding) bool { return f.Ends != Fine }) {
+		for i := range all {
+			if all[i].Ends == Fine {
+				all[i].Advice = ""
+			}
+		}
+	}
+	return all
+}
+
+// inViews are the reasons that views show under one name: that there is too little evidence.
+var inViews = map[string]string{v1beta1.ReasonCollectingHistory: v1beta1.ReasonLearning, v1beta1.ReasonNoRecommendation: v1beta1.ReasonLearning}
+
+// findings are why the status cannot be relied on, the reason in short, and the reasons that block something, the most
+// important first, and always that of Applied. Of reasons with the same advice, only the first is included.
+func findings(e Evidence, containers []Container) (out []Finding) {
+	s := e.Scaler
+	told := scaler.InShort(s.Status.Conditions)
+	if told == nil {
+		out = doubts(s, s.Generation, e.Operators.Serving(*s), e.Now)
+		return append(out, Finding{Reason: notObserved})
+	}
+	out = doubts(s, s.Status.ObservedGeneration, e.Operators.Serving(*s), e.Now)
 	add := func(kind string, isIncluded func(metav1.Condition) bool) {
 		c := meta.FindStatusCondition(s.Status.Conditions, kind)
 		if c == nil || !isIncluded(*c) {
 			return
 		}
-		reason, _ := ReasonFor(c.Reason)
+		reason := reasonFor(cmp.Or(inViews[c.Reason], c.Reason))
 		reason.Advice = adviceFor(reason, s, containers)
 		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
@@ -271,6 +308,7 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
 	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
+	add(told.Type, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionStalled, isTrue)
 	add(v1beta1.ConditionTargetFound, isNot)
 	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
@@ -281,10 +319,7 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 	add(v1beta1.ConditionContainersFound, isNot)
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
-	if s.Status.ObservedGeneration < s.Generation {
-		out = append([]Finding{{Reason: outdated}}, out...)
-	}
-	return out
+	return onlyActions(out)
 }
 
 // reasonTime is when the reason began; nil if unknown. Transition times of conditions are those of their statuses.
@@ -349,7 +384,7 @@ func containerOf(e Evidence, name string) Container {
 
 func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
 	policy := e.Scaler.Spec.ResourcePolicy.For(container)
-	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, scaler.Amounts(a))) }
+	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, AmountOf(resource, scaler.Amounts(a))) }
 	bound := func(b *v1beta1.ResourceBounds) *Amount {
 		if b == nil {
 			return nil
@@ -405,7 +440,7 @@ func requestsOf(list []v1beta1.ContainerDecision, container string) (requests v1
 }
 
 func sizeOf(resource string, c workload.Container) Size {
-	return Size{Request: amountOf(resource, of(resource, c.Requests)), Limit: amountOf(resource, of(resource, c.Limits))}
+	return Size{Request: amountOf(resource, AmountOf(resource, c.Requests)), Limit: amountOf(resource, AmountOf(resource, c.Limits))}
 }
 
 // sizesOf counts the pods by their size, the most frequent first.

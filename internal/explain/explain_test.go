@@ -282,8 +282,8 @@ func TestOverview(t *testing.T) {
 			Status: v1beta1.ScaledDeploymentStatus{Replicas: 3, AvailableReplicas: 2, Conditions: []metav1.Condition{
 				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "OperatingNormally"},
 			}},
-		}),
-		explain.OwnedRowOf(&v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}),
+		}, nil, noon),
+		explain.OwnedRowOf(&v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}, nil, noon),
 	}
 	for name, columns := range map[string]explain.Columns{
 		"overview.txt":      {},
@@ -297,8 +297,14 @@ func TestOverview(t *testing.T) {
 		golden(t, name, got.String())
 	}
 	goldenData(t, "overview.yaml", o)
-	if !o.NotReady() || (explain.Overview{Scalers: o.Scalers[:1]}).NotReady() || !(explain.Overview{ScaledDeployments: o.ScaledDeployments[:1]}).NotReady() {
-		t.Error("what is Ready is not told from what is not")
+	for want, o := range map[string]explain.Overview{
+		"8 scalers, 2 ScaledDeployments: 4 are not Ready, 6 require action": o,
+		"1 scaler: all are Ready, none requires action":                     {Scalers: o.Scalers[:1]},
+		"1 ScaledDeployment: 1 is not Ready, none requires action":          {ScaledDeployments: o.ScaledDeployments[:1]},
+	} {
+		if got := o.Tally().String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 
@@ -306,7 +312,7 @@ func TestOverview(t *testing.T) {
 func TestSavedIsKnownOrNotTold(t *testing.T) {
 	e := checkout()
 	saved := explain.RowOf(e).Saved
-	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.063}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)
+	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.0625}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
 	for name, change := range map[string]change{

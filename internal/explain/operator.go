@@ -33,8 +33,10 @@ type Operator struct {
 // Operators are the operators of the cluster, one per namespace.
 type Operators []Operator
 
-// OperatorsOf reads the leases of operators, and ignores all others.
-func OperatorsOf(leases []coordinationv1.Lease) (out Operators) {
+// OperatorsOf reads the leases of operators, and ignores all others. It is not nil: without a lease, no operator is in
+// charge. Nil operators are not known.
+func OperatorsOf(leases []coordinationv1.Lease) Operators {
+	out := Operators{}
 	for _, l := range leases {
 		if l.Name != v1beta1.LeaseName || l.Spec.RenewTime == nil {
 			continue
@@ -50,7 +52,8 @@ func OperatorsOf(leases []coordinationv1.Lease) (out Operators) {
 
 // Serving drops the leases that are no longer those of the operator: a status that was written more
 // than a minute after the last renewal shows that an operator runs without that lease, such as one
-// without leader election beside what an earlier installation has left.
+// without leader election beside what an earlier installation has left. If none is left, it is nil: the operator is not
+// known.
 func (o Operators) Serving(scalers ...v1beta1.VerticalScaler) Operators {
 	out := slices.Clone(o)
 	for i := range scalers {
@@ -60,7 +63,9 @@ func (o Operators) Serving(scalers ...v1beta1.VerticalScaler) Operators {
 			if !ok || !operator.isOverdue(statusWritten(s)) {
 				break
 			}
-			out = slices.DeleteFunc(out, func(other Operator) bool { return other == operator })
+			if out = slices.DeleteFunc(out, func(other Operator) bool { return other == operator }); len(out) == 0 {
+				return nil
+			}
 		}
 	}
 	return out
@@ -102,18 +107,28 @@ func (o Operator) IsSilent(now time.Time) bool { return o.HasStopped || o.isOver
 // isOverdue reports whether the lease was last renewed more than a minute ago.
 func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
 
+// nobody is the finding that no operator is in charge of a namespace. It is false if one is, or if that is not known. Its
+// message does not change with time.
+func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok bool) {
+	operator, isKnown := o.For(namespace)
+	switch {
+	case o == nil || isKnown && !operator.IsSilent(now):
+		return silent, false
+	case !isKnown:
+		return Finding{Reason: operatorSilent, Message: "No lease of an operator is found"}, true
+	}
+	how := "has not reported since"
+	if operator.HasStopped {
+		how = "was stopped at"
+	}
+	message := fmt.Sprintf("The operator in namespace %s %s %s", operator.Namespace, how, operator.LastHeard.UTC().Format(time.RFC3339))
+	return Finding{Reason: operatorSilent, Message: message, Since: &operator.LastHeard}, true
+}
+
 // Report says when the operator was last heard of.
 func (o Operator) Report(now time.Time) string {
 	if o.HasStopped {
 		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, age(now, o.LastHeard))
 	}
 	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, age(now, o.LastHeard))
-}
-
-// whenSilent dates a report of an operator that is silent now; empty if it is not, or if there is none.
-func (o *Operator) whenSilent(now time.Time) string {
-	if o == nil || !o.IsSilent(now) {
-		return ""
-	}
-	return ", when the operator was last heard of, " + age(now, o.LastHeard) + " ago"
 }

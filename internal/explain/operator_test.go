@@ -38,9 +38,9 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 		silent bool
 		report string
 	}{
-		"no lease":                          {},
-		"a lease that was never held":       {leases: []coordinationv1.Lease{never}},
-		"a foreign lease":                   {leases: []coordinationv1.Lease{foreign}},
+		"no lease":                          {silent: true},
+		"a lease that was never held":       {leases: []coordinationv1.Lease{never}, silent: true},
+		"a foreign lease":                   {leases: []coordinationv1.Lease{foreign}, silent: true},
 		"renewed just now":                  {leases: []coordinationv1.Lease{lease("system", 0)}, report: "The operator in namespace system was last heard of 0s ago"},
 		"renewed by a clock that is ahead":  {leases: []coordinationv1.Lease{lease("system", -time.Hour)}, report: "The operator in namespace system was last heard of 0s ago"},
 		"a fail-over":                       {leases: []coordinationv1.Lease{lease("system", time.Minute)}, report: "The operator in namespace system was last heard of 60s ago"},
@@ -59,12 +59,16 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 				t.Errorf("%v, %q, want %q", ok, operator.Report(noon), tc.report)
 			}
 			overview := explain.Overview{Scalers: []explain.Row{explain.RowOf(e)}}
-			silent := overview.Doubt(e.Operators, noon)
 			row := overview.Scalers[0]
 			x := explain.Of(e)
+			var text bytes.Buffer
+			if err := x.WriteText(&text, noon); err != nil {
+				t.Fatal(err)
+			}
 			for what, isSilent := range map[string]bool{
-				"the row": row.Ready == "Unknown" && row.Reason == "OperatorSilent", "--check": overview.NotReady(),
-				"the operators": len(silent) == 1, "explain": x.Findings[0].Reason.Reason == "OperatorSilent",
+				"the row": row.Ready == "Unknown" && row.Reason == "OperatorSilent", "--check": overview.Tally().NotReady > 0,
+				"the first line": len(overview.Headlines(noon)) == 1, "explain": x.Findings[0].Reason.Reason == "OperatorSilent",
+				"the first line of explain": strings.HasPrefix(text.String(), "No operator is in charge: "), "the advice": !strings.Contains(text.String(), "No action needed"),
 			} {
 				if isSilent != tc.silent {
 					t.Errorf("%s: silent %v, want %v: %+v", what, isSilent, tc.silent, row)
@@ -107,19 +111,16 @@ func TestALeaseThatIsLeftOverSaysNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotReadyKeepsItsReason(t *testing.T) {
-	e := checkout(stalled("QoSChange", "pod checkout-1: has no requests"))
-	row := explain.RowOf(e).Doubt(explain.OperatorsOf([]coordinationv1.Lease{lease("system", time.Hour)}), e.Scaler.Namespace, noon)
-	if row.Ready != metav1.ConditionFalse || row.Reason != "QoSChange" {
-		t.Errorf("%+v", row)
-	}
-}
-
-// What was edited after the last reconcile is not Ready because the previous spec was.
+// What was edited after the last reconcile is not Ready because the previous spec was. Deleting an object also changes its
+// generation.
 func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 	e := checkout()
 	e.Scaler.Generation++
 	if row := explain.RowOf(e); row.Ready != metav1.ConditionUnknown || row.Reason != "Outdated" {
+		t.Errorf("%+v", row)
+	}
+	e.Scaler.DeletionTimestamp = ptr.To(ago(time.Minute))
+	if row := explain.RowOf(e); row.Ready != metav1.ConditionUnknown || row.Reason != "Deleting" || row.Ends != explain.ByItself {
 		t.Errorf("%+v", row)
 	}
 }
@@ -137,16 +138,32 @@ func TestTextOfASilentOperator(t *testing.T) {
 	golden(t, "operator-silent.txt", got.String())
 }
 
-// A scaler that only recommends is not green while pods have no usage.
-func TestMissingUsageIsSeenInRecommend(t *testing.T) {
-	e := checkout(func(e *explain.Evidence) {
-		e.Scaler.Status.Conditions = []metav1.Condition{
-			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "OperatingNormally"},
-			{Type: "Applied", Status: metav1.ConditionFalse, Reason: "RecommendOnly"},
-			{Type: "RecommendationProvided", Status: metav1.ConditionFalse, Reason: "MetricsIncomplete", Message: "pod checkout-1: no usage reported"},
+// A scaler that does not see usage of its pods is not green, whatever else its status says, and claims no savings.
+func TestMissingUsageIsNeverGreen(t *testing.T) {
+	for reason, e := range map[string]explain.Evidence{
+		"Applied":           checkout(),
+		"RecommendOnly":     checkout(recommendOnly),
+		"Learning":          cases()["learning"],
+		"Suspended":         cases()["suspended"],
+		"WithinBounds":      waiting(),
+		"Paused":            cases()["paused"],
+		"NodeCapacity":      cases()["node-capacity"],
+		"OperatingNormally": checkout(conditions("Applied False MetricsIncomplete waits until all running pods report usage")),
+	} {
+		conditions("RecommendationProvided False MetricsIncomplete Usage of running pods is missing: pod checkout-1: no usage reported")(&e)
+		row, x := explain.RowOf(e), explain.Of(e)
+		if row.Ready != metav1.ConditionFalse || row.Reason != "MetricsIncomplete" || row.Ends != explain.ByUser || row.Saved != nil || x.Findings[0].Reason.Reason != row.Reason {
+			t.Errorf("%s: %+v", reason, row)
 		}
-	})
-	if row := explain.RowOf(e); row.Reason != "MetricsIncomplete" || row.Ends == explain.Fine {
-		t.Errorf("%+v", row)
+	}
+	blind := explain.RowOf(cases()["metrics-unavailable"])
+	for want, scalers := range map[string][]explain.Row{
+		"": {explain.RowOf(checkout())},
+		"1 of 2 scalers has no usage of some or all pods":                         {explain.RowOf(checkout()), blind},
+		"Usage is missing for nearly all pods: metrics are down (3 of 3 scalers)": {blind, blind, blind, explain.RowOf(cases()["deployment-not-found"])},
+	} {
+		if got := strings.Join((explain.Overview{Scalers: scalers}).Headlines(noon), "; "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

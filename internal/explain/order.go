@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"encoding/csv"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -72,36 +73,43 @@ func descending[T any, V cmp.Ordered](a, b *T, value func(T) V) int {
 }
 
 // columnsOfCSV are the columns of a table for a spreadsheet. Times are in RFC 3339.
-const columnsOfCSV = "kind,namespace,name,deployment,owner,mode,profile,cpu,memory,pods,ready,reason,changed,saved_cores,saved_gib"
+const columnsOfCSV = "kind,namespace,name,deployment,owner,mode,profile,cpu_cores,cpu_target_cores,memory_bytes,memory_target_bytes," +
+	"pods_at_size,running_pods,saved_cores,saved_bytes,available_pods,replicas,selected,scaled,promoted,without_usage,ready,reason,since,ends,changed"
 
-// WriteCSV writes the overview as a table for a spreadsheet: a line for each scaler,
-// ScaledDeployment and policy. The pods of a policy are its Deployments. What is unknown is empty.
+// WriteCSV writes the overview as a table for a spreadsheet: a line for each scaler, ScaledDeployment and policy, with one
+// value in each column, in base units. What is unknown, or another kind does not have, is empty.
 func (o Overview) WriteCSV(w io.Writer, hasHeader bool) error {
 	out := csv.NewWriter(w)
+	columns := strings.Split(columnsOfCSV, ",")
 	if hasHeader {
-		_ = out.Write(strings.Split(columnsOfCSV, ",")) // Error returns it
+		_ = out.Write(columns) // Error returns it
+	}
+	write := func(state State, cells map[string]string) {
+		cells["ready"], cells["reason"], cells["since"], cells["ends"] = string(state.Ready), state.Reason, timestamp(state.Since), string(state.Ends)
+		line := make([]string, len(columns))
+		for i, column := range columns {
+			line[i] = inert(cells[column])
+		}
+		_ = out.Write(line)
 	}
 	for _, r := range o.Scalers {
-		changed, cores, gib := "", "", ""
-		if r.Changed != nil {
-			changed = r.Changed.UTC().Format(time.RFC3339)
-		}
-		if r.Saved != nil {
-			cores, gib = number(r.Saved.Cores), number(r.Saved.GiB)
-		}
-		_ = out.Write([]string{
-			"VerticalScaler", r.Namespace, r.Name, r.Deployment, r.ownedBy(), inert(r.Mode), inert(r.Profile), inert(r.CPU), inert(r.Memory), inert(r.Pods),
-			string(r.Ready), inert(r.Reason), changed, cores, gib,
+		write(r.State, map[string]string{
+			"kind": "VerticalScaler", "namespace": r.Namespace, "name": r.Name, "deployment": r.Deployment, "owner": r.ownedBy(), "mode": r.Mode, "profile": r.Profile,
+			"cpu_cores": number(r.CPUCores), "cpu_target_cores": number(r.CPUTargetCores), "memory_bytes": number(r.MemoryBytes), "memory_target_bytes": number(r.MemoryTargetBytes),
+			"pods_at_size": number(r.PodsAtSize), "running_pods": number(r.RunningPods), "saved_cores": number(r.SavedCores), "saved_bytes": number(r.SavedBytes),
+			"changed": timestamp(r.Changed),
 		})
 	}
 	for _, r := range o.ScaledDeployments {
-		_ = out.Write([]string{
-			"ScaledDeployment", r.Namespace, r.Name, r.Deployment, "", "", "", "", "", r.Available, string(r.Ready), inert(r.Reason), "", "", "",
+		write(r.State, map[string]string{
+			"kind": "ScaledDeployment", "namespace": r.Namespace, "name": r.Name, "deployment": r.Deployment,
+			"available_pods": fmt.Sprint(r.AvailablePods), "replicas": fmt.Sprint(r.Replicas),
 		})
 	}
 	for _, r := range o.Policies {
-		_ = out.Write([]string{
-			r.Kind, r.Namespace, r.Name, "", "", inert(r.Mode), "", "", "", inert(r.Deployments), string(r.Ready), inert(r.Reason), "", "", "",
+		write(r.State, map[string]string{
+			"kind": r.Kind, "namespace": r.Namespace, "name": r.Name, "mode": r.Mode,
+			"selected": fmt.Sprint(r.Selected), "scaled": fmt.Sprint(r.Scaled), "promoted": number(r.PromotedScalers), "without_usage": fmt.Sprint(r.WithoutUsage),
 		})
 	}
 	out.Flush()
@@ -110,10 +118,23 @@ func (o Overview) WriteCSV(w io.Writer, hasHeader bool) error {
 
 // inert is text of a status that a spreadsheet must not take for a formula.
 func inert(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+	if _, err := strconv.ParseFloat(s, 64); err != nil && s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
 	}
 	return s
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+// number is a number without an exponent; empty for an unknown one.
+func number(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', -1, 64)
+}
+
+func timestamp(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

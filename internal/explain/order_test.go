@@ -7,12 +7,17 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -39,19 +44,77 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// A spreadsheet must not calculate what a status says.
-func TestCSVHasNoFormulas(t *testing.T) {
+// A program reads a number in each column of numbers, in base units, and a spreadsheet must not calculate what a status says.
+func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
+	summary := func(cpu, memory, pods string) explain.Row {
+		return explain.RowOf(checkout(func(e *explain.Evidence) {
+			e.Scaler.Status.Summary = &v1beta1.Summary{CPU: cpu, Memory: memory, Pods: pods}
+		}))
+	}
 	var out bytes.Buffer
-	o := explain.Overview{Scalers: []explain.Row{{Name: "web", CPU: "=HYPERLINK(1)", Memory: "a,\"b\"", Pods: "@x", Saved: &explain.Saved{Cores: -0.5}}}}
-	if err := o.WriteCSV(&out, false); err != nil {
+	o := explain.Overview{
+		Scalers: []explain.Row{
+			summary("500m->310m", "512Mi (640Mi)", "4/6"), summary("none->16.5", "16Gi", "0/0"), summary("", "", ""),
+			{Mode: "=HYPERLINK(1)", Profile: "a,\"b\"", State: explain.State{Reason: "@x"}},
+		},
+		ScaledDeployments: []explain.OwnedRow{{Name: "api", AvailablePods: 2, Replicas: 3}},
+		Policies:          []explain.PolicyRow{explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, nil, noon)},
+	}
+	if err := o.WriteCSV(&out, true); err != nil {
 		t.Fatal(err)
 	}
 	records, err := csv.NewReader(&out).ReadAll()
-	if err != nil || len(records) != 1 {
+	if err != nil || len(records) != 7 {
 		t.Fatalf("%v: %v", records, err)
 	}
-	if r := records[0]; r[7] != "'=HYPERLINK(1)" || r[8] != `a,"b"` || r[9] != "'@x" || r[13] != "-0.5" {
-		t.Errorf("%q", records[0])
+	numbers := func(line int) string {
+		var all []string
+		for i, column := range records[0] {
+			isText := slices.Contains(strings.Fields("kind namespace name deployment owner mode profile ready reason since ends changed"), column)
+			if text := records[line][i]; !isText && text != "" {
+				n, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					t.Errorf("%s is no number: %v", column, err)
+				}
+				all = append(all, fmt.Sprintf("%s=%.3f", column, n))
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	for line, want := range []string{
+		1: "cpu_cores=0.500 cpu_target_cores=0.310 memory_bytes=536870912.000 memory_target_bytes=671088640.000 pods_at_size=4.000 running_pods=6.000 saved_cores=1.080 saved_bytes=2281701376.000",
+		2: "cpu_target_cores=16.500 memory_bytes=17179869184.000 pods_at_size=0.000 running_pods=0.000 saved_cores=0.000 saved_bytes=0.000",
+		3: "", 4: "", 5: "available_pods=2.000 replicas=3.000", 6: "selected=500.000 scaled=480.000 promoted=24.000 without_usage=0.000",
+	} {
+		if line > 0 && numbers(line) != want {
+			t.Errorf("line %d: %s, want %s", line, numbers(line), want)
+		}
+	}
+	if r := records[4]; r[5] != "'=HYPERLINK(1)" || r[6] != `a,"b"` || r[22] != "'@x" {
+		t.Errorf("%q", r)
+	}
+}
+
+// A table fits into a terminal, and what it shows of a state is whole.
+func TestTablesFitInto80Columns(t *testing.T) {
+	row := explain.RowOf(cases()["metrics-unavailable"])
+	row.Namespace, row.Name, row.Deployment, row.Reason = strings.Repeat("n", 40), strings.Repeat("s", 60), strings.Repeat("d", 60), "ProgressDeadlineExceeded"
+	policy := explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, nil, noon)
+	policy.WithoutUsage, policy.Scaled = 140, 200
+	o := explain.Overview{Scalers: []explain.Row{row}, ScaledDeployments: []explain.OwnedRow{{Name: row.Name, Deployment: row.Name, State: row.State}}, Policies: []explain.PolicyRow{policy}}
+	var out bytes.Buffer
+	if err := o.WriteTable(&out, noon, explain.Columns{Namespace: true, Width: 80}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	for _, want := range []string{"sss…", "False   ProgressDeadlineExceeded\n", "True    PromotionInProgress (140 of 200 without usage)\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }
 

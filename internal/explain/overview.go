@@ -16,7 +16,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -24,71 +26,183 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// State is how an object is doing.
+// State is how an object is doing. All views show the same one.
 type State struct {
-	// Ready is the status of the condition. Reason is that of Ready, or of the condition that says more
-	// if the object operates normally.
+	// Ready is the status of the condition: Unknown if the status cannot be relied on, and False without usage.
+	// Reason is that of the first finding.
 	Ready   metav1.ConditionStatus `json:"ready"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message,omitempty"`
+	// Since is when the reason began; nil if unknown.
+	Since *metav1.Time `json:"since,omitempty"`
 	// Ends and Advice say what resolves the state.
 	Ends   End    `json:"ends"`
 	Advice string `json:"advice"`
 }
 
-// stateOf is the state with the condition Ready, in the words of the condition that says most.
-func stateOf(ready, told *metav1.Condition, inWords func(reason string) Reason) State {
-	if ready == nil || told == nil {
-		return notObserved.state()
+// stateOf is the state that the most important finding describes. Doubts about the status come first.
+func stateOf(all []Finding, ready *metav1.Condition) State {
+	first := all[0]
+	out := State{metav1.ConditionUnknown, first.Reason.Reason, cmp.Or(first.Message, first.Means), first.Since, first.Ends, first.Advice}
+	switch {
+	case first.Condition == "" || ready == nil:
+	case scaler.LacksUsage(out.Reason):
+		out.Ready = metav1.ConditionFalse
+	default:
+		out.Ready = ready.Status
 	}
-	known := inWords(told.Reason)
-	return State{ready.Status, told.Reason, told.Message, known.Ends, known.Advice}
+	return out
 }
 
-// state is that of an object whose status cannot be relied on.
-func (r Reason) state() State {
-	return State{metav1.ConditionUnknown, r.Reason, r.Means, r.Ends, r.Advice}
-}
-
-// Doubt returns the state of an object of a namespace as it must be read while its operator is silent: what was Ready may
-// no longer be. What was not Ready keeps its reason.
-func (s State) Doubt(operators Operators, namespace string, now time.Time) State {
-	if operator, ok := operators.For(namespace); ok && operator.IsSilent(now) && s.Ready == metav1.ConditionTrue {
-		s = operatorSilent.state()
-		s.Message = fmt.Sprintf("The operator in namespace %s has not reported since %s", operator.Namespace, operator.LastHeard.UTC().Format(time.RFC3339))
+// whenReported dates the status while no operator is in charge.
+func (s State) whenReported() string {
+	if s.Reason == operatorSilent.Reason {
+		return ", when an operator last reported"
 	}
-	return s
+	return ""
 }
 
-// Overview is how several scalers, ScaledDeployments and policies are doing.
+// Overview is how several scalers, ScaledDeployments and policies are doing. Operators are those that serve them; empty if
+// they are not known.
 type Overview struct {
 	Scalers           []Row      `json:"scalers"`
 	ScaledDeployments []OwnedRow `json:"scaledDeployments,omitempty"`
 	// Policies are the ScalingPolicies and ClusterScalingPolicies.
-	Policies []PolicyRow `json:"policies,omitempty"`
-	// Operators are the operators that serve them; empty if they are not known.
-	Operators Operators `json:"operators,omitempty"`
+	Policies  []PolicyRow `json:"policies,omitempty"`
+	Operators Operators   `json:"operators,omitempty"`
 }
 
-// Doubt adds the operators, and doubts what silent ones have reported. It returns these.
-func (o *Overview) Doubt(operators Operators, now time.Time) (silent Operators) {
-	o.Operators = operators
-	doubt := func(state *State, namespace string) {
-		*state = state.Doubt(operators, namespace, now)
-		if operator, ok := operators.For(namespace); ok && operator.IsSilent(now) && !slices.Contains(silent, operator) {
-			silent = append(silent, operator)
+// states are those of all objects.
+func (o Overview) states() (all []State) {
+	for _, r := range o.Scalers {
+		all = append(all, r.State)
+	}
+	for _, r := range o.ScaledDeployments {
+		all = append(all, r.State)
+	}
+	for _, r := range o.Policies {
+		all = append(all, r.State)
+	}
+	return all
+}
+
+// Tally counts the objects of an overview.
+type Tally struct {
+	Scalers, ScaledDeployments, Policies int
+	// NotReady are all objects that are not Ready, and NeedUser those that a user must act on.
+	NotReady, NeedUser int
+	// Sized are the scalers with running pods, and Blind those of them that lack usage.
+	Sized, Blind int
+}
+
+// Tally counts the objects.
+func (o Overview) Tally() Tally {
+	t := Tally{Scalers: len(o.Scalers), ScaledDeployments: len(o.ScaledDeployments), Policies: len(o.Policies)}
+	for _, s := range o.states() {
+		if s.Ready != metav1.ConditionTrue {
+			t.NotReady++
+		}
+		if s.Ends == ByUser {
+			t.NeedUser++
 		}
 	}
-	for i := range o.Scalers {
-		doubt(&o.Scalers[i].State, o.Scalers[i].Namespace)
+	for _, r := range o.Scalers {
+		isBlind := scaler.LacksUsage(r.Reason)
+		if isBlind {
+			t.Blind++
+		}
+		if isBlind || r.Pods != "" && r.Pods != "0/0" {
+			t.Sized++
+		}
 	}
-	for i := range o.ScaledDeployments {
-		doubt(&o.ScaledDeployments[i].State, o.ScaledDeployments[i].Namespace)
+	return t
+}
+
+// String has the numbers, such as "4 scalers and 1 policy: 2 are not Ready, 1 requires action".
+func (t Tally) String() string {
+	var parts []string
+	for _, part := range []struct {
+		n         int
+		one, many string
+	}{{t.Scalers, "scaler", "scalers"}, {t.ScaledDeployments, "ScaledDeployment", "ScaledDeployments"}, {t.Policies, "policy", "policies"}} {
+		if part.n > 0 {
+			parts = append(parts, counted(part.n, part.one, part.many))
+		}
 	}
-	for i := range o.Policies {
-		doubt(&o.Policies[i].State, o.Policies[i].Namespace)
+	ready, action := "all are Ready", "none requires action"
+	if t.NotReady > 0 {
+		ready = counted(t.NotReady, "is not Ready", "are not Ready")
 	}
-	return silent
+	if t.NeedUser > 0 {
+		action = counted(t.NeedUser, "requires action", "require action")
+	}
+	return fmt.Sprintf("%s: %s, %s", cmp.Or(strings.Join(parts, ", "), "0 scalers"), ready, action)
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// IsBlind reports whether usage is missing for nearly all pods of several scalers.
+func (t Tally) IsBlind() bool { return t.Blind > 2 && t.Blind*10 >= t.Sized*9 }
+
+// Usage says for how many scalers usage is missing; empty for none.
+func (t Tally) Usage() string {
+	switch {
+	case t.Blind == 0:
+		return ""
+	case t.IsBlind():
+		return fmt.Sprintf("Usage is missing for nearly all pods: metrics are down (%d of %d scalers)", t.Blind, t.Sized)
+	}
+	verb := "have"
+	if t.Blind == 1 {
+		verb = "has"
+	}
+	return fmt.Sprintf("%d of %d scalers %s no usage of some or all pods", t.Blind, t.Sized, verb)
+}
+
+// Headlines are what concerns more than one object, each a sentence: that no operator is in charge, and that usage is
+// missing.
+func (o Overview) Headlines(now time.Time) (lines []string) {
+	for _, s := range o.states() {
+		if line := s.Headline(now); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if usage := o.Tally().Usage(); usage != "" {
+		lines = append(lines, usage)
+	}
+	return lines
+}
+
+// Actions are the ScaledDeployments and policies that require action, and why.
+func (o Overview) Actions() (lines []string) {
+	add := func(name string, s State) {
+		if s.Ends == ByUser && s.Reason != operatorSilent.Reason {
+			lines = append(lines, fmt.Sprintf("%s: %s: %s", name, s.Reason, s.Message))
+		}
+	}
+	for _, r := range o.ScaledDeployments {
+		add("ScaledDeployment/"+r.Name, r.State)
+	}
+	for _, r := range o.Policies {
+		add(r.ID(), r.State)
+	}
+	return lines
+}
+
+// Headline says that no operator is in charge; empty if one is.
+func (s State) Headline(now time.Time) string {
+	switch {
+	case s.Reason != operatorSilent.Reason:
+		return ""
+	case s.Since != nil:
+		return fmt.Sprintf("No operator is in charge: %s (%s ago)", s.Message, age(now, *s.Since))
+	}
+	return "No operator is in charge: " + s.Message
 }
 
 // Row is how one scaler is doing.
@@ -103,17 +217,57 @@ type Row struct {
 	Mode    string `json:"mode"`
 	Profile string `json:"profile"`
 	// CPU and Memory are the requests of a pod, present and decided, such as "500m->310m".
-	// Pods is the number of pods with the decided size, of all pods.
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
-	Pods   string `json:"pods,omitempty"`
-	// State has the reason of Ready, or of Applied if the scaler operates normally.
-	State `json:",inline"`
+	// Pods is the number of pods with the decided size, of all pods. Numbers has the same for programs.
+	CPU     string `json:"-"`
+	Memory  string `json:"-"`
+	Pods    string `json:"-"`
+	Numbers `json:",inline"`
+	State   `json:",inline"`
 	// Changed is the time of the last change; nil before the first.
 	Changed *metav1.Time `json:"changed,omitempty"`
 	// Saved is how much less the resized pods request than their original template;
 	// negative for more, nil if unknown.
-	Saved *Saved `json:"saved,omitempty"`
+	Saved *Saved `json:"-"`
+}
+
+// Numbers are what a line about a scaler says, with one value in each field, in cores and bytes. Nil is unknown.
+type Numbers struct {
+	// CPUCores and MemoryBytes are the requests of a pod. The targets are what they become, or what is recommended; nil if
+	// they stay.
+	CPUCores          *float64 `json:"cpuCores,omitempty"`
+	CPUTargetCores    *float64 `json:"cpuTargetCores,omitempty"`
+	MemoryBytes       *float64 `json:"memoryBytes,omitempty"`
+	MemoryTargetBytes *float64 `json:"memoryTargetBytes,omitempty"`
+	// PodsAtSize is the number of pods with the decided size, and RunningPods that of all of them.
+	PodsAtSize  *float64 `json:"podsAtSize,omitempty"`
+	RunningPods *float64 `json:"runningPods,omitempty"`
+	SavedCores  *float64 `json:"savedCores,omitempty"`
+	SavedBytes  *float64 `json:"savedBytes,omitempty"`
+}
+
+// numbersOf reads the texts of a row.
+func numbersOf(r Row) (n Numbers) {
+	n.CPUCores, n.CPUTargetCores = numbersIn(r.CPU, "->")
+	n.MemoryBytes, n.MemoryTargetBytes = numbersIn(r.Memory, "->")
+	n.PodsAtSize, n.RunningPods = numbersIn(r.Pods, "/")
+	if r.Saved != nil {
+		n.SavedCores, n.SavedBytes = ptr.To(r.Saved.Cores), ptr.To(r.Saved.GiB*(1<<30))
+	}
+	return n
+}
+
+// numbersIn are the quantities in "500m", "500m->310m", "500m (310m)" or "4/6"; nil for what is none.
+func numbersIn(text, between string) (first, second *float64) {
+	before, after, _ := strings.Cut(strings.NewReplacer(" (", between, ")", "").Replace(text), between)
+	return numberIn(before), numberIn(after)
+}
+
+func numberIn(text string) *float64 {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return nil
+	}
+	return ptr.To(q.AsApproximateFloat64())
 }
 
 // Saved is an amount of CPU and memory, of all pods together.
@@ -128,14 +282,15 @@ type OwnedRow struct {
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
 	// Available is the number of available pods, of those that the object asks for.
-	Available string `json:"available"`
-	State     `json:",inline"`
+	Available     string `json:"-"`
+	AvailablePods int32  `json:"availablePods"`
+	Replicas      int32  `json:"replicas"`
+	State         `json:",inline"`
 	// Sized repeats the reason of its scaler; empty without one.
 	Sized string `json:"sized,omitempty"`
 }
 
-// RowOf summarizes a scaler. Only the scaler itself is required. Whether its operator is silent does not
-// count: see Doubt.
+// RowOf summarizes a scaler. Only the scaler itself is required.
 func RowOf(e Evidence) Row {
 	s := e.Scaler
 	out := Row{
@@ -146,8 +301,7 @@ func RowOf(e Evidence) Row {
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {
 		out.Owner = owner.Name
 	}
-	origin := OriginOf(s)
-	if origin != nil {
+	if origin := OriginOf(s); origin != nil {
 		out.Policy = origin.ID()
 	}
 	if sum := s.Status.Summary; sum != nil {
@@ -156,31 +310,28 @@ func RowOf(e Evidence) Row {
 	if len(s.Status.History) > 0 {
 		out.Changed = &s.Status.History[0].Time
 	}
-	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
-	out.State = stateOf(ready, scaler.InShort(s.Status.Conditions), reasonFor)
-	known := reasonFor(out.Reason)
-	switch {
-	case waitsForEvidence(e):
-		out.Advice = adviceFor(known, s, containersIn(e))
-	case origin != nil && ready != nil:
-		known = forOrigin(known, s)
-		out.Ends, out.Advice = known.Ends, known.Advice
+	var containers []Container
+	if waitsForEvidence(e) { // else the advice does not name them
+		containers = containersIn(e)
 	}
-	if s.Status.ObservedGeneration < s.Generation && ready != nil {
-		out.State = outdated.state()
+	out.State = stateOf(findings(e, containers), meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
+	if scaler.LacksUsage(out.Reason) {
+		out.Saved = nil // A size that usage does not confirm saves nothing yet.
 	}
+	out.Numbers = numbersOf(out)
 	return out
 }
 
 // OwnedRowOf summarizes a ScaledDeployment.
-func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
+func OwnedRowOf(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) OwnedRow {
 	desired := int32(1)
 	if d.Spec.Replicas != nil {
 		desired = *d.Spec.Replicas
 	}
 	out := OwnedRow{
 		Namespace: d.Namespace, Name: d.Name, Deployment: d.Spec.DeploymentName,
-		Available: fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, desired),
+		Available:     fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, desired),
+		AvailablePods: d.Status.AvailableReplicas, Replicas: desired,
 	}
 	if out.Deployment == "" {
 		out.Deployment = d.Name
@@ -188,11 +339,7 @@ func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil {
 		out.Sized = c.Reason
 	}
-	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
-	out.State = stateOf(ready, ready, reasonFor)
-	if d.Status.ObservedGeneration < d.Generation && ready != nil {
-		out.State = outdated.state()
-	}
+	out.State = stateOf(ownedFindings(d, operators, now), meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady))
 	return out
 }
 
@@ -228,7 +375,7 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 	}
 	return &Saved{
 		Cores: rounded(float64(n)*float64(saved.CPUMillis)/1000, 1000),
-		GiB:   rounded(float64(n)*float64(saved.MemoryBytes)/(1<<30), 1000),
+		GiB:   float64(n) * float64(saved.MemoryBytes) / (1 << 30),
 	}
 }
 
@@ -260,17 +407,12 @@ func decimal(v float64) string { return strconv.FormatFloat(rounded(v, 100), 'f'
 // IsEmpty is true if there is nothing to show.
 func (o Overview) IsEmpty() bool { return len(o.Scalers)+len(o.ScaledDeployments)+len(o.Policies) == 0 }
 
-// NotReady is true if any of them is not Ready.
-func (o Overview) NotReady() bool {
-	return slices.ContainsFunc(o.Scalers, func(r Row) bool { return r.Ready != metav1.ConditionTrue }) ||
-		slices.ContainsFunc(o.ScaledDeployments, func(r OwnedRow) bool { return r.Ready != metav1.ConditionTrue }) ||
-		slices.ContainsFunc(o.Policies, func(r PolicyRow) bool { return r.Ready != metav1.ConditionTrue })
-}
-
 // Columns chooses what a table shows.
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.
 	Namespace, Wide, Bare bool
+	// Width is the width of the terminal; 0 for any.
+	Width int
 	// Widths remembers the widths of columns, so that later tables align with earlier ones; nil to
 	// forget them.
 	Widths Widths
@@ -300,7 +442,7 @@ func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error 
 		})
 	section(&b, columns, "POLICY MODE DEPLOYMENTS PROMOTED READY REASON", "ADVICE", o.Policies,
 		func(r PolicyRow) (namespace string, cells, wide []string) {
-			return r.Namespace, []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason}, []string{r.Advice}
+			return r.Namespace, []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason + r.withoutUsage()}, []string{r.Advice}
 		})
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -323,14 +465,15 @@ func section[R any](b *strings.Builder, columns Columns, header, wideHeader stri
 		}
 		return cells
 	}
+	names := line("NAMESPACE", strings.Fields(header), strings.Fields(wideHeader))
 	var lines [][]string
 	if !columns.Bare {
-		lines = append(lines, line("NAMESPACE", strings.Fields(header), strings.Fields(wideHeader)))
+		lines = append(lines, names)
 	}
 	for _, r := range rows {
 		lines = append(lines, line(cellsOf(r)))
 	}
-	widths := table(b, lines, columns.Widths[header])
+	widths := table(b, slices.Clone(names), lines, columns.Widths[header], columns.Width)
 	if columns.Widths != nil {
 		columns.Widths[header] = widths
 	}
@@ -339,9 +482,15 @@ func section[R any](b *strings.Builder, columns Columns, header, wideHeader stri
 // ownedBy is the ScaledDeployment that the scaler belongs to, or the policy that has created it.
 func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
 
+// leftOut are the columns that are left out of a table that is too wide, the first of them first.
+var leftOut = []string{"DEPLOYMENT", "MODE", "SIZED", "PROMOTED", "AVAILABLE", "DEPLOYMENTS", "PODS", "MEMORY", "CPU", "NAMESPACE"}
+
+// leastName is the number of characters that a name keeps in a table that is too wide.
+const leastName = 16
+
 // table aligns columns, without trailing spaces. An empty cell is a dash. Columns are at least as wide
-// as the widths, and it returns how wide they are.
-func table(b *strings.Builder, lines [][]string, widths []int) []int {
+// as the widths, and it returns how wide they are. Columns are left out, and then names are cut, to keep a line within a width.
+func table(b *strings.Builder, names []string, lines [][]string, widths []int, within int) []int {
 	for _, cells := range lines {
 		for i, cell := range cells {
 			if cells[i] = Printable(cell); cell == "" {
@@ -353,14 +502,42 @@ func table(b *strings.Builder, lines [][]string, widths []int) []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
 		}
 	}
+	shown := slices.Clone(widths) // 0 is left out
+	over := func() int {
+		total := -3
+		for _, width := range shown {
+			if width > 0 {
+				total += width + 3
+			}
+		}
+		return total - within
+	}
+	for _, name := range leftOut {
+		if i := slices.Index(names, name); i >= 0 && within > 0 && over() > 0 {
+			shown[i] = 0
+		}
+	}
+	if first := slices.IndexFunc(shown, func(width int) bool { return width > 0 }); within > 0 && over() > 0 {
+		shown[first] = max(min(leastName, shown[first]), shown[first]-over())
+	}
 	for _, cells := range lines {
 		var line strings.Builder
 		for i, cell := range cells {
-			fmt.Fprintf(&line, "%-*s   ", widths[i], cell)
+			if shown[i] > 0 {
+				fmt.Fprintf(&line, "%-*s   ", shown[i], cut(cell, shown[i]))
+			}
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return widths
+}
+
+// cut is text of at most so many characters.
+func cut(text string, width int) string {
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
 }
 
 // Rounded is a number of cores or GiB, to a thousandth.

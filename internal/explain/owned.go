@@ -25,33 +25,42 @@ type OwnedExplanation struct {
 }
 
 // OfOwned explains a ScaledDeployment.
-func OfOwned(d *v1beta1.ScaledDeployment) OwnedExplanation {
-	out := OwnedExplanation{OwnedRow: OwnedRowOf(d)}
+func OfOwned(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) OwnedExplanation {
+	out := OwnedExplanation{OwnedRow: OwnedRowOf(d, operators, now), Findings: ownedFindings(d, operators, now)}
 	out.Purpose = fmt.Sprintf("Owns Deployment %s", out.Deployment)
 	if d.Spec.Scaling == nil {
 		out.Purpose += ", which it does not size: spec.scaling is not set."
 	} else {
 		out.Purpose += " and a VerticalScaler, which does not exist yet."
 	}
-	out.Findings = []Finding{{Reason: Reason{Reason: out.Reason, Means: out.Message, Ends: out.Ends, Advice: out.Advice}}}
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Reason == out.Reason {
-		reason, _ := ReasonFor(c.Reason)
-		out.Findings[0] = Finding{Reason: reason, Condition: c.Type, Message: c.Message, Since: sinceOf(*c)}
-	}
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil && c.Status != metav1.ConditionTrue && c.Reason != out.Reason {
-		reason, _ := ReasonFor(c.Reason)
-		out.Findings = append(out.Findings, Finding{Reason: reason, Condition: c.Type, Message: c.Message, Since: sinceOf(*c)})
-	}
 	return out
+}
+
+// ownedFindings are why the status cannot be relied on, the reason of Ready, and why the Deployment is not sized.
+func ownedFindings(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) []Finding {
+	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
+	if ready == nil {
+		return append(doubts(d, d.Generation, operators, now), Finding{Reason: notObserved})
+	}
+	out := append(doubts(d, d.Status.ObservedGeneration, operators, now), findingOf(*ready, reasonFor))
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil && c.Status != metav1.ConditionTrue && c.Reason != ready.Reason {
+		out = append(out, findingOf(*c, reasonFor))
+	}
+	return onlyActions(out)
+}
+
+// findingOf is a condition in words.
+func findingOf(c metav1.Condition, inWords func(reason string) Reason) Finding {
+	return Finding{Reason: inWords(c.Reason), Condition: c.Type, Message: c.Message, Since: sinceOf(c)}
 }
 
 // WriteText writes the explanation as text. Ages are relative to now.
 func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
-	b, line := lines()
+	b, line := lines(x.Headline(now))
 	line("ScaledDeployment %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("")
-	line("Ready: %s; %s pods are available", strings.ToLower(string(x.Ready)), strings.Replace(x.Available, "/", " of ", 1))
+	line("Ready: %s; %s pods are available%s", inWords(x.Ready), strings.Replace(x.Available, "/", " of ", 1), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Policy is a ScalingPolicy or a ClusterScalingPolicy.
@@ -153,55 +154,58 @@ type PolicyRow struct {
 	Start string `json:"start"`
 	// Deployments is the number of Deployments with a scaler of the policy, of all that it selects: "480/500".
 	// Promoted is the number of promoted scalers, of all scalers of the policy.
-	Deployments string `json:"deployments,omitempty"`
-	Promoted    string `json:"promoted,omitempty"`
-	// State has the reason of Ready, or of Promoting if the policy operates normally.
-	State `json:",inline"`
+	Deployments string `json:"-"`
+	Promoted    string `json:"-"`
+	// Selected is the number of Deployments that the policy selects, and Scaled that of its scalers. Of these, PromotedScalers
+	// are promoted, and WithoutUsage lack usage of pods.
+	Selected        int32    `json:"selected"`
+	Scaled          int32    `json:"scaled"`
+	PromotedScalers *float64 `json:"promoted,omitempty"`
+	WithoutUsage    int32    `json:"withoutUsage,omitempty"`
+	State           `json:",inline"`
+}
+
+// withoutUsage says how many scalers lack usage; empty for none.
+func (r PolicyRow) withoutUsage() string {
+	if r.WithoutUsage == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d without usage)", r.WithoutUsage, r.Scaled)
 }
 
 // ID is the kind and the name, as commands take them.
 func (r PolicyRow) ID() string { return r.Kind + "/" + r.Name }
 
 // PolicyRowOf summarizes a policy.
-func PolicyRowOf(p Policy) PolicyRow {
-	out := PolicyRow{Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName()}
+func PolicyRowOf(p Policy, operators Operators, now time.Time) PolicyRow {
+	out := PolicyRow{
+		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Selected: p.Status.Selected, Scaled: p.Status.Scaled,
+		WithoutUsage: p.withoutUsage(),
+	}
 	out.Mode, _ = p.Mode()
 	out.Start, _ = p.Start()
 	if s := p.Status.Summary; s != nil {
 		out.Deployments, out.Promoted = s.Deployments, s.Promoted
+		out.PromotedScalers, _ = numbersIn(s.Promoted, "/")
 	}
-	all := p.Status.Conditions
-	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
-	out.State = stateOf(ready, toldOf(all), policyReason)
-	if p.Status.ObservedGeneration < p.Object.GetGeneration() && ready != nil {
-		out.State = policyOutdated.state()
-	}
+	out.State = stateOf(policyFindings(p, operators, now), meta.FindStatusCondition(p.Status.Conditions, v1beta1.ConditionReady))
 	return out
 }
 
-// toldOf is the condition that says most about a policy: Ready, unless it operates normally.
-func toldOf(all []metav1.Condition) *metav1.Condition {
-	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
-	if ready == nil || ready.Reason != v1beta1.ReasonOperatingNormally {
-		return ready
+// withoutUsage is the number of scalers that lack usage.
+func (p Policy) withoutUsage() (n int32) {
+	for _, s := range p.Status.States {
+		if scaler.LacksUsage(s.Reason) {
+			n += s.Count
+		}
 	}
-	if c := meta.FindStatusCondition(all, v1beta1.ConditionReconciling); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	if c := meta.FindStatusCondition(all, v1beta1.ConditionPromoting); c != nil {
-		return c
-	}
-	return ready
-}
-
-var policyOutdated = Reason{
-	outdated.Reason, "The policy was edited, and this status is that of its previous spec.", outdated.Ends, outdated.Advice,
+	return n
 }
 
 // ofPolicies are reasons that mean something else for a policy than for a scaler.
 var ofPolicies = []Reason{
 	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
-	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
+	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
 	{v1beta1.ReasonForbidden, "The operator lacks the rights that policies need. Scalers stay as they are.", ByUser, "Run the command in the message."},
 }
 
@@ -314,14 +318,14 @@ func forOrigin(reason Reason, s *v1beta1.VerticalScaler) Reason {
 	}
 	switch reason.Reason {
 	case v1beta1.ReasonRecommendOnly:
-		reason.Advice = fmt.Sprintf("Edit spec.template or spec.rollout of %s, or detach the scaler.", origin.ID())
+		reason.Advice = fmt.Sprintf("No action needed if that is intended. Otherwise edit spec.template or spec.rollout of %s, or detach the scaler.", origin.ID())
 		if origin.Stage == StageWaiting || origin.Stage == StageCollecting {
 			reason.Ends = ByItself
 			reason.Advice = fmt.Sprintf("Wait: %s promotes the scaler when there is enough evidence and it has its turn. To apply recommendations sooner, edit spec.rollout there, or detach the scaler.", origin.ID())
 		}
 	case v1beta1.ReasonSuspended:
 		if s.Spec.Suspend {
-			reason.Advice = fmt.Sprintf("Set spec.template.suspend of %s to false.", origin.ID())
+			reason.Advice = fmt.Sprintf("No action needed if that is intended. To continue, set spec.template.suspend of %s to false.", origin.ID())
 		}
 	}
 	return reason

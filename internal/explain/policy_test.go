@@ -5,6 +5,7 @@ package explain_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func TestScalersOfPoliciesAreExplained(t *testing.T) {
 func TestPoliciesInAnOverview(t *testing.T) {
 	rows := []explain.PolicyRow{}
 	for _, name := range []string{"policy-halted", "policy-not-observed", "policy-creating", "policy-promoting"} {
-		rows = append(rows, explain.PolicyRowOf(policyCases()[name].Policy))
+		rows = append(rows, explain.PolicyRowOf(policyCases()[name].Policy, nil, noon))
 	}
 	o := explain.Overview{Scalers: []explain.Row{explain.RowOf(checkout(generated("", nil)))}, Policies: rows}
 	var got bytes.Buffer
@@ -182,16 +183,32 @@ func TestPoliciesInAnOverview(t *testing.T) {
 	}
 	golden(t, "overview-policies.txt", got.String())
 
-	if !o.NotReady() || o.IsEmpty() {
-		t.Error("a policy that is not Ready does not count")
+	if got := o.Tally(); got.NotReady != 3 || got.NeedUser != 2 || o.IsEmpty() || len(o.Actions()) != 2 || !strings.HasPrefix(o.Actions()[0], "ClusterScalingPolicy/fleet: PromotionHalted: ") {
+		t.Errorf("%+v, %q", got, o.Actions())
 	}
-	o.Policies = rows[3:]
-	if o.NotReady() {
-		t.Error("a policy that promotes is not Ready")
+	row := explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, explain.Operators{{Namespace: "ops", LastHeard: ago(time.Hour)}}, noon)
+	if row.Reason != "OperatorSilent" || row.Ready != metav1.ConditionUnknown {
+		t.Errorf("what a silent operator has reported is believed: %+v", row)
 	}
-	o.Scalers = nil
-	silent := o.Doubt(explain.Operators{{Namespace: "ops", LastHeard: ago(time.Hour)}}, noon)
-	if row := o.Policies[0]; len(silent) != 1 || row.Reason != "OperatorSilent" || row.Ready != metav1.ConditionUnknown {
-		t.Errorf("what the silent operators %v have reported is believed: %+v", silent, row)
+}
+
+// A policy says how many of its scalers lack usage. It is not Ready if nearly all do.
+func TestPoliciesAreBlindWithTheirScalers(t *testing.T) {
+	for blind, want := range map[int32]struct{ reason, ready, text string }{
+		140: {"PromotionInProgress", "True", "140 of 480 are without usage"},
+		470: {"MetricsIncomplete", "False", "Usage is missing for nearly all pods: metrics are down (470 of 480 scalers)"},
+	} {
+		p := explain.ClusterPolicyOf(fleetPolicy(status(func(s *v1beta1.ScalingPolicyStatus) {
+			s.States = []v1beta1.PolicyCount{{Reason: "Applied", Count: 480 - blind}, {Reason: "MetricsIncomplete", Count: blind - 3}, {Reason: "MetricsUnavailable", Count: 3}}
+		})))
+		x := explain.OfPolicy(explain.PolicyEvidence{Policy: p, Now: noon})
+		var got bytes.Buffer
+		if err := x.WriteText(&got, noon); err != nil {
+			t.Fatal(err)
+		}
+		savings := fmt.Sprintf("Savings, compared with the pod templates of %d of 480 scalers", 480-blind)
+		if x.Reason != want.reason || string(x.Ready) != want.ready || x.WithoutUsage != blind || !strings.Contains(got.String(), want.text) || !strings.Contains(got.String(), savings) {
+			t.Errorf("%d without usage: %s %s:\n%s", blind, x.Ready, x.Reason, got.String())
+		}
 	}
 }

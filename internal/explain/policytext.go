@@ -6,6 +6,7 @@ package explain
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +38,6 @@ type PolicyExplanation struct {
 	StartMeans string `json:"startMeans"`
 	// Rules say when scalers are promoted; empty if none is.
 	Rules []string `json:"rules,omitempty"`
-	// Selected is the number of Deployments that the policy selects, and Scaled that of its scalers.
-	Selected int32 `json:"selected"`
-	Scaled   int32 `json:"scaled"`
 	// Findings are the reasons for the state, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
 	// Rollout is how far the promotion is; nil if scalers are not promoted.
@@ -52,8 +50,6 @@ type PolicyExplanation struct {
 	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
 	// Missing says what could not be read.
 	Missing []string `json:"missing,omitempty"`
-
-	operator *Operator // if it is silent
 }
 
 // Skipped are Deployments that a policy selects and does not size, for one reason.
@@ -78,7 +74,7 @@ func SkippedOf(counts []v1beta1.PolicyCount) (out []Skipped) {
 func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	p := e.Policy
 	out := PolicyExplanation{
-		PolicyRow: PolicyRowOf(p), Purpose: p.Purpose(), Exclusions: p.Exclusions(), Selected: p.Status.Selected, Scaled: p.Status.Scaled,
+		PolicyRow: PolicyRowOf(p, e.Operators, e.Now), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
 		Rollout: p.Status.Rollout, States: p.Status.States, Skipped: SkippedOf(p.Status.Skipped), Savings: p.Status.Savings, Missing: e.Missing,
 	}
 	_, out.ModeMeans = p.Mode()
@@ -86,27 +82,26 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	if p.Promotes() {
 		out.Rules = p.Rollout()
 	}
-	out.Findings = policyFindings(p)
-	if operator, ok := e.Operators.For(out.Namespace); ok && operator.IsSilent(e.Now) {
-		out.State = out.Doubt(e.Operators, out.Namespace, e.Now)
-		out.operator = &operator
-		out.Findings = append([]Finding{{Reason: operatorSilent, Message: operator.Report(e.Now)}}, out.Findings...)
-	}
+	out.Findings = policyFindings(p, e.Operators, e.Now)
 	return out
 }
 
-// policyFindings are why a policy is not Ready, and how its promotion is doing.
-func policyFindings(p Policy) (out []Finding) {
+// policyFindings are why the status cannot be relied on, why a policy is not Ready, how its promotion is doing, and how
+// many of its scalers lack usage. If nearly all do, that comes first.
+func policyFindings(p Policy, operators Operators, now time.Time) (out []Finding) {
 	all := p.Status.Conditions
 	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
 	if ready == nil {
-		return []Finding{{Reason: notObserved}}
+		return append(doubts(p.Object, p.Object.GetGeneration(), operators, now), Finding{Reason: notObserved})
 	}
-	if p.Status.ObservedGeneration < p.Object.GetGeneration() {
-		out = append(out, Finding{Reason: policyOutdated})
+	out = doubts(p.Object, p.Status.ObservedGeneration, operators, now)
+	add := func(c *metav1.Condition) { out = append(out, findingOf(*c, policyReason)) }
+	usage := Tally{Sized: int(p.Status.Scaled), Blind: int(p.withoutUsage())}
+	addUsage := func() {
+		out = append(out, Finding{Reason: reasonFor(v1beta1.ReasonMetricsIncomplete), Condition: v1beta1.ConditionReady, Message: usage.Usage()})
 	}
-	add := func(c *metav1.Condition) {
-		out = append(out, Finding{Reason: policyReason(c.Reason), Condition: c.Type, Message: c.Message, Since: sinceOf(*c)})
+	if usage.IsBlind() && ready.Status == metav1.ConditionTrue {
+		addUsage()
 	}
 	reconciling, promoting := meta.FindStatusCondition(all, v1beta1.ConditionReconciling), meta.FindStatusCondition(all, v1beta1.ConditionPromoting)
 	isReconciling := reconciling != nil && reconciling.Status == metav1.ConditionTrue
@@ -119,12 +114,15 @@ func policyFindings(p Policy) (out []Finding) {
 	if promoting != nil && promoting.Reason != ready.Reason {
 		add(promoting)
 	}
-	return out
+	if usage.Blind > 0 && !slices.ContainsFunc(out, func(f Finding) bool { return f.Message == usage.Usage() }) {
+		addUsage()
+	}
+	return onlyActions(out)
 }
 
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
 func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
-	b, line := lines()
+	b, line := lines(x.Headline(now))
 	line("%s %s", x.Kind, strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	line("  %s", x.Purpose)
 	if x.Exclusions != "" {
@@ -138,7 +136,7 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Ready: %s%s%s", inWords(x.Ready), x.scaledInWords(), x.operator.whenSilent(now))
+	line("Ready: %s%s%s", inWords(x.Ready), x.scaledInWords(), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}
@@ -176,7 +174,11 @@ func (x PolicyExplanation) scaledInWords() string {
 	if x.Deployments == "" {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d selected Deployments have a scaler of the policy", x.Scaled, x.Selected)
+	usage := ""
+	if x.WithoutUsage > 0 {
+		usage = fmt.Sprintf(", and %d of %d are without usage", x.WithoutUsage, x.Scaled)
+	}
+	return fmt.Sprintf("; %d of %d selected Deployments have a scaler of the policy%s", x.Scaled, x.Selected, usage)
 }
 
 func (x PolicyExplanation) writeRollout(line func(string, ...any)) {
@@ -232,7 +234,11 @@ func (x PolicyExplanation) writeSavings(line func(string, ...any)) {
 		return
 	}
 	line("")
-	line("Savings, compared with the pod templates")
+	of := ""
+	if x.WithoutUsage > 0 {
+		of = fmt.Sprintf(" of %d of %d scalers: the others lack usage", x.Scaled-x.WithoutUsage, x.Scaled)
+	}
+	line("Savings, compared with the pod templates%s", of)
 	line("  decided by scalers that apply what they recommend: %s", savingsInWords(x.Savings.Applied))
 	line("  recommended by the others: %s", savingsInWords(x.Savings.Recommended))
 }

@@ -19,11 +19,11 @@ import (
 type End string
 
 const (
-	// Fine is a state that needs no action.
+	// Fine is a state that needs no action, such as one that a user has chosen.
 	Fine End = "Fine"
 	// ByItself is a state that resolves itself.
 	ByItself End = "ByItself"
-	// ByUser is a state that lasts until a user acts.
+	// ByUser is a state in which a user must act.
 	ByUser End = "ByUser"
 )
 
@@ -42,11 +42,12 @@ type Reason struct {
 // ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
 // operator.
 func ReasonFor(reason string) (Reason, bool) {
-	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Reason == reason })
+	all := slices.Concat(reasons, []Reason{notObserved, operatorSilent, outdated, deleting})
+	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
 	if i < 0 {
 		return Reason{reason, "This version of the plugin does not know the reason.", ByUser, "See the message, or use the plugin of the operator's version."}, false
 	}
-	return reasons[i], true
+	return all[i], true
 }
 
 // reasonFor is ReasonFor, with words for an unknown one.
@@ -87,7 +88,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonCollectingHistory, "The operator is collecting usage; the first recommendation takes a few minutes.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonNoRecommendation, "There is no recommendation to apply yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
-	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByItself, "Wait for pods that have just started. If a pod stays, check why it crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
+	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByUser, "Check why the pod crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
 	// There is nothing to size.
 	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
@@ -95,14 +96,14 @@ var reasons = []Reason{
 	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
 	{v1beta1.ReasonConflict, "Another, older scaler sizes the Deployment, or has not restored its pod template yet. If more than 8 scalers name the Deployment, not all of them say which one is the oldest.", ByUser, "Delete all but one of the scalers, or set another spec.deploymentName."},
 	{v1beta1.ReasonTerminating, "The Deployment is being deleted.", ByItself, "Wait until it is deleted; a new Deployment with that name is sized again."},
-	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", ByUser, "No action needed while the Deployment is scaled to 0. Otherwise check why its pods do not run. A pod is resized as soon as it runs. Pods that the message names belong to another owner, such as a Rollout of Argo, and are not sized."},
+	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", Fine, "No action needed while the Deployment is scaled to 0. Otherwise check why its pods do not run. A pod is resized as soon as it runs. Pods that the message names belong to another owner, such as a Rollout of Argo, and are not sized."},
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy excludes all resources.", ByUser, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// A user or another controller prevents it.
-	{v1beta1.ReasonRecommendOnly, "The update mode is Recommend: recommendations are not applied.", ByUser, "Set spec.updatePolicy.updateMode to InPlace, Initial or Rollout to apply them."},
-	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the decided sizes, and running pods keep theirs.", ByUser, "No action needed. To size running pods, use kubectl rollout restart or updateMode InPlace."},
-	{v1beta1.ReasonSuspended, "The scaler is suspended: it still recommends, but changes nothing.", ByUser, "Set spec.suspend to false."},
-	{v1beta1.ReasonPaused, "An annotation with any value but false stops the operator from changing the Deployment. The message quotes the value.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
+	{v1beta1.ReasonRecommendOnly, "The update mode is Recommend: recommendations are not applied.", Fine, "No action needed if that is intended. To apply them, set spec.updatePolicy.updateMode to InPlace, Initial or Rollout."},
+	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the decided sizes, and running pods keep theirs.", Fine, "No action needed. To size running pods, use kubectl rollout restart or updateMode InPlace."},
+	{v1beta1.ReasonSuspended, "The scaler is suspended: it still recommends, but changes nothing.", Fine, "No action needed if that is intended. To continue, set spec.suspend to false."},
+	{v1beta1.ReasonPaused, "An annotation with any value but false stops the operator from changing the Deployment. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
 	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization depends on the request, so the scaler leaves the resource alone.", ByUser, "Let the HorizontalPodAutoscaler scale on another metric or on an AverageValue. If both are intended, remove the resource from controlledResources."},
 	{v1beta1.ReasonContested, "Another writer has undone the sizes twice within a day, so the operator no longer writes them.", ByUser, "Remove these containers' resources from the manifest of the writer that the message names. The scaler continues when no other writer owns them, or when its spec is edited."},
 
@@ -137,7 +138,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "On Kubernetes 1.36 or newer, run the command in the message. Otherwise use another updateMode or fallback."},
 	{v1beta1.ReasonAdmissionIneffective, "The API server created a new pod without the decided sizes, so no more pods are evicted.", ByUser, "Check for webhooks that change new pods. Then delete the pod that the message names, or edit the scaler's spec."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByUser, "Grant the right that the message names: run the command in it, or apply the installation again with the roles for the update mode."},
-	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "No action needed: the scaler is deleted with its namespace."},
+	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "Wait: the scaler is deleted with its namespace."},
 	{v1beta1.ReasonRejected, "The API server refused the change, often because of a webhook or policy, or a size in the Deployment is out of range.", ByUser, "Change the rule or the value that the message names. The operator tries again within a minute."},
 	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait. If it stays, see the operator's log for the error."},
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -24,10 +26,7 @@ type Amount struct {
 
 // MarshalJSON writes a quantity, such as "310m" or "640Mi".
 func (a Amount) MarshalJSON() ([]byte, error) {
-	q := quantity.Memory(a.amount)
-	if a.resource == recommend.CPU {
-		q = quantity.CPU(a.amount)
-	}
+	q := QuantityOf(a.resource, a.amount)
 	return json.Marshal(q.String())
 }
 
@@ -40,11 +39,22 @@ func (a *Amount) Value() int64 {
 }
 
 // String is the rounded amount.
-func (a Amount) String() string {
-	if a.resource == recommend.CPU {
-		return quantity.FormatCPU(a.amount)
+func (a Amount) String() string { return Format(a.resource, a.amount) }
+
+// Format is the rounded amount of a resource, as text.
+func Format(resource string, amount int64) string {
+	if resource == recommend.CPU {
+		return quantity.FormatCPU(amount)
 	}
-	return quantity.FormatMemory(a.amount)
+	return quantity.FormatMemory(amount)
+}
+
+// QuantityOf is the exact amount of a resource, such as "310m" or "640Mi".
+func QuantityOf(of string, amount int64) resource.Quantity {
+	if of == recommend.CPU {
+		return quantity.CPU(amount)
+	}
+	return quantity.Memory(amount)
 }
 
 // amountOf is nil for 0, which stands for none.
@@ -55,7 +65,8 @@ func amountOf(resource string, amount int64) *Amount {
 	return &Amount{resource, amount}
 }
 
-func of(resource string, a quantity.Amounts) int64 {
+// AmountOf is the amount of a resource: cpu or memory.
+func AmountOf(resource string, a quantity.Amounts) int64 {
 	if resource == recommend.CPU {
 		return a.CPUMillis
 	}

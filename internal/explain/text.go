@@ -18,7 +18,7 @@ import (
 // WriteText writes the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
 func (x Explanation) WriteText(w io.Writer, now time.Time) error {
-	b, line := lines()
+	b, line := lines(x.Headline(now))
 	line("VerticalScaler %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("  Mode %s: %s.", x.Mode, x.ModeMeans)
@@ -28,7 +28,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	}
 
 	line("")
-	line("Applied: %s%s", x.appliedTo(), x.Operator.whenSilent(now))
+	line("Applied: %s%s", x.appliedTo(), x.whenReported())
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}
@@ -52,10 +52,15 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	return err
 }
 
-// lines returns a function that writes a line of text, and where it writes them.
-func lines() (b *strings.Builder, line func(format string, args ...any)) {
+// lines returns a function that writes a line of text, and where it writes them. The headline is the first, unless it is
+// empty.
+func lines(headline string) (b *strings.Builder, line func(format string, args ...any)) {
 	b = &strings.Builder{}
-	return b, func(format string, args ...any) { fmt.Fprintln(b, Printable(fmt.Sprintf(format, args...))) }
+	line = func(format string, args ...any) { fmt.Fprintln(b, Printable(fmt.Sprintf(format, args...))) }
+	if headline != "" {
+		line("%s", headline)
+	}
+	return b, line
 }
 
 // WriteMissing writes what could not be read.
@@ -82,7 +87,9 @@ func (f Finding) write(line func(string, ...any), now time.Time) {
 	if f.Ends != Fine {
 		line("    resolved  %s", f.Ends.words())
 	}
-	line("    action    %s", f.Advice)
+	if f.Advice != "" {
+		line("    action    %s", f.Advice)
+	}
 }
 
 func (x Explanation) cooldown() string {

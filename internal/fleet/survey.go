@@ -134,6 +134,9 @@ func (s *Survey) countScalers(members []Member) {
 		s.Scaled++
 		states.add(stateOf(m.Scaler), m.name(), "")
 		saved, ok := savedBy(m.Deployment, m.Scaler)
+		if scaler.LacksUsage(stateOf(m.Scaler)) {
+			saved, ok = quantity.Amounts{}, false // Usage does not confirm the size.
+		}
 		known = known || ok
 		if isApplied(m.Scaler) {
 			applied = sum(applied, saved)

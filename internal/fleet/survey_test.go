@@ -227,6 +227,7 @@ func TestWhatAPolicySaves(t *testing.T) {
 		"more than is requested":               {[]Member{aMember(policy, "a", 2, recommends(amounts(1500, 1024)))}, "0 0, -2 -1000Mi"},
 		"no replicas":                          {[]Member{aMember(policy, "a", 0, recommends(amounts(100, 100)))}, "0 0, 0 0"},
 		"a scaler that is about to be deleted": {[]Member{leaving}, ""},
+		"a scaler without usage":               {[]Member{aMember(policy, "a", 3, recommends(amounts(200, 256)), is("MetricsIncomplete"))}, ""},
 		"a container without requests": {
 			[]Member{withRequests(aMember(policy, "a", 2, recommends(amounts(100, 100))), map[string]quantity.Amounts{"app": {}})}, "0 0, 0 0",
 		},

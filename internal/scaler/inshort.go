@@ -11,8 +11,8 @@ import (
 )
 
 // ReasonInShort is the one reason that says how a scaler is doing, for tables: that of Ready, or that
-// of Applied while the scaler operates normally, or MetricsIncomplete if the scaler only recommends and lacks usage of
-// pods. It is empty without conditions.
+// of Applied while the scaler operates normally, or that usage is missing unless a user must act for another reason. It is
+// empty without conditions.
 func ReasonInShort(conditions []metav1.Condition) string {
 	if c := InShort(conditions); c != nil {
 		return c.Reason
@@ -20,15 +20,20 @@ func ReasonInShort(conditions []metav1.Condition) string {
 	return ""
 }
 
+// LacksUsage reports whether a reason means that usage of running pods is missing.
+func LacksUsage(reason string) bool {
+	return reason == v1beta1.ReasonMetricsIncomplete || reason == v1beta1.ReasonMetricsUnavailable
+}
+
 // InShort is the condition with that reason; nil without conditions.
 func InShort(conditions []metav1.Condition) *metav1.Condition {
 	ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady)
 	applied := meta.FindStatusCondition(conditions, v1beta1.ConditionApplied)
+	provided := meta.FindStatusCondition(conditions, v1beta1.ConditionRecommendationProvided)
+	if provided != nil && LacksUsage(provided.Reason) && (ready == nil || ready.Status == metav1.ConditionTrue) {
+		return provided // What is recommended rests on only some of the pods.
+	}
 	if applied != nil && (ready == nil || ready.Reason == v1beta1.ReasonOperatingNormally) {
-		provided := meta.FindStatusCondition(conditions, v1beta1.ConditionRecommendationProvided)
-		if applied.Reason == v1beta1.ReasonRecommendOnly && provided != nil && provided.Reason == v1beta1.ReasonMetricsIncomplete {
-			return provided // What is recommended rests on only some of the pods.
-		}
 		return applied
 	}
 	return ready

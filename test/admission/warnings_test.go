@@ -238,6 +238,47 @@ func TestOnlyNewSpecsAreWarnedAbout(t *testing.T) {
 	}
 }
 
+// An edit that a policy reverts names the policy, and an annotation or label of ours that is misspelt is named.
+func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	by := warning(t)["verticalscalers"]
+	const policies, edited, prefix = `[]`, `[{containerName: app, minAllowed: {cpu: 10m}}]`, "autoscaling.verticalscaler.io/"
+	scaler := func(policies, owner string, annotations, labels map[string]string) runtime.Object {
+		s := writing(t, "verticalscalers", policies).(*unstructured.Unstructured)
+		s.SetAnnotations(annotations)
+		s.SetLabels(labels)
+		if owner != "" {
+			s.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: prefix + "v1beta1", Kind: owner, Name: "fleet", Controller: ptr.To(true)}})
+		}
+		return s
+	}
+	typo := map[string]string{prefix + "pause": "true"}
+	for name, c := range map[string]struct {
+		before, after runtime.Object
+		says          string
+	}{
+		"of a policy": {
+			scaler(policies, "ClusterScalingPolicy", nil, nil), scaler(edited, "ClusterScalingPolicy", nil, nil),
+			"ClusterScalingPolicy fleet has created this scaler, and reverts the edit. Edit spec.template of ClusterScalingPolicy fleet",
+		},
+		"of a policy, detached": {
+			scaler(policies, "ScalingPolicy", nil, nil), scaler(edited, "ScalingPolicy", map[string]string{prefix + "detached": "true"}, nil), "",
+		},
+		"of a policy, and paused":   {scaler(policies, "ScalingPolicy", nil, nil), scaler(policies, "ScalingPolicy", map[string]string{prefix + "paused": "true"}, nil), ""},
+		"of a ScaledDeployment":     {scaler(policies, "ScaledDeployment", nil, nil), scaler(edited, "ScaledDeployment", nil, nil), ""},
+		"a misspelt annotation":     {scaler(policies, "", nil, nil), scaler(policies, "", typo, nil), "The operator does not know " + prefix + "pause, which has no effect"},
+		"a misspelt label":          {nil, scaler(policies, "", nil, typo), "The operator does not know " + prefix + "pause, which has no effect"},
+		"an annotation that stays":  {scaler(policies, "", typo, nil), scaler(edited, "", typo, nil), ""},
+		"an annotation of another":  {nil, scaler(policies, "", map[string]string{"example.com/pause": "true"}, nil), ""},
+		"the label of a policy":     {nil, scaler(policies, "", nil, map[string]string{prefix + "policy": "fleet"}), ""},
+		"the mark of a rolled back": {nil, scaler(policies, "", map[string]string{prefix + "rolled-back": "{}"}, nil), ""},
+	} {
+		if got := strings.Join(warned(t, by, request{resource: "verticalscalers", before: c.before, after: c.after}), "; "); !strings.HasPrefix(got, c.says) || (c.says == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+}
+
 // What the API server lets users write is evaluated within its budget.
 func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 	t.Parallel()

@@ -184,6 +184,8 @@ func TestAlerts(t *testing.T) {
 				of("web", "verticalscaler_container_request", "9x240", cpuOf("sidecar")...), of("web", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("sidecar")...),
 				of("cart", "verticalscaler_container_request", "0.1x20 0.4x240", cpuOf("app")...), of("cart", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
 				of("new", "verticalscaler_container_request", "0.1x240", cpuOf("app")...), of("new", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("blind", "verticalscaler_container_request", "0.1x240", cpuOf("app")...), of("blind", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("blind", "verticalscaler_status", "1x240", `reason="MetricsIncomplete"`),
 				of("new", "verticalscaler_status", "1x240", `reason="RecommendOnly"`), of("web", "verticalscaler_status", "1x240", `reason="Deferred"`),
 				of("idle", "verticalscaler_container_request", "0.3x240", cpuOf("app")...), of("idle", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
 				of("unset", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),

@@ -335,12 +335,12 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 		own = operator.Namespace
 	}
 	w = adoption.World{Described: kube.Described(stored), Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
-	if w.Policy, err = parsed(stored, own); err != nil {
+	if w.Policy, err = kube.Parsed(stored, own); err != nil {
 		return w, err
 	}
 	for _, other := range s.others {
 		// One that cannot be parsed selects nothing.
-		if p, err := parsed(other, own); err == nil {
+		if p, err := kube.Parsed(other, own); err == nil {
 			w.Others = append(w.Others, p)
 		}
 	}
@@ -360,7 +360,7 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 func (s *surveyor) namespaces(ctx context.Context) (map[string]*fleet.Namespace, error) {
 	out := map[string]*fleet.Namespace{}
 	add := func(n *corev1.Namespace) {
-		out[n.Name] = &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
+		out[n.Name] = kube.ForFleet(n)
 	}
 	if name := s.policy.GetNamespace(); name != "" {
 		var n corev1.Namespace

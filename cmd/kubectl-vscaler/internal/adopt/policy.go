@@ -31,20 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
-
-// parsed is a policy with parsed selectors. ownNamespace is that of the operator.
-func parsed(policy client.Object, ownNamespace string) (*fleet.Policy, error) {
-	switch p := policy.(type) {
-	case *v1beta1.ScalingPolicy:
-		return fleet.Read(p)
-	case *v1beta1.ClusterScalingPolicy:
-		return fleet.ReadCluster(p, ownNamespace)
-	}
-	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
-}
 
 // resourceOf is the name of a policy as kubectl prints it.
 func resourceOf(policy client.Object) string {

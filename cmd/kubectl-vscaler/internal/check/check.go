@@ -81,7 +81,10 @@ type preflight struct {
 	client    client.Client
 	cluster   *kube.Cluster
 	namespace string
-	operator  *explain.Operator // of the namespace; nil if none is known
+	operators explain.Operators
+	overview  explain.Overview // of the scalers of the namespace
+	// unknown is why the operators are not known, and unread why the scalers are not.
+	unknown, unread error
 }
 
 // check returns what it has found. With an error, it is UNKNOWN.
@@ -113,11 +116,12 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 		}
 		findings = append(findings, Finding{what, result, message})
 	}
+	p.read(ctx)
+	run("Operator", p.runs)
 	run("Kubernetes", func(context.Context) (checkResult, string, error) { return kubernetes(server.GitVersion) })
 	run("VerticalScaler API", p.api)
-	run("Operator", p.runs)
-	if p.operator != nil {
-		run("Versions", func(context.Context) (checkResult, string, error) { return versions(p.operator.Version, cli.Version) })
+	if operator, ok := p.operators.For(namespace); ok {
+		run("Versions", func(context.Context) (checkResult, string, error) { return versions(operator.Version, cli.Version) })
 	}
 	run("Usage (metrics.k8s.io)", p.metrics)
 	run("Admission policies", p.policies)
@@ -156,25 +160,30 @@ func (p *preflight) api(ctx context.Context) (checkResult, string, error) {
 	return checkOK, v1beta1.GroupVersion.String() + " is served", err
 }
 
+// read reads the operators and the scalers, which several checks are about.
+func (p *preflight) read(ctx context.Context) {
+	var scalers []v1beta1.VerticalScaler
+	scalers, p.unread = kube.Scalers(ctx, p.client, client.InNamespace(p.namespace))
+	p.operators, p.unknown = p.cluster.Operators(ctx, p.client, p.namespace)
+	p.operators = p.operators.Serving(scalers...)
+	for i := range scalers {
+		p.overview.Scalers = append(p.overview.Scalers, explain.RowOf(explain.Evidence{Scaler: &scalers[i], Operators: p.operators, Now: p.cluster.Now()}))
+	}
+}
+
 // runs reports whether the operator of the namespace runs.
-func (p *preflight) runs(ctx context.Context) (checkResult, string, error) {
-	operators, err := p.cluster.Operators(ctx, p.client, p.namespace)
-	if err != nil {
-		return "", "", err
-	}
-	scalers, _ := kube.Scalers(ctx, p.client, client.InNamespace(p.namespace)) // the check of the API has the error
-	operator, ok := operators.Serving(scalers...).For(p.namespace)
-	switch now := p.cluster.Now(); {
-	case ok && operator.IsSilent(now):
-		p.operator = &operator
+func (p *preflight) runs(context.Context) (checkResult, string, error) {
+	now := p.cluster.Now()
+	switch operator, ok := p.operators.For(p.namespace); {
+	case p.operators == nil:
+		return checkUnknown, "it is not known whether an operator runs: no lease of it can be read", p.unknown
+	case !ok:
+		return checkFailed, "no operator is in charge: no lease of one is found", nil
+	case operator.IsSilent(now):
 		return checkFailed, operator.Report(now), nil
-	case ok:
-		p.operator = &operator
+	default:
 		return checkOK, operator.Report(now), nil
-	case slices.ContainsFunc(scalers, func(s v1beta1.VerticalScaler) bool { return len(s.Status.Conditions) > 0 }):
-		return checkWarned, "no lease is found, so it is not known whether the operator runs", nil
 	}
-	return checkFailed, "no lease is found: no operator runs, or without leader election", nil
 }
 
 // versions compares the versions of an operator and of this plugin. They may be one minor version
@@ -205,7 +214,14 @@ func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
 	case err != nil && !apierrors.IsForbidden(err):
 		return checkFailed, err.Error(), nil
 	}
-	return checkOK, "the usage of pods is served", err
+	switch tally := p.overview.Tally(); {
+	case err != nil || tally.Blind == 0:
+		return checkOK, "the usage of pods is served", err
+	case tally.IsBlind():
+		return checkFailed, tally.Usage(), nil
+	default:
+		return checkWarned, tally.Usage(), nil
+	}
 }
 
 // count counts the objects of a kind in the namespace.
@@ -236,26 +252,23 @@ func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
 	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
 }
 
-func (p *preflight) scalers(ctx context.Context) (checkResult, string, error) {
-	var list v1beta1.VerticalScalerList
-	if err := p.client.List(ctx, &list, client.InNamespace(p.namespace)); err != nil {
-		return "", "", err
-	}
+func (p *preflight) scalers(context.Context) (checkResult, string, error) {
 	var bad []string
-	for i := range list.Items {
-		if row := explain.RowOf(explain.Evidence{Scaler: &list.Items[i]}); row.Ready != metav1.ConditionTrue {
+	all := p.overview.Scalers
+	for _, row := range all {
+		if row.Ready != metav1.ConditionTrue {
 			bad = append(bad, row.Name+" ("+row.Reason+")")
 		}
 	}
 	if len(bad) == 0 {
-		return checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(list.Items), p.namespace), nil
+		return checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(all), p.namespace), p.unread
 	}
 	const most = 5
 	more := ""
 	if len(bad) > most {
 		more = fmt.Sprintf(" and %d more", len(bad)-most)
 	}
-	return checkWarned, fmt.Sprintf("%d of %d in namespace %s are not Ready: %s%s", len(bad), len(list.Items), p.namespace, strings.Join(bad[:min(most, len(bad))], ", "), more), nil
+	return checkWarned, fmt.Sprintf("%d of %d in namespace %s are not Ready: %s%s", len(bad), len(all), p.namespace, strings.Join(bad[:min(most, len(bad))], ", "), more), nil
 }
 
 // right checks a right of the user in the namespace.

@@ -195,7 +195,7 @@ func List[P interface {
 const DefaultOperatorNamespace = "verticalscaler-system"
 
 // Operators reads the leases of the operators. Without the right to list leases, it reads those in the operator's
-// namespace and in the given one. It fails if it can read none.
+// namespace and in the given one. It fails if it can read none. They are nil if they are not known.
 func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace string) (explain.Operators, error) {
 	operatorNamespace := c.operatorNamespace
 	var leases coordinationv1.LeaseList
@@ -225,8 +225,11 @@ func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace
 			reasons = append(reasons, fmt.Sprintf("reading the lease in namespace %s: %v", candidate, err))
 		}
 	}
-	if len(leases.Items) == 0 && len(reasons) > 0 {
+	switch {
+	case len(leases.Items) == 0 && len(reasons) > 0:
 		return nil, errors.New(strings.Join(reasons, "; "))
+	case len(leases.Items) == 0 && operatorNamespace == "":
+		return nil, nil // The operator may run in another namespace.
 	}
 	return explain.OperatorsOf(leases.Items), nil
 }

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // ErrNotInstalled is the error for a list of a kind that the API server does not serve.
-var ErrNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
+var ErrNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed? See " + cli.Name + " check")
 
 // Scalers lists scalers.
 func Scalers(ctx context.Context, c client.Reader, options ...client.ListOption) (all []v1beta1.VerticalScaler, err error) {
@@ -56,12 +59,43 @@ func Objects(ctx context.Context, c client.Reader, list client.ObjectList, optio
 	return all, err
 }
 
+// Owners lists ScaledDeployments. Older operators have none.
+func Owners(ctx context.Context, c client.Reader, options ...client.ListOption) ([]v1beta1.ScaledDeployment, error) {
+	var owners v1beta1.ScaledDeploymentList
+	err := client.IgnoreNotFound(c.List(ctx, &owners, options...))
+	return owners.Items, err
+}
+
+// Policies are those of a namespace, and those of the cluster. They are optional: most users may not list those of the
+// cluster, and older operators have none.
+func Policies(ctx context.Context, c client.Reader, namespace string, options ...client.ListOption) []client.Object {
+	cluster, _ := Objects(ctx, c, &v1beta1.ClusterScalingPolicyList{}, options...)
+	namespaced, _ := Objects(ctx, c, &v1beta1.ScalingPolicyList{}, append(options, client.InNamespace(namespace))...)
+	return append(cluster, namespaced...)
+}
+
+// Concerns reports whether a policy is shown beside the scalers of a namespace: it is of the namespace, or has created one
+// of them.
+func Concerns(policy explain.PolicyRow, namespace string, scalers []explain.Row) bool {
+	return namespace == metav1.NamespaceAll || policy.Namespace != "" ||
+		slices.ContainsFunc(scalers, func(s explain.Row) bool { return s.Policy == policy.ID() })
+}
+
 // NothingIn says that a namespace, or any, has no scalers.
 func NothingIn(namespace string) string {
 	if namespace == metav1.NamespaceAll {
 		return "No VerticalScalers found."
 	}
 	return "No VerticalScalers found in namespace " + namespace + "."
+}
+
+// HowToBegin says how to create the first scalers.
+func HowToBegin(namespace string) string {
+	which := "-n " + namespace
+	if namespace == metav1.NamespaceAll {
+		which = "--namespaces LABEL=VALUE"
+	}
+	return fmt.Sprintf("Create some with a policy: %s adopt %s --dry-run", cli.Name, which)
 }
 
 // Find reads what explains the scaler that the user names: by its name, else as that of the
@@ -181,4 +215,46 @@ func Described(policy client.Object) explain.Policy {
 		return explain.ClusterPolicyOf(p)
 	}
 	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
+}
+
+// Parsed is a policy with Parsed selectors. ownNamespace is that of the operator.
+func Parsed(policy client.Object, ownNamespace string) (*fleet.Policy, error) {
+	switch p := policy.(type) {
+	case *v1beta1.ScalingPolicy:
+		return fleet.Read(p)
+	case *v1beta1.ClusterScalingPolicy:
+		return fleet.ReadCluster(p, ownNamespace)
+	}
+	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
+}
+
+// ForFleet is what a policy sees of a namespace.
+func ForFleet(n *corev1.Namespace) *fleet.Namespace {
+	return &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
+}
+
+// LeftOut says which policies select a Deployment without a scaler, and why it has none; empty if none does, or if that is
+// not known.
+func (c *Cluster) LeftOut(ctx context.Context, reader client.Reader, namespace, name string) (lines []string) {
+	var deployment appsv1.Deployment
+	if err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &deployment); err != nil {
+		return nil
+	}
+	found := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}
+	_ = reader.Get(ctx, types.NamespacedName{Name: namespace}, &found) // without it, its name is known
+	var policies []*fleet.Policy
+	for _, object := range Policies(ctx, reader, namespace) {
+		if p, err := Parsed(object, c.OperatorNamespace()); err == nil {
+			policies = append(policies, p)
+		}
+	}
+	for _, p := range policies {
+		m, ok := fleet.MemberOf(p, policies, inventory.ReadForFleet(&deployment), ForFleet(&found), fleet.Scalers{}, "")
+		if !ok {
+			continue
+		}
+		reason, _ := explain.ReasonFor(cmp.Or(m.Skipped, v1beta1.ReasonCreatingScalers))
+		lines = append(lines, fmt.Sprintf("%s/%s selects the Deployment, which has no scaler of it: %s. %s %s", p.Kind, p.Object.GetName(), reason.Reason, reason.Means, reason.Advice))
+	}
+	return lines
 }

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,11 +124,31 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		out.Missing = append(out.Missing, missing)
 	}
 	operators := r.cluster.OperatorsOr(ctx, r.Client, namespace, &out.Missing).Serving(scalers...)
+	owners, err := Owners(ctx, r.Client, client.InNamespace(namespace))
+	if err != nil {
+		out.Missing = append(out.Missing, fmt.Sprintf("ScaledDeployments: %v", err))
+	}
+	policies := Policies(ctx, r.Client, namespace)
 	out.At = r.cluster.Now()
 	for _, e := range evidence {
 		e.Operators, e.Now = operators, out.At
 		of := used[e.Scaler.Namespace]
 		out.Rows = append(out.Rows, live.RowOf(live.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
+	}
+	if len(out.Rows) > 0 {
+		oldest := slices.MaxFunc(out.Rows, func(a, b live.Row) int { return cmp.Compare(a.UsageAge, b.UsageAge) })
+		if note := live.UsageNote(oldest.UsageAge); note != "" {
+			out.Missing = append(out.Missing, note)
+		}
+	}
+	for i := range owners {
+		out.Owned = append(out.Owned, explain.OwnedRowOf(&owners[i], operators, out.At))
+	}
+	scalersShown := out.Overview().Scalers
+	for _, policy := range policies {
+		if row := explain.PolicyRowOf(Described(policy), operators, out.At); Concerns(row, namespace, scalersShown) {
+			out.Policies = append(out.Policies, row)
+		}
 	}
 	return out, ctx.Err()
 }

@@ -104,7 +104,7 @@ func (r Reference) IsRow(row explain.Row) bool {
 
 // IsOwner reports whether the reference names the ScaledDeployment or its Deployment.
 func (r Reference) IsOwner(d *v1beta1.ScaledDeployment) bool {
-	return r.IsOwnedRow(explain.OwnedRowOf(d))
+	return r.IsOwnedRow(explain.OwnedRowOf(d, nil, time.Time{}))
 }
 
 // IsOwnedRow reports that of the row of a ScaledDeployment.

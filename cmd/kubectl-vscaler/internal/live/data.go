@@ -189,11 +189,7 @@ func dataOfSum(r Resource) (out sumData) {
 
 // exact is an amount as a quantity, such as "310m" or "640Mi".
 func exact(of string, amount int64) *resource.Quantity {
-	q := quantity.Memory(amount)
-	if of == recommend.CPU {
-		q = quantity.CPU(amount)
-	}
-	return &q
+	return ptr.To(explain.QuantityOf(of, amount))
 }
 
 // known is nil for 0, which stands for none.

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +42,8 @@ type Scaler struct {
 	Containers []Container
 	// Pods are the running pods, by name; nil if the user may not read them.
 	Pods []Pod
+	// UsageAge is how old the oldest usage is that is shown; 0 if all is as new as the metrics API has it.
+	UsageAge time.Duration
 	// UsageMissing is why no usage could be read; empty if it could be.
 	UsageMissing string
 	// Missing says what else could not be read, and why.
@@ -124,19 +127,37 @@ func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time
 		At: at, State: explain.RowOf(e),
 		Explanation: explained, UsageMissing: usageMissing, Missing: explained.Missing,
 	}
-	out.State.State = out.State.Doubt(e.Operators.Serving(*e.Scaler), e.Scaler.Namespace, at)
 	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
 		out.AppliedSince = c.LastTransitionTime.Time
 	}
 	used := usageOf(samples, e.Scaler.Namespace)
 	for i := range e.Pods {
+		for _, c := range e.Pods[i].Containers {
+			if s, ok := used[place{e.Pods[i].Name, c.Name}]; ok && at.Sub(s.Time) > oldUsage {
+				out.UsageAge = max(out.UsageAge, at.Sub(s.Time))
+			}
+		}
 		out.Pods = append(out.Pods, podOf(e.Pods[i], explained.Containers, used))
+	}
+	if note := UsageNote(out.UsageAge); note != "" {
+		out.Missing = append(slices.Clone(out.Missing), note)
 	}
 	slices.SortFunc(out.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, c := range explained.Containers {
 		out.Containers = append(out.Containers, containerOf(c, out.Pods))
 	}
 	return out
+}
+
+// oldUsage is two intervals in which the metrics API has new usage.
+const oldUsage = 2 * time.Minute
+
+// UsageNote says how old usage is; empty if it is new.
+func UsageNote(age time.Duration) string {
+	if age == 0 {
+		return ""
+	}
+	return "Usage of the last " + duration.HumanDuration(age) + ": the usage that is shown is older"
 }
 
 // place names a container of a pod.
@@ -213,7 +234,7 @@ func resourceOf(container string, r explain.Resource, pods []Pod) Resource {
 
 // count adds a container of a pod.
 func (r *Resource) count(pod string, c PodContainer) {
-	request, limit := AmountOf(r.Resource, c.Applied.Requests), AmountOf(r.Resource, c.Applied.Limits)
+	request, limit := explain.AmountOf(r.Resource, c.Applied.Requests), explain.AmountOf(r.Resource, c.Applied.Limits)
 	if request > 0 {
 		r.Request.add(request)
 	}
@@ -228,7 +249,7 @@ func (r *Resource) count(pod string, c PodContainer) {
 	if c.Used == nil {
 		return
 	}
-	share := Share{Pod: pod, Used: AmountOf(r.Resource, *c.Used), Request: request}
+	share := Share{Pod: pod, Used: explain.AmountOf(r.Resource, *c.Used), Request: request}
 	r.Used.add(share.Used)
 	if request > 0 && (r.Busiest.Request == 0 || share.Percent() > r.Busiest.Percent()) {
 		r.Busiest = share
@@ -254,7 +275,7 @@ func (s Spread) FurthestFrom(target int64) int64 {
 
 // Range is such as "121m to 500m", or "187m" if all pods have the same amount; empty if none has one.
 func (s Spread) Range(resource, to string) string {
-	least, most := Format(resource, s.Least), Format(resource, s.Most)
+	least, most := explain.Format(resource, s.Least), explain.Format(resource, s.Most)
 	switch {
 	case s.Pods == 0:
 		return ""
@@ -275,20 +296,21 @@ func (s Share) Percent() float64 {
 	return 100 * float64(s.Used) / float64(s.Request)
 }
 
-// AmountOf is the amount of a resource: cpu or memory.
-func AmountOf(resource string, a quantity.Amounts) int64 {
+// Unit is the unit of Units.
+func Unit(resource string) string {
 	if resource == recommend.CPU {
-		return a.CPUMillis
+		return "cores"
 	}
-	return a.MemoryBytes
+	return "GiB"
 }
 
-// Format is the rounded amount of a resource, as text.
-func Format(resource string, amount int64) string {
-	if resource == recommend.CPU {
-		return quantity.FormatCPU(amount)
+// Units is an amount of many pods, in cores or GiB.
+func Units(resource string, amount int64) string {
+	one := 1000.0
+	if resource != recommend.CPU {
+		one = 1 << 30
 	}
-	return quantity.FormatMemory(amount)
+	return strconv.FormatFloat(float64(amount)/one, 'f', 2, 64)
 }
 
 // Waits are the findings that the scaler waits for.
@@ -324,19 +346,32 @@ func (r *Resource) include(other Resource) {
 type Fleet struct {
 	At   time.Time
 	Rows []Row
+	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
+	Owned    []explain.OwnedRow
+	Policies []explain.PolicyRow
 	// Missing says what could not be read, and why.
 	Missing []string
+}
+
+// Overview is what "status" shows of the fleet.
+func (f Fleet) Overview() explain.Overview {
+	out := explain.Overview{ScaledDeployments: f.Owned, Policies: f.Policies}
+	for _, r := range f.Rows {
+		out.Scalers = append(out.Scalers, r.Row)
+	}
+	return out
 }
 
 // Row is one scaler of a fleet. Its resources are totals of all pods and containers.
 type Row struct {
 	explain.Row
 	CPU, Memory Resource
+	UsageAge    time.Duration
 }
 
 // RowOf sums up a scaler.
 func RowOf(s Scaler) Row {
-	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1])}
+	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
 }
 
 // Total is the sum of all rows.

@@ -131,6 +131,15 @@ func TestAScalerThatNoOperatorHasSeenHasAView(t *testing.T) {
 	}
 }
 
+// Usage that is shown says how old it is, if the metrics API should have newer usage.
+func TestOldUsageIsDated(t *testing.T) {
+	for age, want := range map[time.Duration][]string{time.Minute: nil, 9 * time.Minute: {"Usage of the last 9m: the usage that is shown is older"}} {
+		if s := Of(evidence(size(500, 512)), []usage.Sample{sample("web-0", "app", 50, 100, age)}, "", now); !cmp.Equal(s.Missing, want) || s.Containers[1].Resources[0].Used.Most != 50 {
+			t.Errorf("%s old: %q", age, s.Missing)
+		}
+	}
+}
+
 // Pods that start have more than the decided CPU, although it counts as applied.
 func TestBoostedSizesHaveNoPast(t *testing.T) {
 	e := evidence(size(500, 512))

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -51,9 +49,12 @@ type overview struct {
 	Orders     []live.Order
 	Namespaces []string
 	Chosen     int
-	// Scalers is the number of all scalers; NotReady and NeedUser are parts of it.
-	Scalers, NotReady, NeedUser int
-	Saved                       *explain.Saved
+	explain.Tally
+	// Headlines are what concerns more than one object, and Actions the ScaledDeployments and policies that require action.
+	Headlines, Actions []string
+	Saved              *explain.Saved
+	// Known is the number of scalers in Saved.
+	Known int
 	// CPU and Memory are the sums of all scalers.
 	CPU, Memory      live.Resource
 	Parts            []part
@@ -81,7 +82,8 @@ type offender struct {
 
 func fleetView(f live.Fleet, c choice) overview {
 	f.Rows = slices.Clone(f.Rows) // the source may keep its own
-	out := overview{choice: c, Fleet: f, Orders: live.Orders, Scalers: len(f.Rows)}
+	all := f.Overview()
+	out := overview{choice: c, Fleet: f, Orders: live.Orders, Tally: all.Tally(), Headlines: all.Headlines(f.At), Actions: all.Actions()}
 	out.CPU, out.Memory = f.Total()
 	out.count()
 	f.Sort(live.ByWaste)
@@ -99,9 +101,6 @@ func (o *overview) count() {
 	ends := map[explain.End]int{}
 	for _, r := range o.Rows {
 		ends[r.Ends]++
-		if r.Ready != metav1.ConditionTrue {
-			o.NotReady++
-		}
 		if !slices.Contains(o.Namespaces, r.Namespace) {
 			o.Namespaces = append(o.Namespaces, r.Namespace)
 		}
@@ -109,6 +108,7 @@ func (o *overview) count() {
 			if o.Saved == nil {
 				o.Saved = &explain.Saved{}
 			}
+			o.Known++
 			o.Saved.Cores, o.Saved.GiB = o.Saved.Cores+r.Saved.Cores, o.Saved.GiB+r.Saved.GiB
 		}
 		i := slices.IndexFunc(o.States, func(s state) bool { return s.Reason == r.Reason })
@@ -122,7 +122,6 @@ func (o *overview) count() {
 	slices.SortFunc(o.States, func(a, b state) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
 	})
-	o.NeedUser = ends[explain.ByUser]
 	x := 0.0
 	for _, end := range []explain.End{explain.Fine, explain.ByItself, explain.ByUser} {
 		if n := ends[end]; n > 0 {
@@ -155,15 +154,30 @@ func orderText(order live.Order) string {
 	}[order]
 }
 
+// savings says how much less is requested, or how much more.
+func savings(s explain.Saved) string {
+	part := func(v float64, unit string) string {
+		word := "less"
+		if v < 0 {
+			v, word = -v, "more"
+		}
+		return fmt.Sprintf("%.2f %s %s", v, unit, word)
+	}
+	return part(s.Cores, "cores") + ", " + part(s.GiB, "GiB")
+}
+
+// amounts are two amounts of many pods; "none" without any.
+func amounts(cpu, memory int64) string {
+	parts := slices.DeleteFunc([]string{amountOf(recommend.CPU, cpu), amountOf(recommend.Memory, memory)}, func(s string) bool { return s == "" })
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}
+
 // amountOf is an amount of many pods; empty for 0.
 func amountOf(resource string, amount int64) string {
-	switch {
-	case amount == 0:
+	if amount == 0 {
 		return ""
-	case resource == recommend.CPU:
-		return fmt.Sprintf("%.2f cores", float64(amount)/1000)
 	}
-	return live.Format(resource, amount)
+	return live.Units(resource, amount) + " " + live.Unit(resource)
 }
 
 // usedPercent is how much of the requests is used, in percent: 0 without requests, and "?" without usage.
@@ -180,7 +194,7 @@ func offenders(rows []live.Row, amount func(live.Resource) int64) (out []offende
 		var texts []string
 		for _, of := range []live.Resource{r.CPU, r.Memory} {
 			if n := amount(of); n > 0 {
-				texts = append(texts, live.Format(of.Resource, n)+" "+word(of.Resource))
+				texts = append(texts, explain.Format(of.Resource, n)+" "+word(of.Resource))
 			}
 		}
 		if len(texts) == 0 || len(out) == mostOffenders {
@@ -206,5 +220,5 @@ func usedOf(r live.Resource) (out usedView) {
 		return out
 	}
 	percent := live.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent()
-	return usedView{live.Format(r.Resource, r.Used.Total), min(percent, 100), true, percent > 100, max(0, r.Request.Pods-r.Used.Pods)}
+	return usedView{explain.Format(r.Resource, r.Used.Total), min(percent, 100), true, percent > 100, max(0, r.Request.Pods-r.Used.Pods)}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
@@ -89,7 +90,7 @@ func plotOf(in plotInput) plot {
 		return p.Limit
 	})
 	if limitAbove > 0 {
-		out.LimitAbove = live.Format(in.resource, limitAbove)
+		out.LimitAbove = explain.Format(in.resource, limitAbove)
 	}
 	if in.target > 0 {
 		y := s.y(in.target)
@@ -104,7 +105,7 @@ func plotOf(in plotInput) plot {
 			out.Marks = append(out.Marks, s.x(at))
 		}
 	}
-	out.Top, out.Middle, out.Ticks = live.Format(in.resource, s.top), live.Format(in.resource, s.top/2), s.ticks()
+	out.Top, out.Middle, out.Ticks = explain.Format(in.resource, s.top), explain.Format(in.resource, s.top/2), s.ticks()
 	out.Title, out.Description, out.Rows = words(in, columns, length)
 	return out
 }
@@ -138,7 +139,7 @@ func liveLength(points []live.Point, at time.Time) time.Duration {
 // words are the plot for those who do not see it.
 func words(in plotInput, columns []live.Point, length time.Duration) (title, description string, rows []plotRow) {
 	title = fmt.Sprintf("Usage of %s against request and limit, last %s", word(in.resource), duration.HumanDuration(length))
-	format := func(n int64) string { return live.Format(in.resource, n) }
+	format := func(n int64) string { return explain.Format(in.resource, n) }
 	description = "No usage is known yet."
 	if least, most := bounds(columns, usedIn); most != live.Unknown {
 		description = fmt.Sprintf("The pod that used most used %s to %s.", format(least), format(most))

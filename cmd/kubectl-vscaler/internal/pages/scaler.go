@@ -162,16 +162,16 @@ func cellsOf(p live.Pod) (cells []cell) {
 		for _, resource := range live.Resources {
 			out := cell{c.Name, word(resource), "unknown", "none", "none"}
 			if c.Used != nil {
-				out.Used = live.Format(resource, live.AmountOf(resource, *c.Used))
+				out.Used = explain.Format(resource, explain.AmountOf(resource, *c.Used))
 			}
-			if n := live.AmountOf(resource, c.Applied.Requests); n > 0 {
-				out.Request = live.Format(resource, n)
-				if declared := live.AmountOf(resource, c.Declared.Requests); declared != n {
-					out.Request += " (" + live.Format(resource, declared) + " wanted)"
+			if n := explain.AmountOf(resource, c.Applied.Requests); n > 0 {
+				out.Request = explain.Format(resource, n)
+				if declared := explain.AmountOf(resource, c.Declared.Requests); declared != n {
+					out.Request += " (" + explain.Format(resource, declared) + " wanted)"
 				}
 			}
-			if n := live.AmountOf(resource, c.Applied.Limits); n > 0 {
-				out.Limit = live.Format(resource, n)
+			if n := explain.AmountOf(resource, c.Applied.Limits); n > 0 {
+				out.Limit = explain.Format(resource, n)
 			}
 			cells = append(cells, out)
 		}

@@ -181,9 +181,7 @@ var templates = parse("fleet", "scaler", "refusal")
 
 // functions are those that the templates call.
 var functions = template.FuncMap{
-	// positive is 0 for -0, which is printed with its sign.
-	"positive": func(v float64) float64 { return v + 0 },
-	"age":      live.Age, "amount": amountOf, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
+	"age": live.Age, "amounts": amounts, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
 	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 

@@ -64,6 +64,28 @@ func TestAFleetIsSummedUp(t *testing.T) {
 	}
 }
 
+// The cards of a fleet say who must act, policies included, and none reads backwards. An empty fleet says how to begin.
+func TestCardsSayWhatTheyMean(t *testing.T) {
+	s, source, _ := newServer()
+	halted := explain.State{Ready: "False", Reason: "PromotionHalted", Message: "3 of 24 promoted scalers did harm", Ends: explain.ByUser}
+	saving := row("shop", "web", "Applied", explain.Fine)
+	saving.Saved = &explain.Saved{Cores: -0.22, GiB: 1.5}
+	source.fleet = live.Fleet{At: now, Rows: []live.Row{saving}, Policies: []explain.PolicyRow{{Kind: "ClusterScalingPolicy", Name: "fleet", State: halted}}}
+	page := get(s, "GET", "localhost", "/secret/").Body.String()
+	for _, want := range []string{
+		"<dt>Need a user</dt><dd><b>1</b>", "1 scaler, 1 policy: 1 is not Ready, 1 requires action", "ClusterScalingPolicy/fleet: PromotionHalted: 3 of 24 promoted scalers did harm",
+		"<dt>Requests</dt><dd><b>0.22 cores more, 1.50 GiB less</b><span>than the pod templates, of 1 of 1 scalers</span>", "<dt>Requested above targets</dt><dd><b>none</b>",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q in:\n%s", want, page)
+		}
+	}
+	source.fleet = live.Fleet{At: now}
+	if page := get(s, "GET", "localhost", "/secret/").Body.String(); !strings.Contains(page, "kubectl vscaler adopt") {
+		t.Errorf("an empty fleet does not say how to begin:\n%s", page)
+	}
+}
+
 func TestAReaderChoosesScalers(t *testing.T) {
 	fleet := untidyFleet(100)
 	for name, tc := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
@@ -193,7 +194,7 @@ func pointsOf(r live.Resource, used map[int64]quantity.Amounts, sizes map[time.T
 	known := map[int64]live.Point{}
 	for start, amounts := range used {
 		end := time.Unix(start, 0).Add(step)
-		known[end.Unix()] = live.Point{At: end, Used: live.AmountOf(r.Resource, amounts), Request: live.Unknown, Limit: live.Unknown}
+		known[end.Unix()] = live.Point{At: end, Used: explain.AmountOf(r.Resource, amounts), Request: live.Unknown, Limit: live.Unknown}
 	}
 	for at, size := range sizes {
 		p, ok := known[at.Unix()]

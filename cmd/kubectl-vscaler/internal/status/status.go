@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -52,8 +51,6 @@ type statusOptions struct {
 	labels    client.MatchingLabelsSelector
 	warn      func(what string, err error)
 
-	// silent are the operators that were silent when scalers were read last.
-	silent explain.Operators
 	// versions are the resource versions of the scalers when deployments were read. They are
 	// read again only after a scaler has changed.
 	versions    string
@@ -94,8 +91,8 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 	if err != nil {
 		return err
 	}
-	for _, operator := range o.silent {
-		o.warn("the states may be out of date", errors.New(operator.Report(o.cluster.Now())))
+	for _, line := range overview.Headlines(o.cluster.Now()) {
+		fmt.Fprintln(o.ErrOut, "warning:", line)
 	}
 	if err := o.write(overview, o.noHeaders); err != nil {
 		return err
@@ -105,8 +102,11 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 		return o.follow(ctx, overview)
 	case len(o.names) == 0 && overview.IsEmpty() && !o.isData():
 		fmt.Fprintln(o.ErrOut, kube.NothingIn(o.namespace))
-	case o.check && overview.NotReady():
-		return errors.Join(cli.FailedCheck("not all scalers are Ready"), o.missing(overview))
+		if o.selector == "" {
+			fmt.Fprintln(o.ErrOut, kube.HowToBegin(o.namespace))
+		}
+	case o.check && overview.Tally().NotReady > 0:
+		return errors.Join(cli.FailedCheck(overview.Tally().String()), o.missing(overview))
 	}
 	return o.missing(overview)
 }
@@ -138,7 +138,10 @@ func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 	case "csv":
 		return overview.WriteCSV(o.Out, !bare)
 	}
-	columns := explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare, Widths: o.widths}
+	columns := explain.Columns{Namespace: o.everywhere, Bare: bare, Widths: o.widths, Width: cli.Width(o.Out)}
+	if o.output == "wide" {
+		columns.Wide, columns.Width = true, 0
+	}
 	return overview.WriteTable(o.Out, o.cluster.Now(), columns)
 }
 
@@ -205,63 +208,46 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 	if err != nil {
 		return out, err
 	}
-	var owners v1beta1.ScaledDeploymentList
-	if err := o.client.List(ctx, &owners, which...); err != nil && !apierrors.IsNotFound(err) {
+	owners, err := kube.Owners(ctx, o.client, which...)
+	if err != nil {
 		o.warn("ScaledDeployments are not shown", err)
 	}
 	for i, name := range o.names {
-		o.names[i] = name.Resolved(scalers, owners.Items)
-	}
-	chosen := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool {
-		return !o.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
-	})
-	o.readDeployments(ctx, chosen)
-	out.Scalers = []explain.Row{}
-	for i := range chosen {
-		s := &chosen[i]
-		deployment := o.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
-		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Now: o.cluster.Now()}))
-	}
-	for i := range owners.Items {
-		if o.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners.Items[i]) }) {
-			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners.Items[i]))
-		}
-	}
-	out.Policies = o.policies(ctx, out.Scalers)
-	out.Sort(o.sortBy)
-	o.doubt(ctx, &out, chosen)
-	return out, nil
-}
-
-// policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
-// operators have none.
-func (o *statusOptions) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
-	cluster, _ := kube.Objects(ctx, o.client, &v1beta1.ClusterScalingPolicyList{}, o.labels)
-	namespaced, _ := kube.Objects(ctx, o.client, &v1beta1.ScalingPolicyList{}, client.InNamespace(o.namespace), o.labels)
-	for _, policy := range append(cluster, namespaced...) {
-		row := explain.PolicyRowOf(kube.Described(policy))
-		isOfScaler := func(s explain.Row) bool { return s.Policy == row.ID() }
-		isShown := o.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
-		if len(o.names) > 0 {
-			isShown = slices.ContainsFunc(o.names, func(name kube.Reference) bool { return name.IsPolicyRow(row) })
-		}
-		if isShown {
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// doubt adds the operators, and doubts what silent ones have reported.
-func (o *statusOptions) doubt(ctx context.Context, out *explain.Overview, scalers []v1beta1.VerticalScaler) {
-	if out.IsEmpty() {
-		return
+		o.names[i] = name.Resolved(scalers, owners)
 	}
 	operators, err := o.cluster.Operators(ctx, o.client, o.namespace)
 	if err != nil && o.check {
 		o.warn("whether the operator runs is not known", err)
 	}
-	o.silent = out.Doubt(operators.Serving(scalers...), o.cluster.Now())
+	operators = operators.Serving(scalers...)
+	chosen := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool {
+		return !o.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
+	})
+	o.readDeployments(ctx, chosen)
+	out.Scalers, out.Operators = []explain.Row{}, operators
+	now := o.cluster.Now()
+	for i := range chosen {
+		s := &chosen[i]
+		deployment := o.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
+		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Operators: operators, Now: now}))
+	}
+	for i := range owners {
+		if o.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners[i]) }) {
+			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners[i], operators, now))
+		}
+	}
+	for _, policy := range kube.Policies(ctx, o.client, o.namespace, o.labels) {
+		row := explain.PolicyRowOf(kube.Described(policy), operators, now)
+		isNamed := o.isNamed(func(name kube.Reference) bool { return name.IsPolicyRow(row) })
+		if isNamed && (len(o.names) > 0 || kube.Concerns(row, o.namespace, out.Scalers)) {
+			out.Policies = append(out.Policies, row)
+		}
+	}
+	out.Sort(o.sortBy)
+	if out.IsEmpty() {
+		out.Operators = nil
+	}
+	return out, nil
 }
 
 // isNamed reports whether one of the names is that of an object, or none is given.
@@ -369,14 +355,17 @@ func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (exp
 		return explain.OfPolicy(evidence), nil
 	}
 	evidence, owner, err := kube.Find(ctx, reader, namespace, names[0])
-	switch {
-	case err != nil:
+	if err != nil {
+		if lines := cluster.LeftOut(ctx, reader, namespace, names[0].Name); len(lines) > 0 && (names[0].Kind == "" || names[0].Kind == kube.DeploymentKind) {
+			err = fmt.Errorf("%w\n%s", err, strings.Join(lines, "\n"))
+		}
 		return nil, err
-	case owner != nil:
-		return explain.OfOwned(owner), nil
 	}
 	evidence.Operators = cluster.OperatorsOr(ctx, reader, namespace, &evidence.Missing)
 	evidence.Now = cluster.Now()
+	if owner != nil {
+		return explain.OfOwned(owner, evidence.Operators, evidence.Now), nil
+	}
 	return explain.Of(evidence), nil
 }
 

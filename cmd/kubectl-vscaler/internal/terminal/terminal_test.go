@@ -52,7 +52,7 @@ func verifying() (live.Scaler, *live.Record) {
 		At: now,
 		State: explain.Row{
 			Namespace: "shop", Name: "checkout", Deployment: "checkout", Mode: "InPlace", Profile: "Balanced", Pods: "1/4",
-			State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself},
+			State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself, Since: ago(12 * time.Second)},
 		},
 		Pods: []live.Pod{
 			pod("checkout-7d5f8b6c4-2xkq9", 121, 342, 118, 300), pod("checkout-7d5f8b6c4-8zr5v", 500, 512, 90, 301),
@@ -106,14 +106,14 @@ func verifying() (live.Scaler, *live.Record) {
 func fleet(n int) live.Fleet {
 	f := live.Fleet{At: now}
 	for i := range n {
-		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}, Pods: "3/3"}}
+		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Ready: "True", Reason: v1beta1.ReasonApplied, Ends: explain.Fine}, Pods: "3/3"}}
 		r.CPU = live.Resource{Resource: "cpu", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300}, Request: live.Spread{Pods: 3, Total: 600}}
 		r.Memory = live.Resource{Resource: "memory", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300 * mebi}, Request: live.Spread{Pods: 3, Total: 600 * mebi}}
 		switch i % 4 {
 		case 1:
 			r.CPU.Over, r.Memory.Over = 250, 90*mebi
 		case 2:
-			r.Name, r.Reason, r.Ends = strings.Repeat("very-long-", 5)+"name", v1beta1.ReasonQoSChange, explain.ByUser
+			r.Name, r.Ready, r.Reason, r.Ends = strings.Repeat("very-long-", 5)+"name", "False", v1beta1.ReasonQoSChange, explain.ByUser
 			r.CPU.Short, r.CPU.Over = 120, 40
 		case 3:
 			r.Row.Pods, r.Reason, r.Ends = "", v1beta1.ReasonLearning, explain.ByItself

@@ -31,6 +31,7 @@ const (
 // Scaler draws a scaler and its history.
 func Scaler(s live.Scaler, record *live.Record, width int) []string {
 	p := &page{width: max(width, leastWidth)}
+	p.headline(s.State.Headline(s.At))
 	p.title(s)
 	for _, c := range s.Containers {
 		p.blank()
@@ -59,8 +60,8 @@ func (p *page) title(s live.Scaler) {
 		pods = "; " + strings.Replace(s.State.Pods, "/", " of ", 1) + " pods at the decided size"
 	}
 	since := ""
-	if all := s.Explanation.Findings; len(all) > 0 && all[0].Reason.Reason == s.State.Reason && all[0].Since != nil {
-		since = " for " + live.Age(s.At, all[0].Since.Time)
+	if s.State.Since != nil {
+		since = " for " + live.Age(s.At, s.State.Since.Time)
 	}
 	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
 }
@@ -161,7 +162,7 @@ func (p *page) strips(container string, r live.Resource, record *live.Record, to
 	p.add(fit(name+"request") + strip(requests, most, nil))
 	p.add(fit(name+"usage") + strip(used, most, func(i int) bool { return requests[i] != live.Unknown && used[i] > requests[i] }))
 	ago := "-" + duration.HumanDuration(to.Sub(from))
-	scale := "full height " + live.Format(r.Resource, most)
+	scale := "full height " + explain.Format(r.Resource, most)
 	axis := ago + strings.Repeat(" ", max(1, columns-len(ago)-len("now"))) + "now"
 	if gap := columns - len(ago) - len("now") - len(scale); gap >= 4 {
 		axis = ago + strings.Repeat(" ", gap/2) + scale + strings.Repeat(" ", gap-gap/2) + "now"
@@ -233,7 +234,7 @@ func pressure(pod live.Pod) (most float64) {
 			continue
 		}
 		for _, resource := range live.Resources {
-			share := live.Share{Used: live.AmountOf(resource, *c.Used), Request: live.AmountOf(resource, c.Applied.Requests)}
+			share := live.Share{Used: explain.AmountOf(resource, *c.Used), Request: explain.AmountOf(resource, c.Applied.Requests)}
 			most = max(most, share.Percent())
 		}
 	}
@@ -244,9 +245,9 @@ func pressure(pod live.Pod) (most float64) {
 func useOf(resource string, c live.PodContainer) string {
 	used := "-"
 	if c.Used != nil {
-		used = live.Format(resource, live.AmountOf(resource, *c.Used))
+		used = explain.Format(resource, explain.AmountOf(resource, *c.Used))
 	}
-	return used + "/" + some(resource, live.AmountOf(resource, c.Applied.Requests))
+	return used + "/" + some(resource, explain.AmountOf(resource, c.Applied.Requests))
 }
 
 // resize is the state of the pod's resize. Without a report of the kubelet, it follows from
@@ -311,10 +312,10 @@ func between(resource string, least, most int64) string {
 	}
 	text := ".."
 	if least > 0 {
-		text = live.Format(resource, least) + text
+		text = explain.Format(resource, least) + text
 	}
 	if most > 0 {
-		text += live.Format(resource, most)
+		text += explain.Format(resource, most)
 	}
 	return text
 }
@@ -324,7 +325,7 @@ func some(resource string, amount int64) string {
 	if amount == 0 {
 		return "-"
 	}
-	return live.Format(resource, amount)
+	return explain.Format(resource, amount)
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", v) }
@@ -364,25 +365,25 @@ func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows in
 	return p.lines, rows
 }
 
-// sums sums up the fleet.
-func (p *page) sums(f live.Fleet) {
-	acts := 0
-	for _, r := range f.Rows {
-		if r.Ends == explain.ByUser {
-			acts++
+// headline adds a line that requires action, unless it is empty.
+func (p *page) headline(line string) {
+	for _, part := range wrapped(explain.Printable(line), p.width) {
+		if part != "" {
+			p.add(bad.Render(part))
 		}
 	}
-	action := good.Render("none requires action")
-	if acts == 1 {
-		action = bad.Render("1 requires action")
-	} else if acts > 1 {
-		action = bad.Render(fmt.Sprintf("%d require action", acts))
+}
+
+// sums sums up the fleet. What requires action and is no scaler has no line of its own below.
+func (p *page) sums(f live.Fleet) {
+	overview := f.Overview()
+	for _, line := range overview.Headlines(f.At) {
+		p.headline(line)
 	}
-	number := fmt.Sprintf("%d scalers", len(f.Rows))
-	if len(f.Rows) == 1 {
-		number = "1 scaler"
+	p.ends(strong.Render(overview.Tally().String()), faint.Render(f.At.Format("15:04:05")))
+	for _, line := range overview.Actions() {
+		p.headline(line)
 	}
-	p.ends(strong.Render(number)+", "+action, faint.Render(f.At.Format("15:04:05")))
 	cpu, memory := f.Total()
 	for _, r := range []live.Resource{cpu, memory} {
 		if r.Request.Pods == 0 {
@@ -390,13 +391,13 @@ func (p *page) sums(f live.Fleet) {
 		}
 		used := ""
 		if r.Used.Pods > 0 {
-			used = ", " + live.Format(r.Resource, r.Used.Total) + " used"
+			used = ", " + live.Units(r.Resource, r.Used.Total) + " used"
 		}
 		gaps := ""
 		if r.HasTarget {
-			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Format(r.Resource, r.Over), live.Format(r.Resource, r.Short))
+			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Units(r.Resource, r.Over), live.Units(r.Resource, r.Short))
 		}
-		p.wrap("", fmt.Sprintf("%s %s requested%s%s", r.Resource, live.Format(r.Resource, r.Request.Total), used, gaps))
+		p.wrap("", fmt.Sprintf("%s in %s: %s requested%s%s", r.Resource, live.Unit(r.Resource), live.Units(r.Resource, r.Request.Total), used, gaps))
 	}
 }
 
@@ -404,7 +405,7 @@ func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
 	columns := []column{
 		{name: "NAMESPACE", isText: true, rank: 3, shrinksTo: 12},
 		{name: "NAME", isText: true, shrinksTo: 16},
-		{name: "STATE", isText: true, shrinksTo: 12},
+		{name: "STATE", isText: true},
 		{name: "PODS", rank: 5},
 		{name: "CPU-USED", rank: 7},
 		{name: "CPU-REQ", rank: 4},
@@ -432,7 +433,7 @@ func total(resource string, s live.Spread) string {
 	if s.Pods == 0 {
 		return "-"
 	}
-	return live.Format(resource, s.Total)
+	return explain.Format(resource, s.Total)
 }
 
 // gap is "+600m" for requests above the targets, "-100m" for requests below, and both if
@@ -442,11 +443,11 @@ func gap(r live.Resource) string {
 	case !r.HasTarget:
 		return "-"
 	case r.Over > 0 && r.Short > 0:
-		return "+" + live.Format(r.Resource, r.Over) + " " + bad.Render("-"+live.Format(r.Resource, r.Short))
+		return "+" + explain.Format(r.Resource, r.Over) + " " + bad.Render("-"+explain.Format(r.Resource, r.Short))
 	case r.Short > 0:
-		return bad.Render("-" + live.Format(r.Resource, r.Short))
+		return bad.Render("-" + explain.Format(r.Resource, r.Short))
 	case r.Over > 0:
-		return "+" + live.Format(r.Resource, r.Over)
+		return "+" + explain.Format(r.Resource, r.Over)
 	}
 	return "0"
 }

@@ -166,7 +166,7 @@ func (o *topOptions) print(ctx context.Context, v view) error {
 	case o.output != "":
 		return cli.WriteData(o.Out, o.output, v.scaler.Data())
 	case v.isFleet() && len(v.fleet.Rows) == 0:
-		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace))
+		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace), kube.HowToBegin(v.namespace))
 		return nil
 	}
 	if v.past != nil {

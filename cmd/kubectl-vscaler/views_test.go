@@ -1,0 +1,151 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+// stateIn is the line of a scaler that an overview writes for programs: Ready, the reason, since when, and who must act.
+func stateIn(t *testing.T, row explain.Row) (ready, reason, since, ends string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := (explain.Overview{Scalers: []explain.Row{row}}).WriteCSV(&out, true); err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(&out).ReadAll()
+	if err != nil || len(records) != 2 {
+		t.Fatalf("%v: %v", records, err)
+	}
+	of := map[string]string{}
+	for i, column := range records[0] {
+		of[column] = records[1][i]
+	}
+	return of["ready"], of["reason"], of["since"], of["ends"]
+}
+
+// All views have the same state of a scaler, since when it is in it, and who must act, for each reason, and while the
+// status cannot be relied on.
+func TestAllViewsAgreeAboutAScaler(t *testing.T) {
+	s := newAPIServer(t)
+	s.forget(ofShop + "/verticalscalers/late")
+	address, _ := startDashboard(t)
+	type view = func(*v1beta1.VerticalScaler)
+	cases := map[string]view{
+		"deleted": func(web *v1beta1.VerticalScaler) {
+			web.Generation, web.DeletionTimestamp = 9, ptr.To(metav1.NewTime(time.Now().Add(-90*time.Minute)))
+		},
+		"edited":       func(web *v1beta1.VerticalScaler) { web.Generation = 9 },
+		"not observed": func(web *v1beta1.VerticalScaler) { web.Status.Conditions = nil },
+	}
+	for _, r := range explain.Reasons() {
+		cases[r.Reason] = func(web *v1beta1.VerticalScaler) {
+			kind, ready := "Applied", metav1.ConditionTrue
+			if r.Ends == explain.ByUser {
+				kind, ready = "Ready", metav1.ConditionFalse
+			}
+			if r.Reason == v1beta1.ReasonMetricsIncomplete {
+				kind, ready = "RecommendationProvided", metav1.ConditionTrue
+			}
+			web.Status.Conditions = []metav1.Condition{
+				{Type: "Ready", Status: ready, Reason: v1beta1.ReasonOperatingNormally}, {Type: "Applied", Status: "True", Reason: v1beta1.ReasonApplied},
+				{Type: "RecommendationProvided", Status: "True", Reason: v1beta1.ReasonEnoughHistory},
+			}
+			for i, c := range web.Status.Conditions {
+				if c.Type == kind {
+					web.Status.Conditions[i].Reason = r.Reason
+				}
+			}
+			web.Status.Summary.Reason, web.Status.Summary.ReasonTime = r.Reason, ptr.To(metav1.NewTime(time.Now().Add(-90*time.Minute)))
+		}
+	}
+	colors := map[string]string{"Fine": "fine", "ByItself": "moving", "ByUser": "blocked"}
+	resolved := map[string]string{"ByItself": "    resolved  by itself\n", "ByUser": "    resolved  by user\n"}
+	untouched := s.objects[ofShop+"/verticalscalers/web"].DeepCopyObject().(*v1beta1.VerticalScaler)
+	for _, isInCharge := range []bool{true, false} {
+		if !isInCharge {
+			s.lastHeard(90 * time.Minute)
+			cases = map[string]view{"no operator is in charge": cases[v1beta1.ReasonQoSChange]}
+		}
+		for name, change := range cases {
+			web := untouched.DeepCopy()
+			change(web)
+			s.put(web)
+			now := time.Now()
+			lease := *s.objects[coordination+"/namespaces/"+kube.DefaultOperatorNamespace+"/leases/"+v1beta1.LeaseName].(*coordinationv1.Lease)
+			e := explain.Evidence{Scaler: web, Operators: explain.OperatorsOf([]coordinationv1.Lease{lease}), Now: now}
+			ready, reason, since, ends := stateIn(t, explain.RowOf(e))
+			age := ""
+			if since != "" {
+				age = "90m"
+			}
+
+			var text bytes.Buffer
+			explained := explain.Of(e)
+			if err := explained.WriteText(&text, now); err != nil {
+				t.Fatal(err)
+			}
+			first := explained.Findings[0]
+			line := "\n  " + reason
+			if age != "" {
+				line += ", for " + age
+			}
+			_, said, ok := strings.Cut(text.String(), line+"\n")
+			said, _, _ = strings.Cut(said, "    action")
+			if !ok || first.Reason.Reason != reason || string(first.Ends) != ends || !strings.Contains(said, resolved[ends]) {
+				t.Errorf("%s: explain does not have %q, %s:\n%s", name, line, ends, text.String())
+			}
+			if strings.Contains(text.String(), "No action needed") && ends != "Fine" {
+				t.Errorf("%s: explain says that no action is needed:\n%s", name, text.String())
+			}
+
+			shown := live.Of(e, nil, "", now)
+			title := "\n" + reason
+			if age != "" {
+				title += " for " + age
+			}
+			if got := ansi.Strip(strings.Join(terminal.Scaler(shown, &live.Record{}, 100), "\n")); !strings.Contains(got, title) {
+				t.Errorf("%s: top does not have %q:\n%s", name, title, got)
+			}
+			fleet := live.Fleet{At: now, Rows: []live.Row{live.RowOf(shown)}}
+			lines, _ := terminal.Fleet(fleet, 80, false)
+			tally := fleet.Overview().Tally()
+			if got := ansi.Strip(strings.Join(lines, "\n")); !strings.Contains(got, "web   "+reason) || !strings.Contains(got, tally.String()) || (tally.NeedUser == 1) != (ends == "ByUser") || (tally.NotReady == 0) != (ready == "True") {
+				t.Errorf("%s: top does not have %s of %q:\n%s", name, reason, tally, got)
+			}
+
+			_, page := pageAt(t, address+"scalers/shop/web")
+			if want := fmt.Sprintf(`<span class="tag %s" id="state">%s</span>`, colors[ends], reason); !strings.Contains(page, want) {
+				t.Errorf("%s: the dashboard does not have %s", name, want)
+			}
+			if isFine := strings.Contains(page, "No action needed"); isFine && ends != "Fine" {
+				t.Errorf("%s: the dashboard says that no action is needed", name)
+			}
+
+			if !strings.Contains("Applied Paused QoSChange MetricsIncomplete deleted, edited, no operator is in charge", name) {
+				continue // A check takes many requests.
+			}
+			checked, _, _ := run(t, nil, "check")
+			if isNamed := strings.Contains(checked, "not Ready: web ("+reason+")"); isNamed != (ready != "True") {
+				t.Errorf("%s is %s %s:\n%s", name, ready, reason, checked)
+			}
+		}
+	}
+}
