@@ -63,6 +63,8 @@ type kind struct {
 	memory func(l *loop, i int, p *looped, limit int64, now time.Time) float64
 	cpu    func(l *loop, limit int64) float64
 	check  func(l *loop) string
+	// deployed is when a user deploys a version whose template has four times the memory; 0 for never.
+	deployed time.Duration
 	// more is how many more sizes than three may not help: a floor that fades between the runs of a job can repeat a step.
 	more int
 }
@@ -171,6 +173,21 @@ var kinds = map[string]kind{
 			return steady(l, i, p, 0, now)
 		},
 	},
+	"a version that needs what its template adds": {
+		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, deployed: 20 * time.Hour,
+		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
+			if p.started.Equal(l.start) {
+				return steady(l, i, p, 0, now)
+			}
+			return .88 * float64(l.base) * min(1, .2+now.Sub(p.started).Hours())
+		},
+		check: func(l *loop) string {
+			if !l.lastKill.IsZero() {
+				return fmt.Sprintf("a kill after %s", l.lastKill.Sub(l.start))
+			}
+			return ends("")(l)
+		},
+	},
 	"one poison pod": {
 		pods: 5, factor: 1, step: 2 * time.Minute, steps: 1000, cpu: idle,
 		memory: func(l *loop, i int, p *looped, _ int64, now time.Time) float64 {
@@ -256,6 +273,9 @@ func newLoop(k kind, seed uint64) *loop {
 func (l *loop) run() string {
 	for i := range l.kind.steps {
 		now := l.start.Add(time.Duration(i) * l.kind.step)
+		if l.kind.deployed > 0 && now.Equal(l.start.Add(l.kind.deployed)) {
+			l.deploy(4, now)
+		}
 		l.use(now)
 		l.decide(now)
 		switch most := max(leash*l.base, 1<<30); {
@@ -266,6 +286,20 @@ func (l *loop) run() string {
 		}
 	}
 	return ""
+}
+
+// deploy replaces all pods by those of a template with so many times the memory.
+func (l *loop) deploy(factor int64, now time.Time) {
+	s := &l.world.situation
+	c := s.Deployment.Containers[0]
+	c.Requests.MemoryBytes, c.Limits.MemoryBytes = c.Requests.MemoryBytes*factor, c.Limits.MemoryBytes*factor
+	s.Deployment.Containers = []workload.Container{c}
+	l.base, l.wake = l.base*factor, now
+	for i := range s.Pods {
+		s.Pods[i] = pod(fmt.Sprintf("web-v2-%d", i), c)
+		s.Pods[i].Started, s.Pods[i].Created = now, now
+		l.pods[i] = &looped{started: now, startedAt: l.base}
+	}
 }
 
 // use lets the containers run for a step, and tells the history.
@@ -308,6 +342,7 @@ func (l *loop) use(now time.Time) {
 // decide recommends and carries out plans until there is nothing to do at that time.
 func (l *loop) decide(now time.Time) {
 	s := &l.world.situation
+	plan.NoteTemplate(history.Histories{"app": &l.history}, *s)
 	rec, ok := recommend.For("app", &l.history, recommend.Policy{CPU: true, Memory: true}, l.rec, l.params)
 	if !ok {
 		return
@@ -356,5 +391,18 @@ func (l *loop) resize(step *plan.Resize, now time.Time) {
 		if i > 0 {
 			l.siblings = max(l.siblings, size.Limits.MemoryBytes)
 		}
+	}
+}
+
+// TestWhatUsersHaveSetInARewrittenTemplate: the original values tell what a user has raised, and not what is written for it.
+func TestWhatUsersHaveSetInARewrittenTemplate(t *testing.T) {
+	histories := history.Histories{}
+	for _, mib := range []int64{256, 1024} {
+		plan.NoteTemplate(histories, given(template(large()), func(w *world) {
+			w.situation.Originals = []plan.Original{{Container: "app", Memory: true, Resources: resources(amounts(0, mib), amounts(0, 2*mib))}}
+		}).situation)
+	}
+	if got := histories["app"].TemplateFloor(); got != amounts(0, 1024) {
+		t.Errorf("the floor is %v", got)
 	}
 }

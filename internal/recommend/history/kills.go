@@ -161,9 +161,9 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	return true
 }
 
-// AdoptKills takes over what another history of the same container knows about OOM kills.
+// AdoptKills takes over what another history of the same container knows about OOM kills and the pod template.
 func (c *Container) AdoptKills(from *Container) {
-	c.oom, c.climb = from.oom, from.climb
+	c.oom, c.climb, c.templates = from.oom, from.climb, from.templates
 	c.climb.at = max(c.observed-(from.observed-from.climb.at), 0)
 	c.oom.set = max(c.observed-(from.observed-from.oom.set), 0)
 	c.oom.shown = min(from.oom.shown, c.observed-c.oom.set)
