@@ -24,7 +24,7 @@ const (
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
 	//
-	// thirdVersion knew nothing of climbs, and fourthVersion nothing of the pod template.
+	// thirdVersion knew nothing of climbs, and fourthVersion nothing of the pod template and of what was not enough.
 	firstVersion  = 1
 	secondVersion = 2
 	thirdVersion  = 3
@@ -39,7 +39,7 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble and its current interval. The encoding is the version, 22 numbers and the 32 peaks as varints, the mean of
+// ensemble and its current interval. The encoding is the version, 23 numbers and the 32 peaks as varints, the mean of
 // changes and 11 more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
@@ -64,6 +64,7 @@ func (c *Container) numbers(version byte) []*int64 {
 		out = append(out, &c.climb.request, (*int64)(&c.climb.at), &c.climb.limit, &c.climb.from, &c.climb.used)
 	}
 	if version > fourthVersion {
+		out = append(out, &c.oom.from)
 		for i := range c.templates {
 			t := &c.templates[i]
 			out = append(out, &t.request, &t.limit, (*int64)(&t.left))
@@ -214,7 +215,7 @@ func (c *Container) isPossible() bool {
 	return c.observed <= longest && c.observed <= time.Duration(c.newest) &&
 		c.Peak() <= quantity.MaxMemoryBytes &&
 		c.oom.bytes <= quantity.MaxMemoryBytes &&
-		c.oom.need <= quantity.MaxMemoryBytes &&
+		max(c.oom.need, c.oom.from) <= quantity.MaxMemoryBytes &&
 		max(c.climb.request, c.climb.limit, c.climb.from, c.climb.used) <= quantity.MaxMemoryBytes &&
 		c.climb.state <= isFollowed && (!c.climb.hasEnded() || c.climb.request > 0) &&
 		int(c.oom.row) < len(steps) &&
