@@ -5,8 +5,10 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +43,8 @@ type loop struct {
 	capped       time.Duration // for how long CPU was capped
 	seen         map[string]bool
 	ends         map[string]bool // why climbs have ended
+	cpu          int64           // the CPU limit in the template
+	cpuSizes     map[int64]bool  // CPU limits that pods got
 	siblings     int64           // the most memory that a pod other than the first one got
 	need, demand float64
 }
@@ -206,6 +210,16 @@ var kinds = map[string]kind{
 	},
 	"throttled, noisy readings":  throttled(1),
 	"throttled, steady readings": throttled(0),
+	"a busy loop": {
+		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady,
+		cpu: func(l *loop, limit int64) float64 { return float64(limit) * (.95 + .05*l.random.Float64()) },
+		check: func(l *loop) string {
+			if len(l.cpuSizes) > 4 {
+				return fmt.Sprintf("CPU limits: %v", l.cpuSizes)
+			}
+			return ends("")(l)
+		},
+	},
 }
 
 // TestClosedLoop: whatever a container does, its size never exceeds the leash, at most three raises do not help, and
@@ -242,7 +256,7 @@ func newLoop(k kind, seed uint64) *loop {
 	if k.cpu(l, 1<<20) < 200 {
 		cpu = 200
 	}
-	l.base = request * k.factor
+	l.base, l.cpu, l.cpuSizes = request*k.factor, cpu*k.factor, map[int64]bool{}
 	c := workload.Container{Name: "app", Resources: workload.Resources{
 		Requests: quantity.Amounts{CPUMillis: cpu, MemoryBytes: request}, Limits: quantity.Amounts{CPUMillis: cpu * k.factor, MemoryBytes: request * k.factor},
 	}}
@@ -274,6 +288,8 @@ func (l *loop) run() string {
 		switch most := max(leash*l.base, 1<<30); {
 		case l.most > most:
 			return fmt.Sprintf("%s: %d Mi, and %d Mi are the most", now.Sub(l.start), l.most/mebi, most/mebi)
+		case len(l.cpuSizes) > 0 && slices.Max(slices.Collect(maps.Keys(l.cpuSizes))) > max(leash*l.cpu, 1000):
+			return fmt.Sprintf("%s: CPU limits %v, and the template has %d", now.Sub(l.start), l.cpuSizes, l.cpu)
 		case len(l.killedAt) > 3:
 			return fmt.Sprintf("%s: kills at %v, above the template's %d", now.Sub(l.start), l.killedAt, l.base)
 		}
@@ -380,6 +396,7 @@ func (l *loop) resize(step *plan.Resize, now time.Time) {
 			q.Kills[j].HitBytes = 0
 		}
 		size := q.Containers[0].Resources
+		l.cpuSizes[size.Limits.CPUMillis] = true
 		l.most = max(l.most, size.Requests.MemoryBytes, size.Limits.MemoryBytes)
 		if i > 0 {
 			l.siblings = max(l.siblings, size.Limits.MemoryBytes)
