@@ -785,8 +785,8 @@ type RecommendationReason struct {
 	// +required
 	Resource ControlledResource `json:"resource,omitempty"`
 	// code is the name of the step: RecentPeak, RecentUsage, DayPeak, WeekPeak, SameTime, Peak,
-	// Volatility, LimitedHistory, SafetyMargin, OOMFloor, RaiseDidNotHelp, UsageFollowsLimit, Minimum,
-	// MinAllowed, MaxAllowed or NotLowered.
+	// Volatility, LimitedHistory, SafetyMargin, OOMFloor, TemplateRaised, RaiseDidNotHelp, UsageFollowsLimit,
+	// Minimum, MinAllowed, MaxAllowed or NotLowered.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

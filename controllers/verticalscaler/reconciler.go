@@ -256,6 +256,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		if policy.Edited {
 			histories.ForgetClimbs()
 		}
+		plan.NoteTemplate(histories, *situation)
 		for _, kill := range recordOOMKills(histories, *situation, policy, s.now, r.Params.History) {
 			r.Metrics.Count(client.ObjectKeyFromObject(s.scaler), killEvent(*situation, kill))
 		}

@@ -120,6 +120,7 @@ var stepWords = []Step{
 	{Code: recommend.OOMFloor, Means: "the amount that an OOM kill has shown to be necessary"},
 	{Code: recommend.RaiseDidNotHelp, Means: "the size before raises that did not stop the OOM kills"},
 	{Code: recommend.UsageFollowsLimit, Means: "no more than now, because usage grows with the memory limit"},
+	{Code: recommend.TemplateRaised, Means: "the request that was raised in the Deployment, until a day of usage with it is known"},
 	{Code: recommend.Minimum, Means: "the smallest recommendation"},
 	{Code: recommend.NotLowered, Means: "the previous target: it is not lowered with less history than it was set with"},
 	{Code: recommend.MinAllowed, Means: "the policy's minAllowed"},

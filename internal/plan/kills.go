@@ -12,6 +12,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
+// NoteTemplate tells the histories what users have set in the pod template.
+func NoteTemplate(histories history.Histories, s Situation) {
+	for _, c := range s.Deployment.Containers {
+		if h := histories.Container(c.Name); h != nil && !c.Unreadable {
+			written := decision.Written(s, c)
+			h.NoteTemplate(written.Requests, written.Limits, s.OldPods() > 0)
+		}
+	}
+}
+
 // KillOf is an OOM kill of a pod, with what a history must know to learn from it.
 func KillOf(s Situation, policy Policy, pod workload.Pod, kill workload.OOMKill) history.Kill {
 	out := history.Kill{

@@ -123,6 +123,14 @@ func TestPodsThatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
+// unreadyFor is a pod that was started so long ago with less than its template has, and is not Ready since.
+func unreadyFor(since time.Duration) workload.Pod {
+	return with(of("set-1", pod("web-1", half())), func(p *workload.Pod) {
+		p.Ready, p.Created, p.Unready = false, noon.Add(-since-time.Minute), noon.Add(-since)
+		setRun(p, workload.Run{Container: "app", Since: noon.Add(-since)})
+	})
+}
+
 // A heap that is sized from the limit may be too small to start with, although a running process was lowered without harm.
 func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 	crashing := func(name string) workload.Pod {
@@ -134,11 +142,17 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 		change []func(*world)
 		want   string
 	}{
-		"it crashes":                       {[]func(*world){pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},
-		"beside one that was lowered":      {[]func(*world){pods(crashing("web-1"), of("set-1", resizedPod("web-2", half())))}, "Reverted app 100m 128Mi"},
-		"another one has started with it":  {[]func(*world){pods(crashing("web-1"), started)}, "ScaleUp app 50m 64Mi"},
-		"it is of an old template":         {[]func(*world){pods(ofOldTemplate(crashing("web-1")), started)}, "ScaleUp app 50m 64Mi"},
-		"it crashes with the template too": {[]func(*world){pods(with(crashing("web-1"), func(p *workload.Pod) { p.Containers = []workload.Container{small()} }))}, "ScaleUp app 50m 64Mi"},
+		"it crashes":                        {[]func(*world){pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},
+		"beside one that was lowered":       {[]func(*world){pods(crashing("web-1"), of("set-1", resizedPod("web-2", half())))}, "Reverted app 100m 128Mi"},
+		"it is not Ready for ten minutes":   {[]func(*world){pods(unreadyFor(10 * time.Minute))}, "Reverted app 100m 128Mi"},
+		"beside one that has started":       {[]func(*world){pods(unreadyFor(10*time.Minute), started)}, "ScaleUp app 50m 64Mi"},
+		"it is not Ready for nine minutes":  {[]func(*world){pods(unreadyFor(9 * time.Minute))}, "ScaleUp app 50m 64Mi, Verifying again in 1m0s"},
+		"it was Ready, and is not now":      {[]func(*world){pods(with(unreadyFor(time.Hour), func(p *workload.Pod) { p.Unready = noon.Add(-30 * time.Minute) }))}, "ScaleUp app 50m 64Mi"},
+		"its image is pulled":               {[]func(*world){pods(with(unreadyFor(time.Hour), func(p *workload.Pod) { setRun(p, workload.Run{Container: "app"}) }))}, "ScaleUp app 50m 64Mi"},
+		"it is not Ready with the template": {[]func(*world){pods(with(unreadyFor(time.Hour), func(p *workload.Pod) { p.Containers = []workload.Container{small()} }))}, "ScaleUp app 50m 64Mi"},
+		"another one has started with it":   {[]func(*world){pods(crashing("web-1"), started)}, "ScaleUp app 50m 64Mi"},
+		"it is of an old template":          {[]func(*world){pods(ofOldTemplate(crashing("web-1")), started)}, "ScaleUp app 50m 64Mi"},
+		"it crashes with the template too":  {[]func(*world){pods(with(crashing("web-1"), func(p *workload.Pod) { p.Containers = []workload.Container{small()} }))}, "ScaleUp app 50m 64Mi"},
 		"a template with a limit only": {[]func(*world){
 			template(sized("app", amounts(0, 0), amounts(100, 128))),
 			pods(with(crashing("web-1"), func(p *workload.Pod) {
@@ -155,7 +169,11 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 	} {
 		w := given(append(slices.Clone(lower), tc.change...)...)
 		p := w.next(noon)
-		if got := p.Decision.Reason + " app " + sayAmounts(p.Decision.Requests["app"]); got != tc.want {
+		got := p.Decision.Reason + " app " + sayAmounts(p.Decision.Requests["app"])
+		if p.Verdict.Reason == "Verifying" {
+			got += ", Verifying again in " + p.Verdict.RequeueAfter.String()
+		}
+		if got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 		if (p.Reverted != "") != strings.HasPrefix(tc.want, "Reverted") {

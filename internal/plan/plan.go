@@ -120,6 +120,9 @@ func (o outcome) follow() Plan {
 	if o.Remark.Reason == v1beta1.ReasonVerifying && p.Decision.Verification == nil {
 		verdict = verdict.Within(time.Second) // changes that waited for the verification are due
 	}
+	if o.finding.Starting != "" && verdict.State.IsApplied() {
+		verdict = Waiting.Because(v1beta1.ReasonVerifying, "Waiting for a new pod to be Ready: "+o.finding.Starting).Within(verdict.RequeueAfter)
+	}
 	p = o.recordFirst(p)
 	if !isChange(p.Step) {
 		// The remark names a deferred change and its time, or an unmanaged request. A step is

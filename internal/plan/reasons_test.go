@@ -197,7 +197,10 @@ var situations = map[string]func() world{
 		return given(pods(killed, pod("web-2", container("app")), pod("web-3", container("app"))), recommends(rec(amounts(100, 128), amounts(100, 128), amounts(100, 128))),
 			decidedBefore(func(d *plan.Decision) { d.Requests["app"], d.Time = amounts(100, 128), noon.Add(-time.Hour) }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 })
 	},
-	"killed at any size":       func() world { return given(recommends(endedClimb("RaiseDidNotHelp", 128))) },
+	"killed at any size": func() world { return given(recommends(endedClimb("RaiseDidNotHelp", 128))) },
+	"a pod that is not Ready with less": func() world {
+		return given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved()), pods(unreadyFor(time.Minute)))
+	},
 	"usage that grows with it": func() world { return given(recommends(endedClimb("UsageFollowsLimit", 128))) },
 	"more than without maxAllowed": func() world {
 		c := sized("app", amounts(100, 4096), amounts(100, 4096))

@@ -12,6 +12,7 @@
 //     published with. A lost history can raise a workload, but never shrink it.
 //   - Memory is never below the peak or the OOM floor, except because of maxAllowed, or once raises did not help
 //     (history.Container.ClimbEnd).
+//   - A request that a user has raised in the pod template is a floor, for a day of usage with it.
 //   - Steady usage changes nothing: while usage stays the same, every field of the result stays
 //     the same, except when the evidence has doubled.
 //
@@ -61,6 +62,8 @@ const (
 	// OOMFloor is the memory that an OOM kill has proven necessary. It includes its own margin
 	// and gets no other.
 	OOMFloor = "OOMFloor"
+	// TemplateRaised is the request in the pod template that a user has raised, for a day of usage with it.
+	TemplateRaised = "TemplateRaised"
 	// Minimum is the smallest recommendation.
 	Minimum = "Minimum"
 	// NotLowered is a published target that the current history would lower, but with less
@@ -340,14 +343,15 @@ func codeOf(b ensemble.Basis) string {
 // A request below current usage is too small, however close it is. The lower bound is then the
 // target.
 func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
-	need := h.CPU()
-	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent, reasons: make([]Reason, 0, maxSteps)}
+	need, floor := h.CPU(), h.TemplateFloor().CPUMillis
+	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: max(need.Urgent, floor), reasons: make([]Reason, 0, maxSteps)}
 	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
 	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
 		e.add(CPU, LimitedHistory, limitedPerMille)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}
+	e.step(CPU, TemplateRaised, floor)
 	e.step(CPU, Minimum, p.MinCPUMillis)
 
 	e.lower = narrowed(e.target*100/(100+int64(p.RaiseCPUPercent)), c/4)
@@ -378,10 +382,10 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 //	400 MiB   -                0.10     20 %   480 MiB   471..501 MiB
 //	400 MiB   1200 MiB         0.02     10 %  1200 MiB  1200..1253 MiB
 func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64, p Params) estimate {
-	peak := h.Peak()
+	peak, floor := h.Peak(), h.TemplateFloor().MemoryBytes
 
-	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor), reasons: make([]Reason, 0, maxSteps)}
-	e.proven = e.needed
+	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor, floor), reasons: make([]Reason, 0, maxSteps)}
+	e.proven = max(peak, oomFloor)
 	if !h.IsEmpty() {
 		e.step(Memory, Peak, quantity.RoundMemory(peak))
 		m := profile.Of(policy.Profile).Memory
@@ -399,6 +403,7 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 		}
 	}
 	e.step(Memory, OOMFloor, quantity.RoundMemory(oomFloor))
+	e.step(Memory, TemplateRaised, quantity.RoundMemory(floor))
 	e.step(Memory, Minimum, quantity.RoundMemory(p.MinMemoryBytes))
 
 	e.lower = quantity.RoundMemory(max(e.target*100/(100+int64(p.RaiseMemoryPercent)), e.needed))

@@ -445,6 +445,18 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				return c
 			}(),
 		},
+		"a raised template is a floor": {
+			history: raisedTemplate(seen(8*day, constant(200, 400)), amounts(300, 1000)), previous: steady(),
+			want: func() *Container {
+				c := steady()
+				c.Target, c.Uncapped, c.LowerBound, c.UpperBound = amounts(300, 1000), amounts(300, 1000), amounts(300, 1000), amounts(314, 1044)
+				c.Reasons = []Reason{
+					c.Reasons[0], c.Reasons[1], {Resource: "cpu", Code: "TemplateRaised", Value: 300},
+					c.Reasons[2], c.Reasons[3], {Resource: "memory", Code: "TemplateRaised", Value: 1000 * mebi},
+				}
+				return c
+			}(),
+		},
 		"absurd amounts in the status are cut": {
 			previous: &Container{
 				Target: quantity.Amounts{CPUMillis: math.MaxInt64, MemoryBytes: -1}, LowerBound: amounts(-1, -1),
@@ -692,4 +704,11 @@ func TestEvidenceToLower(t *testing.T) {
 			t.Errorf("%s, and it is unknown", unknown)
 		}
 	}
+}
+
+// raisedTemplate is the history once a user has raised the requests in the template.
+func raisedTemplate(h *history.Container, to quantity.Amounts) *history.Container {
+	h.NoteTemplate(amounts(200, 400), quantity.Amounts{}, false)
+	h.NoteTemplate(to, quantity.Amounts{}, false)
+	return h
 }

@@ -12,7 +12,7 @@ import (
 
 // maxSteps bounds the reasons that are taken from a previous result for one resource: there are no
 // more steps before the policy's.
-const maxSteps = 4
+const maxSteps = 5
 
 // settled is the result for one resource.
 type settled struct {

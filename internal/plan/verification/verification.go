@@ -90,6 +90,8 @@ type Finding struct {
 	RevertedChanges []model.RevertedChange
 	// Evidence is what was seen on changed pods if the change is reverted; else empty.
 	Evidence string
+	// Starting is what is known of a container that has not started yet with less than its template has; else empty.
+	Starting string
 	// RequeueAfter is when there may be a finding; 0 for never.
 	RequeueAfter time.Duration
 }

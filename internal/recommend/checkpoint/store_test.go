@@ -383,7 +383,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 func countedUntil(encoded []byte, at time.Time) []byte {
 	out := slices.Clone(encoded)
 	b := out[1:]
-	for range 16 + 32 {
+	for range 23 + 32 {
 		_, n := binary.Uvarint(b)
 		b = b[n:]
 	}

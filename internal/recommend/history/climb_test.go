@@ -101,6 +101,21 @@ func TestARealNeedEndsAtItsNeed(t *testing.T) {
 	}
 }
 
+// TestADailyJobClimbsWithEachKill: the floor fades between two kills, and the last usage before a kill is all that it had.
+func TestADailyJobClimbsWithEachKill(t *testing.T) {
+	c := newClimber(t, 800, 813, 6400)
+	for range 4 {
+		c.kill("", 0)
+		feed(c.history, c.now.Sub(noon)+time.Minute, c.now.Sub(noon)+aDay, 100, 400*mebi)
+		c.now = c.now.Add(aDay)
+		c.size = min(c.most, c.history.OOMFloor(params)/mebi)
+		c.history.Add(sample(c.now.Sub(noon), 100, c.size*mebi), params)
+	}
+	if got := fmt.Sprint(c.sizes); got != "[813 853 1219 5381]" {
+		t.Errorf("kills hit %s MiB", got)
+	}
+}
+
 func TestAClimbIsTriedAgain(t *testing.T) {
 	broken := func() *climber {
 		c := newClimber(t, 256, 256, 2048)

@@ -17,17 +17,18 @@ import (
 const (
 	// Version is the version of the encoding. It is also its first byte, so that the
 	// encoding describes itself.
-	Version = 4
+	Version = 5
 
 	// firstVersion had distributions of CPU usage instead of the ensemble, and secondVersion an
 	// ensemble of other usage. Both knew of OOM kills only the floor and the newest. Their memory
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
 	//
-	// thirdVersion knew nothing of climbs.
+	// thirdVersion knew nothing of climbs, and fourthVersion nothing of the pod template and of what was not enough.
 	firstVersion  = 1
 	secondVersion = 2
 	thirdVersion  = 3
+	fourthVersion = 4
 
 	// MaxEncoded is the largest accepted encoding, in bytes. Current encodings take less
 	// than 2 KB.
@@ -38,46 +39,50 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble and its current interval. The encoding is the version, 16 numbers and the 32 peaks as varints, the mean of
+// ensemble and its current interval. The encoding is the version, 23 numbers and the 32 peaks as varints, the mean of
 // changes and 11 more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
-	for _, v := range c.numbers() {
+	for _, v := range c.numbers(Version) {
 		b = binary.AppendUvarint(b, uint64(*v))
 	}
 	for _, peak := range c.peaks {
 		b = binary.AppendUvarint(b, uint64(peak))
 	}
 	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(c.changes))
-	for _, v := range c.smallNumbers() {
+	for _, v := range c.smallNumbers(Version) {
 		b = binary.LittleEndian.AppendUint32(b, *v)
 	}
 	return c.cpu.AppendBinary(b)
 }
 
-// numbers lists what is encoded as a single number, in order.
-func (c *Container) numbers() []*int64 {
-	return append(c.thirdNumbers(), &c.climb.request, (*int64)(&c.climb.at), &c.climb.limit, &c.climb.from, &c.climb.used)
+// numbers lists what a version since the third encodes as a single number, in order.
+func (c *Container) numbers(version byte) []*int64 {
+	out := append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
+	if version > thirdVersion {
+		out = append(out, &c.climb.request, (*int64)(&c.climb.at), &c.climb.limit, &c.climb.from, &c.climb.used)
+	}
+	if version > fourthVersion {
+		out = append(out, &c.oom.from)
+		for i := range c.templates {
+			t := &c.templates[i]
+			out = append(out, &t.request, &t.limit, (*int64)(&t.left))
+		}
+	}
+	return out
 }
 
 // smallNumbers are encoded in four bytes each, in order.
-func (c *Container) smallNumbers() []*uint32 {
-	return append(c.thirdSmallNumbers(), &c.oom.by, &c.climb.perMille, &c.climb.state)
-}
-
-// thirdNumbers are the numbers of the third version, in its order.
-func (c *Container) thirdNumbers() []*int64 {
-	return append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
-}
-
-// thirdSmallNumbers are the same of those in four bytes.
-func (c *Container) thirdSmallNumbers() []*uint32 {
-	numbers := []*uint32{&c.oom.row, &c.oom.counted.until}
+func (c *Container) smallNumbers(version byte) []*uint32 {
+	out := []*uint32{&c.oom.row, &c.oom.counted.until}
 	for i := range c.oom.counted.newest {
-		numbers = append(numbers, &c.oom.counted.newest[i].id, &c.oom.counted.newest[i].at)
+		out = append(out, &c.oom.counted.newest[i].id, &c.oom.counted.newest[i].at)
 	}
-	return numbers
+	if version > thirdVersion {
+		out = append(out, &c.oom.by, &c.climb.perMille, &c.climb.state)
+	}
+	return out
 }
 
 // Decode reads an encoded history. For any bytes, the result is a valid history or an error.
@@ -89,10 +94,8 @@ func Decode(b []byte) (Container, error) {
 	switch version := b[0]; version {
 	case firstVersion, secondVersion:
 		return c.startOver(b[1:], version)
-	case thirdVersion:
-		return c.decode(b[1:], c.thirdNumbers(), c.thirdSmallNumbers())
-	case Version:
-		return c.decode(b[1:], c.numbers(), c.smallNumbers())
+	case thirdVersion, fourthVersion, Version:
+		return c.decode(b[1:], c.numbers(version), c.smallNumbers(version))
 	default:
 		return Container{}, fmt.Errorf("%w: version %d", ErrEncoding, version)
 	}
@@ -194,6 +197,11 @@ func (c *Container) peakNumbers() []*int64 {
 // isPossible reports whether samples and kills can lead to this state. The caller has checked that
 // all numbers are at least 0.
 func (c *Container) isPossible() bool {
+	for _, t := range c.templates {
+		if max(t.request, t.limit) > quantity.MaxMemoryBytes || t.left > raisedFor {
+			return false
+		}
+	}
 	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown, c.climb.at} {
 		if age > c.observed {
 			return false
@@ -207,7 +215,7 @@ func (c *Container) isPossible() bool {
 	return c.observed <= longest && c.observed <= time.Duration(c.newest) &&
 		c.Peak() <= quantity.MaxMemoryBytes &&
 		c.oom.bytes <= quantity.MaxMemoryBytes &&
-		c.oom.need <= quantity.MaxMemoryBytes &&
+		max(c.oom.need, c.oom.from) <= quantity.MaxMemoryBytes &&
 		max(c.climb.request, c.climb.limit, c.climb.from, c.climb.used) <= quantity.MaxMemoryBytes &&
 		c.climb.state <= isFollowed && (!c.climb.hasEnded() || c.climb.request > 0) &&
 		int(c.oom.row) < len(steps) &&

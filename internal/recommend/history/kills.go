@@ -79,6 +79,7 @@ type oomFloor struct {
 	// that were hit, and usage. It was last shown that much observed time after set.
 	need  int64
 	shown time.Duration
+	from  int64 // what was not enough at the newest step in the row
 
 	row     uint32 // the step of the newest kill in steps: how many raises did not help
 	counted countedKills
@@ -142,6 +143,9 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 		return true // a size that is enough for the others
 	}
 	c.moveOn(k, follows, isNext)
+	if isNext || !follows {
+		c.oom.from = short
+	}
 	if c.oom.row > lastRaise {
 		c.oom.bytes, c.oom.need, c.oom.row = 0, 0, 0
 		c.endClimb(c.climb.request, didNotHelp)
@@ -161,9 +165,9 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	return true
 }
 
-// AdoptKills takes over what another history of the same container knows about OOM kills.
+// AdoptKills takes over what another history of the same container knows about OOM kills and the pod template.
 func (c *Container) AdoptKills(from *Container) {
-	c.oom, c.climb = from.oom, from.climb
+	c.oom, c.climb, c.templates = from.oom, from.climb, from.templates
 	c.climb.at = max(c.observed-(from.observed-from.climb.at), 0)
 	c.oom.set = max(c.observed-(from.observed-from.oom.set), 0)
 	c.oom.shown = min(from.oom.shown, c.observed-c.oom.set)
@@ -171,8 +175,9 @@ func (c *Container) AdoptKills(from *Container) {
 }
 
 // enough is the size that the kill before has led to, as far as it has not faded; a kill there shows that it did not help.
+// Usage since then does not count: it may be that of this kill.
 func (c *Container) enough(k Kill, p Params) int64 {
-	led := min(c.oom.bytes, c.OOMFloor(p))
+	led := min(c.oom.bytes, max(c.faded(p), withLasting(c.oom.from)))
 	if k.MostBytes > 0 {
 		led = min(led, k.MostBytes)
 	}
@@ -216,17 +221,26 @@ func (c *Container) OOMFloor(p Params) int64 {
 	if c.oom.bytes == 0 {
 		return 0
 	}
-	floor := c.oom.bytes
+	floor := c.faded(p)
 	if p.OOMHalfLife > 0 {
-		age := float64(c.observed-c.oom.set) / float64(p.OOMHalfLife)
-		floor = max(int64(math.Ceil(float64(floor)*math.Exp2(-age))), c.Peak())
+		floor = max(floor, c.Peak())
 	}
 	window := time.Duration(rememberedFor * float64(p.MemoryWindow))
 	if window <= 0 || c.observed-c.oom.set-c.oom.shown < window {
-		floor = max(floor, c.oom.need+c.oom.need*lasting/100)
+		floor = max(floor, withLasting(c.oom.need))
 	}
 	return min(floor, quantity.MaxMemoryBytes)
 }
+
+// faded is what is left of the newest floor.
+func (c *Container) faded(p Params) int64 {
+	if p.OOMHalfLife <= 0 {
+		return c.oom.bytes
+	}
+	return int64(math.Ceil(float64(c.oom.bytes) * math.Exp2(-float64(c.observed-c.oom.set)/float64(p.OOMHalfLife))))
+}
+
+func withLasting(bytes int64) int64 { return bytes + bytes*lasting/100 }
 
 // NewestKill is the time of the newest OOM kill that was counted, at most when it was counted; zero
 // without one.
