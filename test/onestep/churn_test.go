@@ -38,7 +38,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 	if testing.Short() {
 		rounds = 4
 	}
-	api := world.NewAPI(nil, admission.Policy(), admission.Binding())
+	api := world.NewAPI(admission.Policy(), admission.Binding())
 	webhook := interceptor.NewClient(api, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 			err := c.Apply(ctx, o, options...)

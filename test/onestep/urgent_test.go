@@ -39,7 +39,7 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 		} {
 			t.Run(strings.ReplaceAll(failing, "/", ".")+"-"+a.name, func(t *testing.T) {
 				t.Parallel()
-				w := world.New(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", world.Options{
+				w := world.New(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", world.Options{
 					StartingAt: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC),
 					Configure:  func(c *operatorconfig.Operator) { world.Compress(c, time.Minute) },
 				})

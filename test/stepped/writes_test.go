@@ -47,7 +47,7 @@ func logWrites(t *testing.T, title string, before, now map[string]int, per int) 
 func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	t.Parallel()
 	const many = 10
-	w := newFixtureOn(t, world.NewAPI(nil, admission.Policy(), admission.Binding()), "shop", nil)
+	w := newFixtureOn(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", nil)
 	w.Usage.Even = true
 	for i := range many {
 		w.deploy(nameOf(i))
