@@ -267,7 +267,7 @@ func numberIn(text string) *float64 {
 	if err != nil {
 		return nil
 	}
-	return ptr.To(q.AsApproximateFloat64())
+	return ptr.To(q.AsApproximateFloat64()) //nolint:forbidigo // It is only shown.
 }
 
 // Saved is an amount of CPU and memory, of all pods together.
@@ -502,24 +502,7 @@ func table(b *strings.Builder, names []string, lines [][]string, widths []int, w
 			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
 		}
 	}
-	shown := slices.Clone(widths) // 0 is left out
-	over := func() int {
-		total := -3
-		for _, width := range shown {
-			if width > 0 {
-				total += width + 3
-			}
-		}
-		return total - within
-	}
-	for _, name := range leftOut {
-		if i := slices.Index(names, name); i >= 0 && within > 0 && over() > 0 {
-			shown[i] = 0
-		}
-	}
-	if first := slices.IndexFunc(shown, func(width int) bool { return width > 0 }); within > 0 && over() > 0 {
-		shown[first] = max(min(leastName, shown[first]), shown[first]-over())
-	}
+	shown := fitted(names, widths, within)
 	for _, cells := range lines {
 		var line strings.Builder
 		for i, cell := range cells {
@@ -530,6 +513,32 @@ func table(b *strings.Builder, names []string, lines [][]string, widths []int, w
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return widths
+}
+
+// fitted are the widths of columns for lines within a width, if that is above 0. A column of the width 0 is left out.
+func fitted(names []string, widths []int, within int) []int {
+	shown := slices.Clone(widths)
+	over := func() int {
+		if within <= 0 {
+			return 0
+		}
+		total := -3
+		for _, width := range shown {
+			if width > 0 {
+				total += width + 3
+			}
+		}
+		return total - within
+	}
+	for _, name := range leftOut {
+		if i := slices.Index(names, name); i >= 0 && over() > 0 {
+			shown[i] = 0
+		}
+	}
+	if first := slices.IndexFunc(shown, func(width int) bool { return width > 0 }); over() > 0 {
+		shown[first] = max(min(leastName, shown[first]), shown[first]-over())
+	}
+	return shown
 }
 
 // cut is text of at most so many characters.

@@ -451,8 +451,10 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				c := steady()
 				c.Target, c.Uncapped, c.LowerBound, c.UpperBound = amounts(300, 1000), amounts(300, 1000), amounts(300, 1000), amounts(314, 1044)
 				c.Reasons = []Reason{
-					c.Reasons[0], c.Reasons[1], {Resource: "cpu", Code: "TemplateRaised", Value: 300},
-					c.Reasons[2], c.Reasons[3], {Resource: "memory", Code: "TemplateRaised", Value: 1000 * mebi},
+					c.Reasons[0], c.Reasons[1],
+					{Resource: "cpu", Code: "TemplateRaised", Value: 300},
+					c.Reasons[2], c.Reasons[3],
+					{Resource: "memory", Code: "TemplateRaised", Value: 1000 * mebi},
 				}
 				return c
 			}(),

@@ -76,8 +76,11 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		w.Enter(fmt.Sprintf("ns-%d", i))
 		var created []client.Object
 		for j, policy := range []v1beta1.UpdatePolicy{
-			{UpdateMode: v1beta1.UpdateModeInPlace}, {UpdateMode: v1beta1.UpdateModeInPlace, Fallback: v1beta1.FallbackRecreate},
-			{UpdateMode: v1beta1.UpdateModeRollout}, {UpdateMode: v1beta1.UpdateModeInitial}, {UpdateMode: v1beta1.UpdateModeRecommend},
+			{UpdateMode: v1beta1.UpdateModeInPlace},
+			{UpdateMode: v1beta1.UpdateModeInPlace, Fallback: v1beta1.FallbackRecreate},
+			{UpdateMode: v1beta1.UpdateModeRollout},
+			{UpdateMode: v1beta1.UpdateModeInitial},
+			{UpdateMode: v1beta1.UpdateModeRecommend},
 		} {
 			name := fmt.Sprintf("web-%d-%d", i, j)
 			w.Uses(name, "app", 300, 300)
