@@ -9,7 +9,9 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,12 +42,19 @@ const maxPasses = 600
 // world: a failure is found again with
 //
 //	go test ./internal/plan -run FuzzNext/seed#N
+//
+// SEEDS_FROM=N adds the 100,000 seeds from N on.
 func FuzzNext(f *testing.F) {
 	for seed := 0; seed < 1000; seed += stride() {
 		f.Add(uint64(seed))
 	}
 	for _, seed := range foundSeeds {
 		f.Add(seed)
+	}
+	if from, err := strconv.ParseUint(os.Getenv("SEEDS_FROM"), 10, 64); err == nil {
+		for i := range uint64(100_000) {
+			f.Add(from + i)
+		}
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
