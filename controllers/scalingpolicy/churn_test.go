@@ -33,6 +33,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}})
+	s.recorder.Events = nil // nobody reads them
 	var before map[string]int
 	for i := range rounds {
 		namespace, policy := fmt.Sprintf("ns-%d", i), fmt.Sprintf("fleet-%d", i)
