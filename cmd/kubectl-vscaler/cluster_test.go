@@ -266,8 +266,8 @@ func (s *apiServer) lastHeardOf(version string, before time.Duration) {
 	})
 }
 
-// newAPIServer has two scalers in namespace shop, of which one waits for its Deployment, and a ScaledDeployment. The pods a and b of
-// the Deployment web run. Usage is known of a, and of a pod of another Deployment.
+// newAPIServer serves two scalers and a ScaledDeployment in namespace shop. One scaler has no Deployment. Deployment web runs
+// the pods a and b; b has no usage.
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	s := startServer(t)

@@ -437,8 +437,7 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 	}
 }
 
-// waitForEvidence makes the scaler web keep 230m until 256 minutes have been observed, of which its status
-// has 116.
+// waitForEvidence makes scaler web keep 230m for 256 observed minutes. Its status has 116.
 func waitForEvidence(s *apiServer, written time.Time) {
 	s.edit("web", func(web *v1beta1.VerticalScaler) {
 		web.UID = "" // its evidence doubles at 64, 128, 256 minutes

@@ -294,3 +294,17 @@ func TestAResyncIsRoutineAndARetryKeepsItsClass(t *testing.T) {
 		})
 	}
 }
+
+// A paused scaler is reconciled when a user gives another reason, and not for other edits.
+func TestAnotherReasonOfAPauseIsSeen(t *testing.T) {
+	paused := func(reason string, generation int64) *v1beta1.VerticalScaler {
+		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
+			Generation: generation, Annotations: map[string]string{v1beta1.PausedAnnotation: reason},
+		}}
+	}
+	for after, want := range map[*v1beta1.VerticalScaler]bool{paused("incident 43", 1): true, paused("incident 42", 2): false} {
+		if got := scalerPredicate().Update(event.UpdateEvent{ObjectOld: paused("incident 42", 1), ObjectNew: after}); got != want {
+			t.Errorf("%v passes: %t", after.Annotations, got)
+		}
+	}
+}

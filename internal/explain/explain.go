@@ -30,7 +30,7 @@ type Evidence struct {
 	Operators Operators
 	// Now is the time, for the age of what the operators report.
 	Now time.Time
-	// Missing says what could not be read and why.
+	// Missing lists what could not be read and why.
 	Missing []string
 }
 
@@ -66,7 +66,7 @@ type Explanation struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
-	// Missing says what could not be read.
+	// Missing lists what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 

@@ -48,7 +48,7 @@ type PolicyExplanation struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Savings are how much less is requested; nil if it is not known.
 	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
-	// Missing says what could not be read.
+	// Missing lists what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 

@@ -69,7 +69,7 @@ func newRun(t *testing.T, s world.Scenario) *run {
 	return r
 }
 
-// await lets everybody work until f describes nothing that is wrong.
+// await lets everybody work until f describes nothing that is wrong. The operator is a process, in real time.
 func (r *run) await(f func() string) {
 	r.Helper()
 	for deadline := time.Now().Add(latest); ; time.Sleep(beat) {

@@ -50,7 +50,7 @@ func firstRecommendations(b *testing.B, workers int) time.Duration {
 	env.Config.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet {
-				time.Sleep(100*time.Millisecond + rand.N(1800*time.Millisecond))
+				time.Sleep(100*time.Millisecond + rand.N(1800*time.Millisecond)) // the latency that is measured against
 			}
 			return next.RoundTrip(request)
 		})

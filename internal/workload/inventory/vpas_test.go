@@ -242,7 +242,7 @@ func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 				v, _ := follow(t, s, "shop") // does not wait for the API
 				has(t, v, deployment("shop", "web"), "[]")
 				s.refuse(nil)
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // by the bubble's clock: until the next retry
 				has(t, v, deployment("shop", "web"), "[shop/v]")
 			})
 		})

@@ -48,7 +48,7 @@ type World struct {
 	// Namespaces are those that are known, by name.
 	Namespaces map[string]*fleet.Namespace
 	Scalers    []v1beta1.VerticalScaler
-	// Missing says what could not be read.
+	// Missing lists what could not be read.
 	Missing []string
 }
 
@@ -78,7 +78,7 @@ type Preview struct {
 	Requests *Comparison `json:"requests,omitempty"`
 	// Warnings say what may not be intended.
 	Warnings []string `json:"warnings,omitempty"`
-	// Missing says what could not be read.
+	// Missing lists what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 

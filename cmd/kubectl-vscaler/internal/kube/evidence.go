@@ -89,7 +89,7 @@ func NothingIn(namespace string) string {
 	return "No VerticalScalers found in namespace " + namespace + "."
 }
 
-// HowToBegin says how to create the first scalers.
+// HowToBegin is advice for an empty fleet.
 func HowToBegin(namespace string) string {
 	which := "-n " + namespace
 	if namespace == metav1.NamespaceAll {

@@ -152,7 +152,7 @@ func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time
 // oldUsage is two intervals in which the metrics API has new usage.
 const oldUsage = 2 * time.Minute
 
-// UsageNote says how old usage is; empty if it is new.
+// UsageNote is the age of old usage; empty if it is recent.
 func UsageNote(age time.Duration) string {
 	if age == 0 {
 		return ""
@@ -349,7 +349,7 @@ type Fleet struct {
 	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
 	Owned    []explain.OwnedRow
 	Policies []explain.PolicyRow
-	// Missing says what could not be read, and why.
+	// Missing lists what could not be read, and why.
 	Missing []string
 }
 

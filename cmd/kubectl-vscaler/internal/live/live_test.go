@@ -131,7 +131,7 @@ func TestAScalerThatNoOperatorHasSeenHasAView(t *testing.T) {
 	}
 }
 
-// Usage that is shown says how old it is, if the metrics API should have newer usage.
+// Old usage is shown with its age.
 func TestOldUsageIsDated(t *testing.T) {
 	for age, want := range map[time.Duration][]string{time.Minute: nil, 9 * time.Minute: {"Usage of the last 9m: the usage that is shown is older"}} {
 		if s := Of(evidence(size(500, 512)), []usage.Sample{sample("web-0", "app", 50, 100, age)}, "", now); !cmp.Equal(s.Missing, want) || s.Containers[1].Resources[0].Used.Most != 50 {

@@ -154,7 +154,7 @@ func orderText(order live.Order) string {
 	}[order]
 }
 
-// savings says how much less is requested, or how much more.
+// savings is how much less, or more, is requested.
 func savings(s explain.Saved) string {
 	part := func(v float64, unit string) string {
 		word := "less"

@@ -185,7 +185,7 @@ func bounds(columns []live.Point, amount func(live.Point) int64) (least, most in
 	return least, most
 }
 
-// history says what a request or a limit was and is, as far as known.
+// history is the known past of a request or a limit.
 func history(what string, columns []live.Point, amount func(live.Point) int64, format func(int64) string) (text string) {
 	if least, most := bounds(columns, amount); least != most {
 		text = fmt.Sprintf(" The %s was %s to %s.", what, format(least), format(most))
