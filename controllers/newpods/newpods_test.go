@@ -232,8 +232,12 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 // What somebody else has made of the objects is put right. An object of theirs stays.
 func TestChangedSizesAreWrittenAgain(t *testing.T) {
 	right := map[string]string{"verticalscaler": "\nweb app,1,,,\n", "theirs": "\nweb app,8,,,\n"}
+	owners := []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: "web"}}
 	object := func(name, text string, labels map[string]string) *v1beta1.NewPodSizes {
-		return &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}, Spec: v1beta1.NewPodSizesSpec{Deployments: text}}
+		return &v1beta1.NewPodSizes{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels, OwnerReferences: owners},
+			Spec:       v1beta1.NewPodSizesSpec{Deployments: text},
+		}
 	}
 	for name, found := range map[string]*v1beta1.NewPodSizes{
 		"another text":  object("verticalscaler", "\nweb app,7,,,\n", Labels()),

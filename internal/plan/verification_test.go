@@ -222,12 +222,15 @@ func TestVerdicts(t *testing.T) {
 		"all were killed":                         {pods: 4, ill: some(0, 4), how: killed(at), back: true, saw: "pod web-00: container app was OOM-killed"},
 		"the only pod ended":                      {pods: 1, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
 		"the only pod had ended before, too":      {pods: 1, before: map[int]func(*workload.Pod){0: ended(noon.Add(-time.Minute))}, ill: first, how: ended(at)},
-		"one of two ended, the changed":           {pods: 2, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
-		"one of two ended, the other":             {pods: 2, ill: []int{1}, how: ended(at)},
-		"one of ten first ones":                   {pods: 40, ill: first, how: ended(at)},
-		"two of ten first ones":                   {pods: 40, ill: []int{0, 5}, how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-05: container app exited"},
-		"many of ten first ones":                  {pods: 40, ill: some(0, 8), how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-01: container app exited; pod web-02: container app exited; and 5 more"},
-		"half of all":                             {pods: 40, ill: some(5, 25), how: ended(at)},
+		"the others crashed before, too": {pods: 4, before: map[int]func(*workload.Pod){
+			1: ended(noon.Add(-time.Minute)), 2: ended(noon.Add(-time.Minute)), 3: ended(noon.Add(-time.Minute)),
+		}, ill: first, how: ended(at)},
+		"one of two ended, the changed": {pods: 2, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
+		"one of two ended, the other":   {pods: 2, ill: []int{1}, how: ended(at)},
+		"one of ten first ones":         {pods: 40, ill: first, how: ended(at)},
+		"two of ten first ones":         {pods: 40, ill: []int{0, 5}, how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-05: container app exited"},
+		"many of ten first ones":        {pods: 40, ill: some(0, 8), how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-01: container app exited; pod web-02: container app exited; and 5 more"},
+		"half of all":                   {pods: 40, ill: some(5, 25), how: ended(at)},
 		"one that restarts when it is resized": {pods: 4, ill: first, how: func(p *workload.Pod) {
 			ended(at)(p)
 			p.Containers[0].RestartOnCPU = true
