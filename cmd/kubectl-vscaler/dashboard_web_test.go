@@ -268,7 +268,7 @@ func TestWebWithTheKeyboard(t *testing.T) {
 	}
 	// From there to the first scaler, with a visible focus at each stop.
 	stops := 0
-	for focused := ""; !strings.HasPrefix(focused, "waste-"); stops++ {
+	for focused := ""; !strings.HasPrefix(focused, "row-"); stops++ {
 		if focused = b.presses(kb.Tab); stops > 20 {
 			t.Fatalf("no scaler within %d stops, the last is %q", stops, focused)
 		}

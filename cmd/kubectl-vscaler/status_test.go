@@ -25,7 +25,7 @@ func words(text string) (lines []string) {
 	return lines
 }
 
-// Only what has changed is shown again, and what has not is not read again.
+// Only what has changed is shown again.
 func TestStatusFollows(t *testing.T) {
 	server := newAPIServer(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -61,9 +61,6 @@ func TestStatusFollows(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if n := server.count(apps + "/namespaces/shop/deployments"); n != 1 {
-		t.Errorf("Deployments were read %d times", n)
-	}
 	server.edit("web", func(s *v1beta1.VerticalScaler) { s.ResourceVersion, s.Status.Summary.CPU = "2", "230m->300m" })
 	for len(lines) == 0 {
 		clock.Step(2 * time.Second)
@@ -75,9 +72,6 @@ func TestStatusFollows(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-	if n := server.count(apps + "/namespaces/shop/deployments"); n != 2 {
-		t.Errorf("Deployments were read %d times", n)
 	}
 }
 

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/csv"
 	"fmt"
 	"slices"
@@ -27,11 +26,7 @@ import (
 // stateIn is the line of a scaler that an overview writes for programs: Ready, the reason, since when, and who must act.
 func stateIn(t *testing.T, row explain.Row) (ready, reason, since, ends string) {
 	t.Helper()
-	var out bytes.Buffer
-	if err := (explain.Overview{Scalers: []explain.Row{row}}).WriteCSV(&out, true); err != nil {
-		t.Fatal(err)
-	}
-	records, err := csv.NewReader(&out).ReadAll()
+	records, err := csv.NewReader(strings.NewReader(explain.Overview{Scalers: []explain.Row{row}}.CSV(true))).ReadAll()
 	if err != nil || len(records) != 2 {
 		t.Fatalf("%v: %v", records, err)
 	}
@@ -102,23 +97,20 @@ func TestAllViewsAgreeAboutAScaler(t *testing.T) {
 				age = "90m"
 			}
 
-			var text bytes.Buffer
 			explained := explain.Of(e)
-			if err := explained.WriteText(&text, now); err != nil {
-				t.Fatal(err)
-			}
+			text := explained.Text(now)
 			first := explained.Findings[0]
 			line := "\n  " + reason
 			if age != "" {
 				line += ", for " + age
 			}
-			_, said, ok := strings.Cut(text.String(), line+"\n")
+			_, said, ok := strings.Cut(text, line+"\n")
 			said, _, _ = strings.Cut(said, "    action")
 			if !ok || first.Reason.Reason != reason || string(first.Ends) != ends || !strings.Contains(said, resolved[ends]) {
-				t.Errorf("%s: explain does not have %q, %s:\n%s", name, line, ends, text.String())
+				t.Errorf("%s: explain does not have %q, %s:\n%s", name, line, ends, text)
 			}
-			if strings.Contains(text.String(), "No action needed") && ends != "Fine" {
-				t.Errorf("%s: explain says that no action is needed:\n%s", name, text.String())
+			if strings.Contains(text, "No action needed") && ends != "Fine" {
+				t.Errorf("%s: explain says that no action is needed:\n%s", name, text)
 			}
 
 			shown := live.Of(e, nil, "", now)

@@ -36,26 +36,18 @@ type Evidence struct {
 
 // Explanation is all that is known about a scaler.
 type Explanation struct {
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	Deployment string `json:"deployment"`
+	// Row is the line of an overview. Its state is that of the first finding.
+	Row `json:",inline"`
 	// Purpose is what the scaler is for, in a sentence.
 	Purpose string `json:"purpose"`
-	// Mode is its update mode, and ModeMeans its meaning.
-	Mode      string `json:"mode"`
+	// ModeMeans is the meaning of its update mode.
 	ModeMeans string `json:"modeMeans"`
-	Profile   string `json:"profile"`
-	// Policy is the policy that has created the scaler; nil for none.
-	Policy *Origin `json:"policy,omitempty"`
+	// Origin is the policy that has created the scaler; nil for none.
+	Origin *Origin `json:"origin,omitempty"`
 	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
-	// State is that of the first finding.
-	State `json:"state"`
 	// Applied reports whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
-	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
-	// if unknown.
-	Pods string `json:"pods,omitempty"`
 	// Operator is the operator that serves the scaler; nil if it is not known.
 	Operator *Operator `json:"operator,omitempty"`
 	// Findings are the reasons for that, with meaning and advice, the most important first.
@@ -155,33 +147,28 @@ type Size struct {
 
 // Of explains a scaler.
 func Of(e Evidence) Explanation {
-	s := e.Scaler
+	s, containers := e.Scaler, containersIn(e)
+	found := findings(e, containers)
 	out := Explanation{
-		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
+		Row:             rowOf(e, found),
 		Purpose:         fmt.Sprintf("Keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
-		Mode:            modeName(s),
 		ModeMeans:       modeMeans(s),
-		Profile:         string(scaler.Profile(&s.Spec)),
 		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
 		Applied:         metav1.ConditionUnknown,
-		Policy:          OriginOf(s),
-		Containers:      containersIn(e),
+		Origin:          OriginOf(s),
+		Findings:        found,
+		Containers:      containers,
 		History:         s.Status.History,
 		Missing:         e.Missing,
 	}
-	out.Findings = findings(e, out.Containers)
-	out.State = stateOf(out.Findings, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
 		out.Applied = c.Status
-	}
-	if s.Status.Summary != nil {
-		out.Pods = s.Status.Summary.Pods
 	}
 	if d := s.Status.Decision; d != nil {
 		cause, _ := CauseOf(d.Reason)
 		out.Decision = &Decision{Cause: cause, Time: d.Time}
 	}
-	if operator, ok := e.Operators.Serving(*s).For(s.Namespace); ok {
+	if operator, ok := e.Operators.For(s.Namespace); ok {
 		out.Operator = &operator
 	}
 	return out
@@ -290,10 +277,10 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	s := e.Scaler
 	told := scaler.InShort(s.Status.Conditions)
 	if told == nil {
-		out = doubts(s, s.Generation, e.Operators.Serving(*s), e.Now)
+		out = doubts(s, s.Generation, e.Operators, e.Now)
 		return append(out, Finding{Reason: notObserved})
 	}
-	out = doubts(s, s.Status.ObservedGeneration, e.Operators.Serving(*s), e.Now)
+	out = doubts(s, s.Status.ObservedGeneration, e.Operators, e.Now)
 	add := func(kind string, isIncluded func(metav1.Condition) bool) {
 		c := meta.FindStatusCondition(s.Status.Conditions, kind)
 		if c == nil || !isIncluded(*c) {

@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -229,11 +228,8 @@ func golden(t *testing.T, name, got string) {
 func TestText(t *testing.T) {
 	for name, e := range cases() {
 		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer
-			if err := explain.Of(e).WriteText(&got, noon); err != nil {
-				t.Fatal(err)
-			}
-			golden(t, name+".txt", got.String())
+			got := explain.Of(e).Text(noon)
+			golden(t, name+".txt", got)
 		})
 	}
 }
@@ -290,11 +286,8 @@ func TestOverview(t *testing.T) {
 		"overview-wide.txt": {Namespace: true, Wide: true},
 		"overview-bare.txt": {Bare: true},
 	} {
-		var got bytes.Buffer
-		if err := o.WriteTable(&got, noon, columns); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, got.String())
+		got := o.Table(noon, columns)
+		golden(t, name, got)
 	}
 	goldenData(t, "overview.yaml", o)
 	for want, o := range map[string]explain.Overview{

@@ -25,7 +25,7 @@ func waitsForEvidence(e Evidence) bool {
 	if e.Now.IsZero() || applied == nil || applied.Reason != v1beta1.ReasonWithinBounds || s.Status.ObservedGeneration < s.Generation {
 		return false
 	}
-	operator, ok := e.Operators.Serving(*s).For(s.Namespace)
+	operator, ok := e.Operators.For(s.Namespace)
 	return !ok || !operator.IsSilent(e.Now)
 }
 
@@ -37,6 +37,24 @@ func observedNow(e Evidence, published time.Duration) time.Duration {
 		return published
 	}
 	return min(published+max(0, e.Now.Sub(written)), recommend.NextNote(published, scaler.Share(e.Scaler.UID)))
+}
+
+// statusWritten is when the status was last written, as far as its times and the managed fields tell.
+func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
+	note := func(t time.Time) {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	for _, c := range s.Status.Conditions {
+		note(c.LastTransitionTime.Time)
+	}
+	for _, f := range s.ManagedFields {
+		if f.Subresource == "status" && f.Time != nil {
+			note(f.Time.Time)
+		}
+	}
+	return latest
 }
 
 // untilLowered is about how long it takes until the request of a resource is lowered, if usage stays as

@@ -50,45 +50,6 @@ func OperatorsOf(leases []coordinationv1.Lease) Operators {
 	return out
 }
 
-// Serving drops the leases that are no longer those of the operator: a status that was written more
-// than a minute after the last renewal shows that an operator runs without that lease, such as one
-// without leader election beside what an earlier installation has left. If none is left, it is nil: the operator is not
-// known.
-func (o Operators) Serving(scalers ...v1beta1.VerticalScaler) Operators {
-	out := slices.Clone(o)
-	for i := range scalers {
-		s := &scalers[i]
-		for {
-			operator, ok := out.For(s.Namespace)
-			if !ok || !operator.isOverdue(statusWritten(s)) {
-				break
-			}
-			if out = slices.DeleteFunc(out, func(other Operator) bool { return other == operator }); len(out) == 0 {
-				return nil
-			}
-		}
-	}
-	return out
-}
-
-// statusWritten is when the status was last written, as far as its times and the managed fields tell.
-func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
-	note := func(t time.Time) {
-		if t.After(latest) {
-			latest = t
-		}
-	}
-	for _, c := range s.Status.Conditions {
-		note(c.LastTransitionTime.Time)
-	}
-	for _, f := range s.ManagedFields {
-		if f.Subresource == "status" && f.Time != nil {
-			note(f.Time.Time)
-		}
-	}
-	return latest
-}
-
 // For is the operator that serves a namespace: the one in the namespace itself, else the one that
 // was heard of last. It is false if none is known.
 func (o Operators) For(namespace string) (Operator, bool) {
@@ -128,7 +89,7 @@ func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok b
 // Report says when the operator was last heard of.
 func (o Operator) Report(now time.Time) string {
 	if o.HasStopped {
-		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, age(now, o.LastHeard))
+		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, Age(now, o.LastHeard.Time))
 	}
-	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, age(now, o.LastHeard))
+	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, Age(now, o.LastHeard.Time))
 }

@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -61,14 +60,11 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 			overview := explain.Overview{Scalers: []explain.Row{explain.RowOf(e)}}
 			row := overview.Scalers[0]
 			x := explain.Of(e)
-			var text bytes.Buffer
-			if err := x.WriteText(&text, noon); err != nil {
-				t.Fatal(err)
-			}
+			text := x.Text(noon)
 			for what, isSilent := range map[string]bool{
 				"the row": row.Ready == "Unknown" && row.Reason == "OperatorSilent", "--check": overview.Tally().NotReady > 0,
 				"the first line": len(overview.Headlines(noon)) == 1, "explain": x.Findings[0].Reason.Reason == "OperatorSilent",
-				"the first line of explain": strings.HasPrefix(text.String(), "No operator is in charge: "), "the advice": !strings.Contains(text.String(), "No action needed"),
+				"the first line of explain": strings.HasPrefix(text, "No operator is in charge: "), "the advice": !strings.Contains(text, "No action needed"),
 			} {
 				if isSilent != tc.silent {
 					t.Errorf("%s: silent %v, want %v: %+v", what, isSilent, tc.silent, row)
@@ -78,36 +74,6 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 				t.Errorf("the last known state %s is gone", last)
 			}
 		})
-	}
-}
-
-// A lease that an earlier installation has left does not make an operator silent that runs without one.
-func TestALeaseThatIsLeftOverSaysNothing(t *testing.T) {
-	left := explain.OperatorsOf([]coordinationv1.Lease{lease("system", time.Hour)})
-	for name, tc := range map[string]struct {
-		change change
-		silent bool
-	}{
-		"the status is older": {func(*explain.Evidence) {}, true},
-		"written as the lease expired": {func(e *explain.Evidence) {
-			e.Scaler.Status.Conditions[0].LastTransitionTime = ago(59 * time.Minute)
-		}, true},
-		"written later": {func(e *explain.Evidence) {
-			e.Scaler.Status.Conditions[0].LastTransitionTime = ago(time.Minute)
-		}, false},
-		"written later, without a transition": {func(e *explain.Evidence) {
-			e.Scaler.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", Subresource: "status", Time: ptr.To(ago(time.Minute))}}
-		}, false},
-		"edited later by a user": {func(e *explain.Evidence) {
-			e.Scaler.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: ptr.To(ago(time.Minute))}}
-		}, true},
-	} {
-		e := checkout(tc.change)
-		e.Operators, e.Now = left, noon
-		x := explain.Of(e)
-		if silent := x.Findings[0].Reason.Reason == "OperatorSilent"; silent != tc.silent {
-			t.Errorf("%s: silent %v", name, silent)
-		}
 	}
 }
 
@@ -128,14 +94,11 @@ func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 func TestTextOfASilentOperator(t *testing.T) {
 	e := checkout()
 	e.Operators, e.Now = explain.OperatorsOf([]coordinationv1.Lease{lease("verticalscaler-system", 3*time.Minute)}), noon
-	var got bytes.Buffer
-	if err := explain.Of(e).WriteText(&got, noon); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(got.String(), "Applied: yes; 2 of 2 pods have the decided size\n") {
+	got := explain.Of(e).Text(noon)
+	if strings.Contains(got, "Applied: yes; 2 of 2 pods have the decided size\n") {
 		t.Error("a claim of the operator is shown as if it were of now")
 	}
-	golden(t, "operator-silent.txt", got.String())
+	golden(t, "operator-silent.txt", got)
 }
 
 // A scaler that does not see usage of its pods is not green, whatever else its status says, and claims no savings.

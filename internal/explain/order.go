@@ -4,14 +4,14 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -72,48 +72,53 @@ func descending[T any, V cmp.Ordered](a, b *T, value func(T) V) int {
 	return cmp.Compare(value(*b), value(*a))
 }
 
-// columnsOfCSV are the columns of a table for a spreadsheet. Times are in RFC 3339.
-const columnsOfCSV = "kind,namespace,name,deployment,owner,mode,profile,cpu_cores,cpu_target_cores,memory_bytes,memory_target_bytes," +
-	"pods_at_size,running_pods,saved_cores,saved_bytes,available_pods,replicas,selected,scaled,promoted,without_usage,ready,reason,since,ends,changed"
+// columnsOfCSV are the columns of a table for a spreadsheet: the kind, and fields of rows.
+const columnsOfCSV = "kind,namespace,name,deployment,owner,policy,mode,profile,cpuCores,cpuTargetCores,memoryBytes,memoryTargetBytes," +
+	"podsAtSize,runningPods,savedCores,savedBytes,availablePods,replicas,selected,scaled,promoted,withoutUsage,ready,reason,since,ends,changed"
 
-// WriteCSV writes the overview as a table for a spreadsheet: a line for each scaler, ScaledDeployment and policy, with one
-// value in each column, in base units. What is unknown, or another kind does not have, is empty.
-func (o Overview) WriteCSV(w io.Writer, hasHeader bool) error {
-	out := csv.NewWriter(w)
-	columns := strings.Split(columnsOfCSV, ",")
+// CSV is the overview as a table for a spreadsheet: a line for each scaler, ScaledDeployment and policy, with one value in each
+// column, in base units. What is unknown, or another kind does not have, is empty.
+func (o Overview) CSV(hasHeader bool) string {
+	var b strings.Builder
+	out, columns := csv.NewWriter(&b), strings.Split(columnsOfCSV, ",")
 	if hasHeader {
-		_ = out.Write(columns) // Error returns it
+		_ = out.Write(columns) // a builder never fails
 	}
-	write := func(state State, cells map[string]string) {
-		cells["ready"], cells["reason"], cells["since"], cells["ends"] = string(state.Ready), state.Reason, timestamp(state.Since), string(state.Ends)
-		line := make([]string, len(columns))
-		for i, column := range columns {
-			line[i] = inert(cells[column])
+	write := func(kind string, row any) {
+		fields, line := fieldsOf(row), make([]string, len(columns))
+		line[0] = kind
+		for i, column := range columns[1:] {
+			if value := fields[column]; value != nil {
+				line[i+1] = inert(fmt.Sprint(value))
+			}
 		}
 		_ = out.Write(line)
 	}
 	for _, r := range o.Scalers {
-		write(r.State, map[string]string{
-			"kind": "VerticalScaler", "namespace": r.Namespace, "name": r.Name, "deployment": r.Deployment, "owner": r.ownedBy(), "mode": r.Mode, "profile": r.Profile,
-			"cpu_cores": number(r.CPUCores), "cpu_target_cores": number(r.CPUTargetCores), "memory_bytes": number(r.MemoryBytes), "memory_target_bytes": number(r.MemoryTargetBytes),
-			"pods_at_size": number(r.PodsAtSize), "running_pods": number(r.RunningPods), "saved_cores": number(r.SavedCores), "saved_bytes": number(r.SavedBytes),
-			"changed": timestamp(r.Changed),
-		})
+		write("VerticalScaler", r)
 	}
 	for _, r := range o.ScaledDeployments {
-		write(r.State, map[string]string{
-			"kind": "ScaledDeployment", "namespace": r.Namespace, "name": r.Name, "deployment": r.Deployment,
-			"available_pods": fmt.Sprint(r.AvailablePods), "replicas": fmt.Sprint(r.Replicas),
-		})
+		write("ScaledDeployment", r)
 	}
 	for _, r := range o.Policies {
-		write(r.State, map[string]string{
-			"kind": r.Kind, "namespace": r.Namespace, "name": r.Name, "mode": r.Mode,
-			"selected": fmt.Sprint(r.Selected), "scaled": fmt.Sprint(r.Scaled), "promoted": number(r.PromotedScalers), "without_usage": fmt.Sprint(r.WithoutUsage),
-		})
+		write(r.Kind, r)
 	}
 	out.Flush()
-	return out.Error()
+	return b.String()
+}
+
+// fieldsOf are the fields of a row by their names in JSON. Numbers have no exponent.
+func fieldsOf(row any) (fields map[string]any) {
+	text, err := json.Marshal(row)
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		err = decoder.Decode(&fields)
+	}
+	if err != nil {
+		panic(err) // it holds only text and numbers
+	}
+	return fields
 }
 
 // inert is text of a status that a spreadsheet must not take for a formula.
@@ -122,19 +127,4 @@ func inert(s string) string {
 		return "'" + s
 	}
 	return s
-}
-
-// number is a number without an exponent; empty for an unknown one.
-func number(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v, 'f', -1, 64)
-}
-
-func timestamp(t *metav1.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }

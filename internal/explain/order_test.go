@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -51,7 +50,6 @@ func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 			e.Scaler.Status.Summary = &v1beta1.Summary{CPU: cpu, Memory: memory, Pods: pods}
 		}))
 	}
-	var out bytes.Buffer
 	o := explain.Overview{
 		Scalers: []explain.Row{
 			summary("500m->310m", "512Mi (640Mi)", "4/6"), summary("none->16.5", "16Gi", "0/0"), summary("", "", ""),
@@ -60,17 +58,14 @@ func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 		ScaledDeployments: []explain.OwnedRow{{Name: "api", AvailablePods: 2, Replicas: 3}},
 		Policies:          []explain.PolicyRow{explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, nil, noon)},
 	}
-	if err := o.WriteCSV(&out, true); err != nil {
-		t.Fatal(err)
-	}
-	records, err := csv.NewReader(&out).ReadAll()
+	records, err := csv.NewReader(strings.NewReader(o.CSV(true))).ReadAll()
 	if err != nil || len(records) != 7 {
 		t.Fatalf("%v: %v", records, err)
 	}
 	numbers := func(line int) string {
 		var all []string
 		for i, column := range records[0] {
-			isText := slices.Contains(strings.Fields("kind namespace name deployment owner mode profile ready reason since ends changed"), column)
+			isText := slices.Contains(strings.Fields("kind namespace name deployment owner policy mode profile ready reason since ends changed"), column)
 			if text := records[line][i]; !isText && text != "" {
 				n, err := strconv.ParseFloat(text, 64)
 				if err != nil {
@@ -82,15 +77,15 @@ func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	for line, want := range []string{
-		1: "cpu_cores=0.500 cpu_target_cores=0.310 memory_bytes=536870912.000 memory_target_bytes=671088640.000 pods_at_size=4.000 running_pods=6.000 saved_cores=1.080 saved_bytes=2281701376.000",
-		2: "cpu_target_cores=16.500 memory_bytes=17179869184.000 pods_at_size=0.000 running_pods=0.000 saved_cores=0.000 saved_bytes=0.000",
-		3: "", 4: "", 5: "available_pods=2.000 replicas=3.000", 6: "selected=500.000 scaled=480.000 promoted=24.000 without_usage=0.000",
+		1: "cpuCores=0.500 cpuTargetCores=0.310 memoryBytes=536870912.000 memoryTargetBytes=671088640.000 podsAtSize=4.000 runningPods=6.000 savedCores=1.080 savedBytes=2281701376.000",
+		2: "cpuTargetCores=16.500 memoryBytes=17179869184.000 podsAtSize=0.000 runningPods=0.000 savedCores=0.000 savedBytes=0.000",
+		3: "", 4: "", 5: "availablePods=2.000 replicas=3.000", 6: "selected=500.000 scaled=480.000 promoted=24.000 withoutUsage=0.000",
 	} {
 		if line > 0 && numbers(line) != want {
 			t.Errorf("line %d: %s, want %s", line, numbers(line), want)
 		}
 	}
-	if r := records[4]; r[5] != "'=HYPERLINK(1)" || r[6] != `a,"b"` || r[22] != "'@x" {
+	if r := records[4]; r[6] != "'=HYPERLINK(1)" || r[7] != `a,"b"` || r[23] != "'@x" {
 		t.Errorf("%q", r)
 	}
 }
@@ -102,18 +97,15 @@ func TestTablesFitInto80Columns(t *testing.T) {
 	policy := explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, nil, noon)
 	policy.WithoutUsage, policy.Scaled = 140, 200
 	o := explain.Overview{Scalers: []explain.Row{row}, ScaledDeployments: []explain.OwnedRow{{Name: row.Name, Deployment: row.Name, State: row.State}}, Policies: []explain.PolicyRow{policy}}
-	var out bytes.Buffer
-	if err := o.WriteTable(&out, noon, explain.Columns{Namespace: true, Width: 80}); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out.String()) {
+	out := o.Table(noon, explain.Columns{Namespace: true, Width: 80})
+	for line := range strings.Lines(out) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
 			t.Errorf("too wide: %s", line)
 		}
 	}
 	for _, want := range []string{"sss…", "False   ProgressDeadlineExceeded\n", "True    PromotionInProgress (140 of 200 without usage)\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
@@ -125,27 +117,15 @@ func TestNothingSavedHasNoSign(t *testing.T) {
 	}
 }
 
-// Lines that follow align with those before.
-func TestLaterTablesAlign(t *testing.T) {
-	var out bytes.Buffer
-	columns := explain.Columns{Widths: explain.Widths{}}
-	for i, name := range []string{"a-long-name", "web"} {
-		columns.Bare = i > 0
-		o := explain.Overview{Scalers: []explain.Row{{Name: name, Deployment: "d"}}, ScaledDeployments: []explain.OwnedRow{{Name: name + "s", Deployment: "d"}}}
-		if err := o.WriteTable(&out, noon, columns); err != nil {
-			t.Fatal(err)
-		}
+// Of a later overview, only what has changed is shown, aligned with the rest. Time that passes is no change.
+func TestLaterTablesHaveChanges(t *testing.T) {
+	row := func(name, reason, advice string) explain.Row {
+		return explain.Row{Name: name, Deployment: "d", State: explain.State{Reason: reason, Advice: advice}}
 	}
-	const want = `NAME          DEPLOYMENT   MODE   CPU   MEMORY   PODS   READY   REASON
-a-long-name   d            -      -     -        -      -       -
-
-SCALEDDEPLOYMENT   DEPLOYMENT   AVAILABLE   READY   REASON   SIZED
-a-long-names       d            -           -       -        -
-web           d            -      -     -        -      -       -
-
-webs               d            -           -       -        -
-`
-	if out.String() != want {
-		t.Errorf("got\n%s", out.String())
+	last := explain.Overview{Scalers: []explain.Row{row("a-long-name", "WithinBounds", "Wait: app cpu is lowered in about 2h20m"), row("web", "Resizing", "Wait")}}
+	now := explain.Overview{Scalers: []explain.Row{row("a-long-name", "WithinBounds", "Wait: app cpu is lowered in about 2h10m"), row("web", "Applied", "")}}
+	const want = "web           d            -      -     -        -      -       Applied\n"
+	if got := now.Table(noon, explain.Columns{Bare: true, Since: &last}); got != want {
+		t.Errorf("got\n%s", got)
 	}
 }

@@ -6,13 +6,11 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -126,20 +124,21 @@ func (t Tally) String() string {
 		one, many string
 	}{{t.Scalers, "scaler", "scalers"}, {t.ScaledDeployments, "ScaledDeployment", "ScaledDeployments"}, {t.Policies, "policy", "policies"}} {
 		if part.n > 0 {
-			parts = append(parts, counted(part.n, part.one, part.many))
+			parts = append(parts, Counted(part.n, part.one, part.many))
 		}
 	}
 	ready, action := "all are Ready", "none requires action"
 	if t.NotReady > 0 {
-		ready = counted(t.NotReady, "is not Ready", "are not Ready")
+		ready = Counted(t.NotReady, "is not Ready", "are not Ready")
 	}
 	if t.NeedUser > 0 {
-		action = counted(t.NeedUser, "requires action", "require action")
+		action = Counted(t.NeedUser, "requires action", "require action")
 	}
 	return fmt.Sprintf("%s: %s, %s", cmp.Or(strings.Join(parts, ", "), "0 scalers"), ready, action)
 }
 
-func counted(n int, one, many string) string {
+// Counted is a number with the word for one, or for many.
+func Counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -200,7 +199,7 @@ func (s State) Headline(now time.Time) string {
 	case s.Reason != operatorSilent.Reason:
 		return ""
 	case s.Since != nil:
-		return fmt.Sprintf("No operator is in charge: %s (%s ago)", s.Message, age(now, *s.Since))
+		return fmt.Sprintf("No operator is in charge: %s (%s ago)", s.Message, Age(now, s.Since.Time))
 	}
 	return "No operator is in charge: " + s.Message
 }
@@ -292,6 +291,14 @@ type OwnedRow struct {
 
 // RowOf summarizes a scaler. Only the scaler itself is required.
 func RowOf(e Evidence) Row {
+	var containers []Container
+	if waitsForEvidence(e) { // else the advice does not name them
+		containers = containersIn(e)
+	}
+	return rowOf(e, findings(e, containers))
+}
+
+func rowOf(e Evidence, found []Finding) Row {
 	s := e.Scaler
 	out := Row{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
@@ -310,11 +317,7 @@ func RowOf(e Evidence) Row {
 	if len(s.Status.History) > 0 {
 		out.Changed = &s.Status.History[0].Time
 	}
-	var containers []Container
-	if waitsForEvidence(e) { // else the advice does not name them
-		containers = containersIn(e)
-	}
-	out.State = stateOf(findings(e, containers), meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
+	out.State = stateOf(found, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
 	if scaler.LacksUsage(out.Reason) {
 		out.Saved = nil // A size that usage does not confirm saves nothing yet.
 	}
@@ -374,7 +377,7 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 		}
 	}
 	return &Saved{
-		Cores: rounded(float64(n)*float64(saved.CPUMillis)/1000, 1000),
+		Cores: Rounded(float64(n) * float64(saved.CPUMillis) / 1000),
 		GiB:   float64(n) * float64(saved.MemoryBytes) / (1 << 30),
 	}
 }
@@ -398,156 +401,8 @@ func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, 
 	return quantity.Amounts{CPUMillis: cmp.Or(requests.CPUMillis, limits.CPUMillis), MemoryBytes: cmp.Or(requests.MemoryBytes, limits.MemoryBytes)}
 }
 
-// rounded rounds to a fraction. A negative value that rounds to nothing is 0, not -0.
-func rounded(v, part float64) float64 { return math.Round(v*part)/part + 0 }
-
-// decimal has two digits after the point.
-func decimal(v float64) string { return strconv.FormatFloat(rounded(v, 100), 'f', 2, 64) }
-
 // IsEmpty is true if there is nothing to show.
 func (o Overview) IsEmpty() bool { return len(o.Scalers)+len(o.ScaledDeployments)+len(o.Policies) == 0 }
 
-// Columns chooses what a table shows.
-type Columns struct {
-	// Namespace and Wide add columns; Bare leaves the header out.
-	Namespace, Wide, Bare bool
-	// Width is the width of the terminal; 0 for any.
-	Width int
-	// Widths remembers the widths of columns, so that later tables align with earlier ones; nil to
-	// forget them.
-	Widths Widths
-}
-
-// Widths are the widths of the columns of tables, in characters, by the first column.
-type Widths map[string][]int
-
-// WriteTable writes the overview as a table. Ages are relative to now.
-func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error {
-	var b strings.Builder
-	section(&b, columns, "NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON", "CHANGED SAVED-CORES SAVED-GIB OWNER PROFILE ADVICE", o.Scalers,
-		func(r Row) (namespace string, cells, wide []string) {
-			changed, cores, gib := "", "", ""
-			if r.Changed != nil {
-				changed = age(now, *r.Changed)
-			}
-			if r.Saved != nil {
-				cores, gib = decimal(r.Saved.Cores), decimal(r.Saved.GiB)
-			}
-			return r.Namespace, []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason},
-				[]string{changed, cores, gib, r.ownedBy(), r.Profile, r.Advice}
-		})
-	section(&b, columns, "SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE", o.ScaledDeployments,
-		func(r OwnedRow) (namespace string, cells, wide []string) {
-			return r.Namespace, []string{r.Name, r.Deployment, r.Available, string(r.Ready), r.Reason, r.Sized}, []string{r.Advice}
-		})
-	section(&b, columns, "POLICY MODE DEPLOYMENTS PROMOTED READY REASON", "ADVICE", o.Policies,
-		func(r PolicyRow) (namespace string, cells, wide []string) {
-			return r.Namespace, []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason + r.withoutUsage()}, []string{r.Advice}
-		})
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// section writes the table of rows of one kind, after an empty line if it is not the first.
-func section[R any](b *strings.Builder, columns Columns, header, wideHeader string, rows []R, cellsOf func(R) (namespace string, cells, wide []string)) {
-	if len(rows) == 0 {
-		return
-	}
-	if b.Len() > 0 {
-		b.WriteString("\n")
-	}
-	line := func(namespace string, cells, wide []string) []string {
-		if columns.Namespace {
-			cells = append([]string{namespace}, cells...)
-		}
-		if columns.Wide {
-			cells = append(cells, wide...)
-		}
-		return cells
-	}
-	names := line("NAMESPACE", strings.Fields(header), strings.Fields(wideHeader))
-	var lines [][]string
-	if !columns.Bare {
-		lines = append(lines, names)
-	}
-	for _, r := range rows {
-		lines = append(lines, line(cellsOf(r)))
-	}
-	widths := table(b, slices.Clone(names), lines, columns.Widths[header], columns.Width)
-	if columns.Widths != nil {
-		columns.Widths[header] = widths
-	}
-}
-
-// ownedBy is the ScaledDeployment that the scaler belongs to, or the policy that has created it.
-func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
-
-// leftOut are the columns that are left out of a table that is too wide, the first of them first.
-var leftOut = []string{"DEPLOYMENT", "MODE", "SIZED", "PROMOTED", "AVAILABLE", "DEPLOYMENTS", "PODS", "MEMORY", "CPU", "NAMESPACE"}
-
-// leastName is the number of characters that a name keeps in a table that is too wide.
-const leastName = 16
-
-// table aligns columns, without trailing spaces. An empty cell is a dash. Columns are at least as wide
-// as the widths, and it returns how wide they are. Columns are left out, and then names are cut, to keep a line within a width.
-func table(b *strings.Builder, names []string, lines [][]string, widths []int, within int) []int {
-	for _, cells := range lines {
-		for i, cell := range cells {
-			if cells[i] = Printable(cell); cell == "" {
-				cells[i] = "-"
-			}
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
-		}
-	}
-	shown := fitted(names, widths, within)
-	for _, cells := range lines {
-		var line strings.Builder
-		for i, cell := range cells {
-			if shown[i] > 0 {
-				fmt.Fprintf(&line, "%-*s   ", shown[i], cut(cell, shown[i]))
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return widths
-}
-
-// fitted are the widths of columns for lines within a width, if that is above 0. A column of the width 0 is left out.
-func fitted(names []string, widths []int, within int) []int {
-	shown := slices.Clone(widths)
-	over := func() int {
-		if within <= 0 {
-			return 0
-		}
-		total := -3
-		for _, width := range shown {
-			if width > 0 {
-				total += width + 3
-			}
-		}
-		return total - within
-	}
-	for _, name := range leftOut {
-		if i := slices.Index(names, name); i >= 0 && over() > 0 {
-			shown[i] = 0
-		}
-	}
-	if first := slices.IndexFunc(shown, func(width int) bool { return width > 0 }); over() > 0 {
-		shown[first] = max(min(leastName, shown[first]), shown[first]-over())
-	}
-	return shown
-}
-
-// cut is text of at most so many characters.
-func cut(text string, width int) string {
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return text
-}
-
-// Rounded is a number of cores or GiB, to a thousandth.
-func Rounded(v float64) float64 { return rounded(v, 1000) }
+// Rounded is a number of cores or GiB, to a thousandth. A negative value that rounds to nothing is 0, not -0.
+func Rounded(v float64) float64 { return math.Round(v*1000)/1000 + 0 }

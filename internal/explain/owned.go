@@ -5,7 +5,6 @@ package explain
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -54,8 +53,8 @@ func findingOf(c metav1.Condition, inWords func(reason string) Reason) Finding {
 	return Finding{Reason: inWords(c.Reason), Condition: c.Type, Message: c.Message, Since: sinceOf(c)}
 }
 
-// WriteText writes the explanation as text. Ages are relative to now.
-func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
+// Text is the explanation as text. Ages are relative to now.
+func (x OwnedExplanation) Text(now time.Time) string {
 	b, line := lines(x.Headline(now))
 	line("ScaledDeployment %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
@@ -64,6 +63,5 @@ func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
 	for _, f := range x.Findings {
 		f.write(line, now)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -29,17 +28,14 @@ func TestThePageShowsWhatStatusPrints(t *testing.T) {
 			spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = "Recommend" })),
 		named("api", v1beta1.Summary{}, conditions("Ready True WaitingForDeployment Waiting", "Applied Unknown WaitingForDeployment Waiting")),
 	}}
-	var printed bytes.Buffer
-	if err := o.WriteTable(&printed, noon, explain.Columns{}); err != nil {
-		t.Fatal(err)
-	}
+	printed := o.Table(noon, explain.Columns{})
 	page, err := os.ReadFile("../../docs/plugin.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, shown, _ := strings.Cut(string(page), "```\nNAME ")
 	shown, _, _ = strings.Cut("NAME "+shown, "```")
-	if diff := cmp.Diff(strings.Split(printed.String(), "\n"), strings.Split(shown, "\n")); diff != "" {
+	if diff := cmp.Diff(strings.Split(printed, "\n"), strings.Split(shown, "\n")); diff != "" {
 		t.Errorf("docs/plugin.md (-printed +shown):\n%s", diff)
 	}
 }

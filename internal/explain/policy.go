@@ -161,7 +161,7 @@ type PolicyRow struct {
 	Selected        int32    `json:"selected"`
 	Scaled          int32    `json:"scaled"`
 	PromotedScalers *float64 `json:"promoted,omitempty"`
-	WithoutUsage    int32    `json:"withoutUsage,omitempty"`
+	WithoutUsage    int32    `json:"withoutUsage"`
 	State           `json:",inline"`
 }
 
@@ -293,10 +293,10 @@ func (o *Origin) promotion(now time.Time) string {
 	case StagePromoted:
 		text := "Promoted."
 		if o.Promoted != nil {
-			text = fmt.Sprintf("Promoted %s ago.", age(now, *o.Promoted))
+			text = fmt.Sprintf("Promoted %s ago.", Age(now, o.Promoted.Time))
 		}
 		if o.Harmed != nil {
-			text += fmt.Sprintf(" It did harm %s ago: a change was reverted, or a container was OOM-killed.", age(now, *o.Harmed))
+			text += fmt.Sprintf(" It did harm %s ago: a change was reverted, or a container was OOM-killed.", Age(now, o.Harmed.Time))
 		}
 		return text
 	case StageWaiting:

@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,11 +102,8 @@ func policyCases() map[string]explain.PolicyEvidence {
 // The explanations of policies are texts that a person can review.
 func TestPoliciesAreExplained(t *testing.T) {
 	for name, e := range policyCases() {
-		var got bytes.Buffer
-		if err := explain.OfPolicy(e).WriteText(&got, noon); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name+".txt", got.String())
+		got := explain.OfPolicy(e).Text(noon)
+		golden(t, name+".txt", got)
 	}
 	goldenData(t, "policy-promoting.yaml", explain.OfPolicy(policyCases()["policy-promoting"]))
 }
@@ -144,12 +140,9 @@ func TestScalersOfPoliciesAreExplained(t *testing.T) {
 		"generated-suspended": checkout(generated("", nil), spec(func(s *v1beta1.VerticalScalerSpec) { s.Suspend = true }),
 			conditions("Ready True Suspended Nothing is changed while the scaler is suspended", "Applied False Suspended Nothing is changed while the scaler is suspended")),
 	} {
-		var got bytes.Buffer
-		if err := explain.Of(e).WriteText(&got, noon); err != nil {
-			t.Fatal(err)
-		}
+		got := explain.Of(e).Text(noon)
 		// What follows is that of each scaler.
-		head, _, _ := strings.Cut(got.String(), "\nContainer ")
+		head, _, _ := strings.Cut(got, "\nContainer ")
 		golden(t, name+".txt", head)
 	}
 	waiting := explain.RowOf(checkout(recommendOnly, generated("True EnoughEvidence -", nil)))
@@ -171,17 +164,7 @@ func TestPoliciesInAnOverview(t *testing.T) {
 		rows = append(rows, explain.PolicyRowOf(policyCases()[name].Policy, nil, noon))
 	}
 	o := explain.Overview{Scalers: []explain.Row{explain.RowOf(checkout(generated("", nil)))}, Policies: rows}
-	var got bytes.Buffer
-	for _, columns := range []explain.Columns{{}, {Namespace: true, Wide: true}} {
-		if err := o.WriteTable(&got, noon, columns); err != nil {
-			t.Fatal(err)
-		}
-		got.WriteString("\n")
-	}
-	if err := o.WriteCSV(&got, true); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "overview-policies.txt", got.String())
+	golden(t, "overview-policies.txt", o.Table(noon, explain.Columns{})+"\n"+o.Table(noon, explain.Columns{Namespace: true, Wide: true})+"\n"+o.CSV(true))
 
 	if got := o.Tally(); got.NotReady != 3 || got.NeedUser != 2 || o.IsEmpty() || len(o.Actions()) != 2 || !strings.HasPrefix(o.Actions()[0], "ClusterScalingPolicy/fleet: PromotionHalted: ") {
 		t.Errorf("%+v, %q", got, o.Actions())
@@ -202,13 +185,10 @@ func TestPoliciesAreBlindWithTheirScalers(t *testing.T) {
 			s.States = []v1beta1.PolicyCount{{Reason: "Applied", Count: 480 - blind}, {Reason: "MetricsIncomplete", Count: blind - 3}, {Reason: "MetricsUnavailable", Count: 3}}
 		})))
 		x := explain.OfPolicy(explain.PolicyEvidence{Policy: p, Now: noon})
-		var got bytes.Buffer
-		if err := x.WriteText(&got, noon); err != nil {
-			t.Fatal(err)
-		}
+		got := x.Text(noon)
 		savings := fmt.Sprintf("Savings, compared with the pod templates of %d of 480 scalers", 480-blind)
-		if x.Reason != want.reason || string(x.Ready) != want.ready || x.WithoutUsage != blind || !strings.Contains(got.String(), want.text) || !strings.Contains(got.String(), savings) {
-			t.Errorf("%d without usage: %s %s:\n%s", blind, x.Ready, x.Reason, got.String())
+		if x.Reason != want.reason || string(x.Ready) != want.ready || x.WithoutUsage != blind || !strings.Contains(got, want.text) || !strings.Contains(got, savings) {
+			t.Errorf("%d without usage: %s %s:\n%s", blind, x.Ready, x.Reason, got)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package explain
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -120,8 +119,8 @@ func policyFindings(p Policy, operators Operators, now time.Time) (out []Finding
 	return onlyActions(out)
 }
 
-// WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
-func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
+// Text is the explanation as text, to be read from top to bottom. Ages are relative to now.
+func (x PolicyExplanation) Text(now time.Time) string {
 	b, line := lines(x.Headline(now))
 	line("%s %s", x.Kind, strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	line("  %s", x.Purpose)
@@ -143,10 +142,13 @@ func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
 	x.writeRollout(line)
 	x.writeStates(line)
 	WriteSkipped(line, x.Skipped)
-	x.writeSavings(line)
+	of := ""
+	if x.WithoutUsage > 0 {
+		of = fmt.Sprintf(" of %d of %d scalers: the others lack usage", x.Scaled-x.WithoutUsage, x.Scaled)
+	}
+	WriteSavings(line, x.Savings, of)
 	WriteMissing(line, x.Missing)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // modesOf are the update modes of the scalers of a policy, in sentences.
@@ -229,18 +231,15 @@ func suchAs(examples []string) string {
 	return ", such as " + strings.Join(examples, ", ")
 }
 
-func (x PolicyExplanation) writeSavings(line func(string, ...any)) {
-	if x.Savings == nil {
+// WriteSavings writes how much less is requested, compared with pod templates of some scalers; nil for nothing.
+func WriteSavings(line func(string, ...any), s *v1beta1.PolicySavings, of string) {
+	if s == nil {
 		return
 	}
 	line("")
-	of := ""
-	if x.WithoutUsage > 0 {
-		of = fmt.Sprintf(" of %d of %d scalers: the others lack usage", x.Scaled-x.WithoutUsage, x.Scaled)
-	}
 	line("Savings, compared with the pod templates%s", of)
-	line("  decided by scalers that apply what they recommend: %s", savingsInWords(x.Savings.Applied))
-	line("  recommended by the others: %s", savingsInWords(x.Savings.Recommended))
+	line("  decided by scalers that apply what they recommend: %s", savingsInWords(s.Applied))
+	line("  recommended by the others: %s", savingsInWords(s.Recommended))
 }
 
 func savingsInWords(s v1beta1.Savings) string {

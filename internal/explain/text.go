@@ -5,7 +5,6 @@ package explain
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// WriteText writes the explanation as text, to be read from top to bottom. Ages are
+// Text is the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
-func (x Explanation) WriteText(w io.Writer, now time.Time) error {
+func (x Explanation) Text(now time.Time) string {
 	b, line := lines(x.Headline(now))
 	line("VerticalScaler %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("  Mode %s: %s.", x.Mode, x.ModeMeans)
 	line("  Profile %s. %s", x.Profile, x.cooldown())
-	if x.Policy != nil {
-		x.Policy.write(line, x.Deployment, now)
+	if x.Origin != nil {
+		x.Origin.write(line, x.Deployment, now)
 	}
 
 	line("")
@@ -33,7 +32,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 		f.write(line, now)
 	}
 	if d := x.Decision; d != nil {
-		line("  The sizes were decided %s ago, because %s (%s).", age(now, d.Time), d.Means, d.Cause.Cause)
+		line("  The sizes were decided %s ago, because %s (%s).", Age(now, d.Time.Time), d.Means, d.Cause.Cause)
 	}
 
 	for _, c := range x.Containers {
@@ -44,12 +43,11 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 		line("")
 		line("Last changes")
 		for _, h := range x.History {
-			line("  %6s ago  %s", age(now, h.Time), h.Message)
+			line("  %6s ago  %s", Age(now, h.Time.Time), h.Message)
 		}
 	}
 	WriteMissing(line, x.Missing)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // lines returns a function that writes a line of text, and where it writes them. The headline is the first, unless it is
@@ -77,7 +75,7 @@ func WriteMissing(line func(string, ...any), missing []string) {
 func (f Finding) write(line func(string, ...any), now time.Time) {
 	since := ""
 	if f.Since != nil {
-		since = ", for " + age(now, *f.Since)
+		since = ", for " + Age(now, f.Since.Time)
 	}
 	line("  %s%s", f.Reason.Reason, since)
 	if f.Message != "" {
@@ -164,7 +162,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		}
 	}
 	for _, s := range r.Pods {
-		line("    %s %s", pods(s.Pods), s.words())
+		line("    %s %s", Counted(s.Pods, "pod", "pods"), s.words())
 	}
 	if r.Template != nil {
 		line("    The pod template %s", r.Template.words())
@@ -184,10 +182,10 @@ func (r Resource) Rule() string {
 func (r Resource) Developments(now time.Time) []string {
 	all := []string{r.Lowering()}
 	if r.LastGood != nil && r.VerifyingSince != nil {
-		all = append(all, fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(now, *r.VerifyingSince), r.LastGood))
+		all = append(all, fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", Age(now, r.VerifyingSince.Time), r.LastGood))
 	}
 	for _, f := range r.Reverted {
-		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), age(now, f.Time), f.Message))
+		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), Age(now, f.Time.Time), f.Message))
 	}
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
@@ -217,13 +215,6 @@ func (s Size) words() string {
 	return fmt.Sprintf("%s %s, %s", verb, sayAmount(s.Request), limit)
 }
 
-func pods(n int) string {
-	if n == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", n)
-}
-
 func sayAmount(a *Amount) string {
 	if a == nil {
 		return "none"
@@ -231,12 +222,12 @@ func sayAmount(a *Amount) string {
 	return a.String()
 }
 
-// age is how long ago something was. It is at least 0, because clocks differ.
-func age(now time.Time, then metav1.Time) string {
+// Age is how long ago something was. It is at least 0, because clocks differ.
+func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"
 	}
-	return duration.HumanDuration(max(0, now.Sub(then.Time)))
+	return duration.HumanDuration(max(0, now.Sub(then)))
 }
 
 // Printable removes control characters, so that text of objects cannot control a terminal.

@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -31,18 +30,15 @@ func TestWrap(t *testing.T) {
 // In a terminal, nothing is wider than it, and nothing is lost.
 func TestWidthOfExplanations(t *testing.T) {
 	for name, e := range cases() {
-		var got bytes.Buffer
-		if err := explain.Of(e).WriteText(&got, noon); err != nil {
-			t.Fatal(err)
-		}
+		got := explain.Of(e).Text(noon)
 		for _, width := range []int{60, 80, 120} {
-			wrapped := explain.Wrap(got.String(), width)
+			wrapped := explain.Wrap(got, width)
 			for line := range strings.Lines(wrapped) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && len(strings.Fields(line)) > 1 { // a word is not broken
 					t.Errorf("%s: %d columns in a terminal of %d: %s", name, n, width, line)
 				}
 			}
-			if a, b := strings.Fields(got.String()), strings.Fields(wrapped); strings.Join(a, " ") != strings.Join(b, " ") {
+			if a, b := strings.Fields(got), strings.Fields(wrapped); strings.Join(a, " ") != strings.Join(b, " ") {
 				t.Errorf("%s: words are lost:\n%s", name, wrapped)
 			}
 		}
@@ -55,11 +51,8 @@ func TestWidthOfTables(t *testing.T) {
 	for _, e := range cases() {
 		o.Scalers = append(o.Scalers, explain.RowOf(e))
 	}
-	var got bytes.Buffer
-	if err := o.WriteTable(&got, noon, explain.Columns{}); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(got.String()) {
+	got := o.Table(noon, explain.Columns{})
+	for line := range strings.Lines(got) {
 		if utf8.RuneCountInString(line) > 100 {
 			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
 		}

@@ -228,11 +228,7 @@ func (o *adopting) show(preview adoption.Preview, policy client.Object) error {
 	case "manifest":
 		return cli.WriteData(o.Out, "yaml", manifest)
 	}
-	var text strings.Builder
-	if err := preview.WriteText(&text); err != nil {
-		return err
-	}
-	_, err = io.WriteString(o.Out, explain.Wrap(text.String(), cli.Width(o.Out))+"\n")
+	_, err = io.WriteString(o.Out, explain.Wrap(preview.Text(), cli.Width(o.Out))+"\n")
 	return err
 }
 

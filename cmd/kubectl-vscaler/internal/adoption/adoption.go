@@ -10,12 +10,10 @@ package adoption
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,16 +22,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-const (
-	// mostNamespaces is how many namespaces a preview lists: those with the most Deployments.
-	mostNamespaces = 10
-	// mostExamples is how many names a count lists.
-	mostExamples = 3
-)
+// mostNamespaces is how many namespaces a preview lists: those with the most Deployments.
+const mostNamespaces = 10
 
 // World is the input of a preview: the policy, and what the user may read of the cluster.
 type World struct {
@@ -74,8 +67,8 @@ type Preview struct {
 	// FirstDay is what changes at once, and Later what changes when scalers are promoted; nil if none is.
 	FirstDay FirstDay `json:"firstDay"`
 	Later    *Later   `json:"later,omitempty"`
-	// Requests compares the requests of pod templates with what scalers recommend now; nil if none recommends.
-	Requests *Comparison `json:"requests,omitempty"`
+	// Savings are how much less scalers request or recommend now; nil if it is not known.
+	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
 	// Warnings say what may not be intended.
 	Warnings []string `json:"warnings,omitempty"`
 	// Missing lists what could not be read.
@@ -130,14 +123,6 @@ type Later struct {
 	AtOnce int `json:"atOnce"`
 }
 
-// Comparison is what pods request by their templates, and what their scalers recommend.
-type Comparison struct {
-	// Deployments is the number of Deployments that are compared.
-	Deployments int           `json:"deployments"`
-	Current     explain.Saved `json:"current"`
-	Recommended explain.Saved `json:"recommended"`
-}
-
 // Of is the preview of a policy.
 func Of(w World) Preview {
 	p := w.Described
@@ -147,18 +132,16 @@ func Of(w World) Preview {
 		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Action: w.action(), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
 		FirstDay: FirstDay{Mode: start, ModeMeans: startMeans}, Missing: w.Missing,
 	}
-	t := &tally{shares: map[string]*Share{}, skipped: map[string]*explain.Skipped{}}
-	for _, m := range w.members() {
-		t.add(m)
-	}
-	out.Selected, out.Sized, out.Namespaces, out.Skipped = t.selected, t.sized, t.namespaces(), t.reasons()
-	out.FirstDay.count(w, t)
-	out.Requests = t.comparison()
+	members := w.members()
+	survey := fleet.Count(members)
+	shares, wanted := sharesOf(members)
+	out.Selected, out.Sized, out.Namespaces, out.Skipped, out.Savings = survey.Selected, len(wanted), shares, explain.SkippedOf(survey.Skipped), survey.Savings
+	out.FirstDay.count(w, wanted)
 	if p.Promotes() {
-		limit := (fleet.RolloutOf(p.Rules.Rollout).MaxConcurrentPercent*t.sized + 99) / 100
+		limit := (fleet.RolloutOf(p.Rules.Rollout).MaxConcurrentPercent*len(wanted) + 99) / 100
 		out.Later = &Later{Mode: mode, ModeMeans: means, Rules: p.Rollout(), AtOnce: max(1, limit)}
 	}
-	out.Warnings = w.warnings(t)
+	out.Warnings = w.warnings(len(members), len(wanted))
 	return out
 }
 
@@ -211,134 +194,45 @@ func (w World) scalers() map[types.NamespacedName]fleet.Scalers {
 	return out
 }
 
-// tally sums up members.
-type tally struct {
-	// matched counts excluded Deployments and those of system namespaces, too.
-	matched, selected, sized int
-	shares                   map[string]*Share
-	skipped                  map[string]*explain.Skipped
-	wanted                   []fleet.Member
-	compared                 int
-	current, target          explain.Saved
-}
-
-// add adds an amount of all pods.
-func add(to *explain.Saved, a quantity.Amounts, pods int32) {
-	to.Cores += float64(a.CPUMillis) * float64(pods) / 1000
-	to.GiB += float64(a.MemoryBytes) * float64(pods) / (1 << 30)
-}
-
-func rounded(s explain.Saved) explain.Saved {
-	return explain.Saved{Cores: explain.Rounded(s.Cores), GiB: explain.Rounded(s.GiB)}
-}
-
-func (t *tally) add(m fleet.Member) {
-	d := m.Deployment
-	t.matched++
-	if m.Skipped != "" {
-		t.skip(m)
-	}
-	if m.Skipped == v1beta1.ReasonExcluded || m.Skipped == v1beta1.ReasonSystemNamespace {
-		return
-	}
-	t.selected++
-	of := t.shares[d.Namespace]
-	if of == nil {
-		of = &Share{Namespace: d.Namespace}
-		t.shares[d.Namespace] = of
-	}
-	if m.Skipped != "" {
-		of.Skipped++
-		return
-	}
-	t.sized++
-	of.Sized++
-	t.wanted = append(t.wanted, m)
-	for _, requests := range d.Requests {
-		add(&of.Requested, requests, d.Replicas)
-	}
-	t.compare(m)
-}
-
-func (t *tally) skip(m fleet.Member) {
-	s := t.skipped[m.Skipped]
-	if s == nil {
-		reason, _ := explain.ReasonFor(m.Skipped)
-		s = &explain.Skipped{Reason: reason}
-		t.skipped[m.Skipped] = s
-	}
-	s.Count++
-	if m.Message != "" && (s.Message == "" || m.Message < s.Message) {
-		s.Message = m.Message
-	}
-	s.Examples = first(s.Examples, m.Deployment.Key().String())
-}
-
-// first are the first names in order, so that equal worlds have equal examples.
-func first(names []string, name string) []string {
-	at, isKnown := slices.BinarySearch(names, name)
-	if !isKnown && at < mostExamples {
-		names = slices.Insert(names, at, name)
-	}
-	return names[:min(len(names), mostExamples)]
-}
-
-// compare adds what the scaler of a Deployment recommends, if it does.
-func (t *tally) compare(m fleet.Member) {
-	if m.Scaler == nil || m.Scaler.Status.Recommendation == nil {
-		return
-	}
-	isCompared := false
-	for _, c := range m.Scaler.Status.Recommendation.ContainerRecommendations {
-		requests, ok := m.Deployment.Requests[c.ContainerName]
-		target := scaler.Amounts(c.Target)
-		if !ok || target == (quantity.Amounts{}) {
+// sharesOf are the selected Deployments by namespace, the largest first, and those that the policy sizes.
+func sharesOf(members []fleet.Member) (all []Share, wanted []fleet.Member) {
+	byName := map[string]*Share{}
+	for _, m := range members {
+		if m.Skipped == v1beta1.ReasonExcluded || m.Skipped == v1beta1.ReasonSystemNamespace {
 			continue
 		}
-		isCompared = true
-		// What is not recommended stays.
-		target.CPUMillis, target.MemoryBytes = cmp.Or(target.CPUMillis, requests.CPUMillis), cmp.Or(target.MemoryBytes, requests.MemoryBytes)
-		add(&t.current, requests, m.Deployment.Replicas)
-		add(&t.target, target, m.Deployment.Replicas)
+		d := m.Deployment
+		of := byName[d.Namespace]
+		if of == nil {
+			of = &Share{Namespace: d.Namespace}
+			byName[d.Namespace] = of
+		}
+		if m.Skipped != "" {
+			of.Skipped++
+			continue
+		}
+		of.Sized++
+		wanted = append(wanted, m)
+		for _, requests := range d.Requests {
+			of.Requested.Cores += float64(requests.CPUMillis) * float64(d.Replicas) / 1000
+			of.Requested.GiB += float64(requests.MemoryBytes) * float64(d.Replicas) / (1 << 30)
+		}
 	}
-	if isCompared {
-		t.compared++
-	}
-}
-
-func (t *tally) comparison() *Comparison {
-	if t.compared == 0 {
-		return nil
-	}
-	return &Comparison{Deployments: t.compared, Current: rounded(t.current), Recommended: rounded(t.target)}
-}
-
-// namespaces are the namespaces, the largest first.
-func (t *tally) namespaces() (all []Share) {
-	for _, name := range slices.Sorted(maps.Keys(t.shares)) {
-		of := *t.shares[name]
-		of.Requested = rounded(of.Requested)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		of := *byName[name]
+		of.Requested = explain.Saved{Cores: explain.Rounded(of.Requested.Cores), GiB: explain.Rounded(of.Requested.GiB)}
 		all = append(all, of)
 	}
 	slices.SortStableFunc(all, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.Sized, a.Sized), cmp.Compare(b.Skipped, a.Skipped))
 	})
-	return all
-}
-
-// reasons are why Deployments are skipped, the most frequent one first.
-func (t *tally) reasons() (all []explain.Skipped) {
-	for _, reason := range slices.Sorted(maps.Keys(t.skipped)) {
-		all = append(all, *t.skipped[reason])
-	}
-	slices.SortStableFunc(all, func(a, b explain.Skipped) int { return cmp.Compare(b.Count, a.Count) })
-	return all
+	return all, wanted
 }
 
 // count says what happens to scalers at once.
-func (f *FirstDay) count(w World, t *tally) {
+func (f *FirstDay) count(w World, wanted []fleet.Member) {
 	from, isWanted := map[string]bool{}, map[types.NamespacedName]bool{}
-	for _, m := range t.wanted {
+	for _, m := range wanted {
 		isWanted[m.Deployment.Key()] = true
 		switch {
 		case m.Scaler == nil:
@@ -369,13 +263,14 @@ func (w World) isTakenByOther(s *v1beta1.VerticalScaler) bool {
 	return i >= 0 && fleet.Choose(w.Others, w.Deployments[i], w.namespace(s.Namespace)) != nil
 }
 
-// warnings say what may not be intended.
-func (w World) warnings(t *tally) (out []string) {
+// warnings say what may not be intended. The selectors match so many Deployments, and the policy sizes so many of them.
+func (w World) warnings(matched, sized int) (out []string) {
 	p := w.Described
-	if t.sized == 0 {
+	if sized == 0 {
 		out = append(out, "The policy sizes no Deployment now: check its selectors. Deployments that are created or labeled later are sized")
 	}
-	if w.selectsAll(t) {
+	// A policy that matches all namespaces matches those of the system, too, and skips them.
+	if p.Cluster != nil && p.Rules.DeploymentSelector == nil && matched > 0 && matched == len(w.Deployments) {
 		which := "outside of system namespaces"
 		if p.Cluster.SystemNamespaces == v1beta1.SystemNamespacesInclude {
 			which = "of the cluster, with those of system namespaces"
@@ -394,17 +289,8 @@ func (w World) warnings(t *tally) (out []string) {
 	return out
 }
 
-// selectsAll reports whether the policy selects all Deployments that it could.
-func (w World) selectsAll(t *tally) bool {
-	if w.Described.Cluster == nil || w.Described.Rules.DeploymentSelector != nil || len(w.Deployments) == 0 {
-		return false
-	}
-	// A policy that matches all namespaces matches those of the system, too, and skips them.
-	return t.matched == len(w.Deployments)
-}
-
-// WriteText writes the preview as text, to be read from top to bottom.
-func (p Preview) WriteText(w io.Writer) error {
+// Text is the preview as text, to be read from top to bottom.
+func (p Preview) Text() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, explain.Printable(fmt.Sprintf(format, args...))) }
 	line("%s %s%s", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), map[Action]string{Create: " (new)", Update: " (exists, is changed)", None: " (exists, is the same)"}[p.Action])
@@ -413,10 +299,8 @@ func (p Preview) WriteText(w io.Writer) error {
 		line("  %s", p.Exclusions)
 	}
 	line("")
-	line("Selects %s in %s, and sizes %d of them", count(p.Selected, "Deployment"), count(len(p.Namespaces), "namespace"), p.Sized)
-	if err := p.writeNamespaces(&b, line); err != nil {
-		return err
-	}
+	line("Selects %s in %s, and sizes %d of them", explain.Counted(p.Selected, "Deployment", "Deployments"), explain.Counted(len(p.Namespaces), "namespace", "namespaces"), p.Sized)
+	p.writeNamespaces(line)
 	explain.WriteSkipped(line, p.Skipped)
 	line("")
 	line("On the first day")
@@ -424,24 +308,27 @@ func (p Preview) WriteText(w io.Writer) error {
 	line("")
 	line("Later")
 	p.writeLater(line)
-	p.writeRequests(line)
+	if p.Savings == nil {
+		line(`  How requests change is unknown until there is usage. "kubectl vscaler report --prometheus URL" shows it before.`)
+	}
+	explain.WriteSavings(line, p.Savings, "")
 	explain.WriteMissing(line, p.Missing)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-func (p Preview) writeNamespaces(b *strings.Builder, line func(string, ...any)) error {
+func (p Preview) writeNamespaces(line func(string, ...any)) {
 	if len(p.Namespaces) == 0 {
-		return nil
+		return
 	}
-	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "  NAMESPACE\tSIZED\tSKIPPED\tCORES\tGIB")
+	table := []explain.Column{{Name: "NAMESPACE"}, {Name: "SIZED"}, {Name: "SKIPPED"}, {Name: "CORES"}, {Name: "GIB"}}
 	shown := p.Namespaces[:min(len(p.Namespaces), mostNamespaces)]
 	for _, s := range shown {
-		fmt.Fprintf(table, "  %s\t%d\t%d\t%s\t%s\n", s.Namespace, s.Sized, s.Skipped, number(s.Requested.Cores), number(s.Requested.GiB))
+		for i, cell := range []string{s.Namespace, strconv.Itoa(s.Sized), strconv.Itoa(s.Skipped), fmt.Sprintf("%.2f", s.Requested.Cores), fmt.Sprintf("%.2f", s.Requested.GiB)} {
+			table[i].Cells = append(table[i].Cells, cell)
+		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	for _, row := range explain.Table(table, 3) {
+		line("  %s", row)
 	}
 	if more := p.Namespaces[len(shown):]; len(more) > 0 {
 		sized, skipped := 0, 0
@@ -450,7 +337,6 @@ func (p Preview) writeNamespaces(b *strings.Builder, line func(string, ...any)) 
 		}
 		line("  and %d more, with %d sized and %d skipped", len(more), sized, skipped)
 	}
-	return nil
 }
 
 func (f FirstDay) write(line func(string, ...any)) {
@@ -467,7 +353,7 @@ func (f FirstDay) write(line func(string, ...any)) {
 		line("  %s deleted, because the policy no longer sizes what they size. A pod template that a scaler has changed gets its original values back.", are(f.Deleted))
 	}
 	if f.Unchanged > 0 {
-		line("  %s.", stay(f.Unchanged))
+		line("  %s.", explain.Counted(f.Unchanged, "scaler of the policy stays as it is", "scalers of the policy stay as they are"))
 	}
 	if f.Created+f.TakenOver+f.Changed+f.Deleted == 0 {
 		line("  Nothing changes.")
@@ -486,40 +372,5 @@ func (p Preview) writeLater(line func(string, ...any)) {
 	line("  Promoted scalers have update mode %s: %s.", p.Later.Mode, p.Later.ModeMeans)
 }
 
-func (p Preview) writeRequests(line func(string, ...any)) {
-	if p.Requests == nil {
-		line(`  How requests change is unknown until there is usage. "kubectl vscaler report --prometheus URL" shows it before.`)
-		return
-	}
-	r := p.Requests
-	line("  Scalers of %s recommend already: %s cores instead of %s, and %s GiB instead of %s.", count(r.Deployments, "Deployment"),
-		number(r.Recommended.Cores), number(r.Current.Cores), number(r.Recommended.GiB), number(r.Current.GiB))
-	if rest := p.Sized - r.Deployments; rest > 0 {
-		line("  Of the other %d, it is unknown until there is usage.", rest)
-	}
-}
-
-func number(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // are begins a sentence about scalers.
-func are(n int) string {
-	if n == 1 {
-		return "1 scaler is"
-	}
-	return fmt.Sprintf("%d scalers are", n)
-}
-
-// stay is a sentence about scalers that do not change.
-func stay(n int) string {
-	if n == 1 {
-		return "1 scaler of the policy stays as it is"
-	}
-	return fmt.Sprintf("%d scalers of the policy stay as they are", n)
-}
+func are(n int) string { return explain.Counted(n, "scaler is", "scalers are") }

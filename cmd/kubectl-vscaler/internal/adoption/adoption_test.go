@@ -4,7 +4,6 @@
 package adoption_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math"
@@ -18,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -166,68 +164,20 @@ func TestPreview(t *testing.T) {
 	scaler(&same, "shop", "web", "web", same.Policy, false)
 	for name, w := range map[string]adoption.World{"untidy": untidy(t), "all": one, "nothing": nothing, "same": same} {
 		preview := adoption.Of(w)
-		var got bytes.Buffer
-		if err := preview.WriteText(&got); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name+".txt", got.String()+strings.Join(append([]string{"\nWarnings"}, preview.Warnings...), "\n")+"\n")
-	}
-}
-
-// What a preview counts is what the operator's own status counts.
-func TestThePreviewCountsAsTheStatusDoes(t *testing.T) {
-	w := untidy(t)
-	preview := adoption.Of(w)
-	var members []fleet.Member
-	for _, d := range w.Deployments {
-		scalers := fleet.Scalers{}
-		for i := range w.Scalers {
-			s := &w.Scalers[i]
-			if s.Namespace == d.Namespace && s.Name == d.Name {
-				scalers.Named = s
-			}
-			if key := (types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}); key == d.Key() && !fleet.IsGenerated(s) {
-				scalers.OfUser = s
-			}
-		}
-		if m, ok := fleet.MemberOf(w.Policy, append(w.Others, w.Policy), d, w.Namespaces[d.Namespace], scalers, ""); ok {
-			members = append(members, m)
-		}
-	}
-	survey := fleet.Count(members)
-	if preview.Selected != survey.Selected {
-		t.Errorf("%d are selected, and the status says %d", preview.Selected, survey.Selected)
-	}
-	var got []v1beta1.PolicyCount
-	for _, s := range preview.Skipped {
-		got = append(got, v1beta1.PolicyCount{Reason: s.Reason.Reason, Count: int32(s.Count), Examples: s.Examples, Message: s.Message})
-	}
-	if diff := cmp.Diff(survey.Skipped, got); diff != "" {
-		t.Errorf("skipped (-status +preview):\n%s", diff)
-	}
-	first := preview.FirstDay
-	if sum := first.Created + first.Changed + first.Unchanged + first.TakenOver; sum != preview.Sized {
-		t.Errorf("%d scalers are created, changed, kept or taken over, and %d are sized", sum, preview.Sized)
+		golden(t, name+".txt", preview.Text()+strings.Join(append([]string{"\nWarnings"}, preview.Warnings...), "\n")+"\n")
 	}
 }
 
 // The order in which the API server lists objects does not matter.
 func TestThePreviewDoesNotDependOnTheOrder(t *testing.T) {
-	text := func(w adoption.World) string {
-		var b bytes.Buffer
-		if err := adoption.Of(w).WriteText(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
 	w := untidy(t)
-	want := text(w)
+	want := adoption.Of(w).Text()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		random.Shuffle(len(w.Deployments), func(i, j int) { w.Deployments[i], w.Deployments[j] = w.Deployments[j], w.Deployments[i] })
 		random.Shuffle(len(w.Scalers), func(i, j int) { w.Scalers[i], w.Scalers[j] = w.Scalers[j], w.Scalers[i] })
 		slices.Reverse(w.Others)
-		if diff := cmp.Diff(want, text(w)); diff != "" {
+		if diff := cmp.Diff(want, adoption.Of(w).Text()); diff != "" {
 			t.Fatalf("another order (-before +after):\n%s", diff)
 		}
 	}
@@ -244,11 +194,7 @@ func TestThePreviewOfALargeFleetIsShort(t *testing.T) {
 		}
 	}
 	preview := adoption.Of(w)
-	var b bytes.Buffer
-	if err := preview.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Count(b.String(), "\n"); lines > 40 || preview.FirstDay.Created != 1800 || preview.Later.AtOnce != 90 {
+	if lines := strings.Count(preview.Text(), "\n"); lines > 40 || preview.FirstDay.Created != 1800 || preview.Later.AtOnce != 90 {
 		t.Errorf("%d lines, %+v, %+v", lines, preview.FirstDay, preview.Later)
 	}
 	if requested := preview.Namespaces[0].Requested; requested.Cores <= 0 || requested.GiB <= 0 {
@@ -268,15 +214,11 @@ func TestThePageShowsAPreview(t *testing.T) {
 		w.Namespaces[namespace].Labels["sizing"] = "auto"
 	}
 	scaler(&w, "shop", "web", "web", nil, false)
-	var text bytes.Buffer
-	if err := adoption.Of(w).WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile("../../../../docs/plugin.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := explain.Wrap(text.String(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
+	if shown := explain.Wrap(adoption.Of(w).Text(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
 		t.Errorf("docs/plugin.md does not show\n%s", shown)
 	}
 }

@@ -165,7 +165,6 @@ func (p *preflight) read(ctx context.Context) {
 	var scalers []v1beta1.VerticalScaler
 	scalers, p.unread = kube.Scalers(ctx, p.client, client.InNamespace(p.namespace))
 	p.operators, p.unknown = p.cluster.Operators(ctx, p.client, p.namespace)
-	p.operators = p.operators.Serving(scalers...)
 	for i := range scalers {
 		p.overview.Scalers = append(p.overview.Scalers, explain.RowOf(explain.Evidence{Scaler: &scalers[i], Operators: p.operators, Now: p.cluster.Now()}))
 	}

@@ -66,6 +66,17 @@ func Owners(ctx context.Context, c client.Reader, options ...client.ListOption) 
 	return owners.Items, err
 }
 
+// Deployments are the Deployments of a namespace, or of all, by name.
+func Deployments(ctx context.Context, c client.Reader, namespace string) (map[types.NamespacedName]*appsv1.Deployment, error) {
+	all := map[types.NamespacedName]*appsv1.Deployment{}
+	err := List(ctx, c, func(page *appsv1.DeploymentList) {
+		for i := range page.Items {
+			all[client.ObjectKeyFromObject(&page.Items[i])] = &page.Items[i]
+		}
+	}, client.InNamespace(namespace))
+	return all, err
+}
+
 // Policies are those of a namespace, and those of the cluster. They are optional: most users may not list those of the
 // cluster, and older operators have none.
 func Policies(ctx context.Context, c client.Reader, namespace string, options ...client.ListOption) []client.Object {

@@ -117,13 +117,20 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		}
 	}
 	if len(targets) > 0 {
-		out.Missing = append(r.readDeployments(ctx, namespace, targets), r.readPods(ctx, namespace, targets)...)
+		deployments, err := Deployments(ctx, r.Client, namespace)
+		if err != nil {
+			out.Missing = append(out.Missing, fmt.Sprintf("The Deployments: %v", err))
+		}
+		for name, e := range targets {
+			e.Deployment = deployments[name]
+		}
+		out.Missing = append(out.Missing, r.readPods(ctx, namespace, targets)...)
 	}
 	used := r.usageOfAll(ctx, slices.Sorted(maps.Keys(namespaces)))
 	if missing := missingUsage(used); missing != "" {
 		out.Missing = append(out.Missing, missing)
 	}
-	operators := r.cluster.OperatorsOr(ctx, r.Client, namespace, &out.Missing).Serving(scalers...)
+	operators := r.cluster.OperatorsOr(ctx, r.Client, namespace, &out.Missing)
 	owners, err := Owners(ctx, r.Client, client.InNamespace(namespace))
 	if err != nil {
 		out.Missing = append(out.Missing, fmt.Sprintf("ScaledDeployments: %v", err))
@@ -151,19 +158,6 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		}
 	}
 	return out, ctx.Err()
-}
-
-func (r *LiveReader) readDeployments(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
-	var list appsv1.DeploymentList
-	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return []string{fmt.Sprintf("The Deployments: %v", err)}
-	}
-	for i := range list.Items {
-		if e := of[client.ObjectKeyFromObject(&list.Items[i])]; e != nil {
-			e.Deployment = &list.Items[i]
-		}
-	}
-	return nil
 }
 
 // readPods reads the running pods of the Deployments, as pages.

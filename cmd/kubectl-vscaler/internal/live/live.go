@@ -31,12 +31,10 @@ import (
 type Scaler struct {
 	// At is when it was read.
 	At time.Time
-	// State is the line of "status" about the scaler.
-	State explain.Row
 	// AppliedSince is since when all pods have the decided sizes and no others; zero if they
 	// do not, or if that is unknown.
 	AppliedSince time.Time
-	// Explanation says why. Of its findings, those that do not end as explain.Fine are what the scaler waits for.
+	// Explanation begins with the line of "status" about the scaler. Of its findings, those that do not end as explain.Fine are what the scaler waits for.
 	Explanation explain.Explanation
 	// Containers are those of the pod template, in its order.
 	Containers []Container
@@ -124,7 +122,7 @@ var Resources = []string{recommend.CPU, recommend.Memory}
 func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time.Time) Scaler {
 	explained := explain.Of(e)
 	out := Scaler{
-		At: at, State: explain.RowOf(e),
+		At:          at,
 		Explanation: explained, UsageMissing: usageMissing, Missing: explained.Missing,
 	}
 	if c := meta.FindStatusCondition(e.Scaler.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied {
@@ -285,9 +283,6 @@ func (s Spread) Range(resource, to string) string {
 	return least + to + most
 }
 
-// Age is how long ago something was. It is at least 0, because clocks differ.
-func Age(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
-
 // Percent is how much of the request is used, in percent; 0 without a request.
 func (s Share) Percent() float64 {
 	if s.Request == 0 {
@@ -371,7 +366,7 @@ type Row struct {
 
 // RowOf sums up a scaler.
 func RowOf(s Scaler) Row {
-	return Row{Row: s.State, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
+	return Row{Row: s.Explanation.Row, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
 }
 
 // Total is the sum of all rows.

@@ -15,12 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-const (
-	// mostRows limits the table. A page with more is slow, and nobody reads it.
-	mostRows = 500
-	// mostOffenders is the length of the lists of those that waste or lack the most.
-	mostOffenders = 5
-)
+// mostRows limits the table: a page with more is slow.
+const mostRows = 500
 
 // choice is what the reader has chosen to see of the fleet.
 type choice struct {
@@ -56,10 +52,9 @@ type overview struct {
 	// Known is the number of scalers in Saved.
 	Known int
 	// CPU and Memory are the sums of all scalers.
-	CPU, Memory      live.Resource
-	Parts            []part
-	States           []state
-	Wasting, Lacking []offender
+	CPU, Memory live.Resource
+	Parts       []part
+	States      []state
 }
 
 // part is a part of the bar of states: those of one kind of End. X and Width are in percent.
@@ -75,21 +70,12 @@ type state struct {
 	Count         int
 }
 
-type offender struct {
-	live.Row
-	Amounts string
-}
-
 func fleetView(f live.Fleet, c choice) overview {
 	f.Rows = slices.Clone(f.Rows) // the source may keep its own
 	all := f.Overview()
 	out := overview{choice: c, Fleet: f, Orders: live.Orders, Tally: all.Tally(), Headlines: all.Headlines(f.At), Actions: all.Actions()}
 	out.CPU, out.Memory = f.Total()
 	out.count()
-	f.Sort(live.ByWaste)
-	out.Wasting = offenders(f.Rows, func(r live.Resource) int64 { return r.Over })
-	f.Sort(live.ByLack)
-	out.Lacking = offenders(f.Rows, func(r live.Resource) int64 { return r.Short })
 	f.Sort(c.Order)
 	f.Rows = slices.DeleteFunc(f.Rows, func(r live.Row) bool { return !c.includes(r) })
 	out.Chosen, out.Rows = len(f.Rows), f.Rows[:min(len(f.Rows), mostRows)]
@@ -186,23 +172,6 @@ func usedPercent(r live.Resource) string {
 		return "?"
 	}
 	return fmt.Sprintf("%.0f %%", live.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent())
-}
-
-// offenders are the first rows, which are sorted, as far as they have an amount.
-func offenders(rows []live.Row, amount func(live.Resource) int64) (out []offender) {
-	for _, r := range rows {
-		var texts []string
-		for _, of := range []live.Resource{r.CPU, r.Memory} {
-			if n := amount(of); n > 0 {
-				texts = append(texts, explain.Format(of.Resource, n)+" "+word(of.Resource))
-			}
-		}
-		if len(texts) == 0 || len(out) == mostOffenders {
-			break
-		}
-		out = append(out, offender{r, strings.Join(texts, ", ")})
-	}
-	return out
 }
 
 // usedView is a cell that compares usage with the request.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 // Source reads what the pages show. Its errors are shown to the user. Several requests may read
@@ -181,7 +182,7 @@ var templates = parse("fleet", "scaler", "refusal")
 
 // functions are those that the templates call.
 var functions = template.FuncMap{
-	"age": live.Age, "amounts": amounts, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
+	"age": explain.Age, "amounts": amounts, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
 	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 

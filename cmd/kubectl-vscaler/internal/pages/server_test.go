@@ -70,7 +70,7 @@ func newServer() (*Server, *fakeSource, *testclock.FakePassiveClock) {
 	clock := testclock.NewFakePassiveClock(now)
 	source := &fakeSource{
 		fleet:   live.Fleet{At: now, Rows: []live.Row{row("shop", "web", "Applied", explain.Fine)}},
-		details: Details{Scaler: live.Scaler{At: now, Explanation: explain.Explanation{Namespace: "shop", Name: "web", Purpose: "Keeps web."}}},
+		details: Details{Scaler: live.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web"}, Purpose: "Keeps web."}}},
 	}
 	return New(source, Options{
 		Token: "secret", Expires: now.Add(time.Hour), Clock: clock, Cluster: "prod", Refresh: 5 * time.Second,

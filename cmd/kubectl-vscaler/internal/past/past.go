@@ -165,7 +165,7 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 	if err != nil {
 		return past, fmt.Errorf("--prometheus: %w", err)
 	}
-	target := prometheus.Target{Namespace: s.State.Namespace, Deployment: s.State.Deployment, Scaler: s.State.Name}
+	target := prometheus.Target{Namespace: s.Explanation.Namespace, Deployment: s.Explanation.Deployment, Scaler: s.Explanation.Name}
 	for _, c := range s.Containers {
 		target.Containers = append(target.Containers, c.Name)
 	}

@@ -6,7 +6,6 @@ package status
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // watchEvery is the interval of --watch.
@@ -43,23 +43,17 @@ type statusOptions struct {
 	check      bool
 	selector   string
 	sortBy     string
-	widths     explain.Widths
 
 	client    client.Reader
 	namespace string // "" for all
 	names     []kube.Reference
 	labels    client.MatchingLabelsSelector
 	warn      func(what string, err error)
-
-	// versions are the resource versions of the scalers when deployments were read. They are
-	// read again only after a scaler has changed.
-	versions    string
-	deployments map[types.NamespacedName]*appsv1.Deployment
 }
 
 // New is the command status.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table", widths: explain.Widths{}}
+	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table"}
 	c := cli.Command("status", cluster.CompleteNames, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
@@ -94,7 +88,7 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 	for _, line := range overview.Headlines(o.cluster.Now()) {
 		fmt.Fprintln(o.ErrOut, "warning:", line)
 	}
-	if err := o.write(overview, o.noHeaders); err != nil {
+	if err := o.write(overview, nil); err != nil {
 		return err
 	}
 	switch {
@@ -131,18 +125,21 @@ func (o *statusOptions) isData() bool {
 	return slices.Contains([]string{"csv", "json", "yaml"}, o.output)
 }
 
-func (o *statusOptions) write(overview explain.Overview, bare bool) error {
+// write writes an overview, or only what the last one did not have.
+func (o *statusOptions) write(overview explain.Overview, last *explain.Overview) error {
 	switch o.output {
 	case "json", "yaml":
 		return cli.WriteData(o.Out, o.output, overview)
 	case "csv":
-		return overview.WriteCSV(o.Out, !bare)
+		_, err := io.WriteString(o.Out, overview.CSV(!o.noHeaders))
+		return err
 	}
-	columns := explain.Columns{Namespace: o.everywhere, Bare: bare, Widths: o.widths, Width: cli.Width(o.Out)}
+	columns := explain.Columns{Namespace: o.everywhere, Bare: o.noHeaders || last != nil, Since: last, Width: cli.Width(o.Out)}
 	if o.output == "wide" {
 		columns.Wide, columns.Width = true, 0
 	}
-	return overview.WriteTable(o.Out, o.cluster.Now(), columns)
+	_, err := io.WriteString(o.Out, overview.Table(o.cluster.Now(), columns))
+	return err
 }
 
 // follow writes changes until it is stopped.
@@ -162,44 +159,11 @@ func (o *statusOptions) follow(ctx context.Context, last explain.Overview) error
 		case err != nil:
 			return err
 		}
-		if err := o.write(changed(last, now), true); err != nil {
+		if err := o.write(now, &last); err != nil {
 			return err
 		}
 		last = now
 	}
-}
-
-// changed returns the lines of an overview that the previous one did not have.
-func changed(last, now explain.Overview) explain.Overview {
-	return explain.Overview{
-		Scalers: newIn(last.Scalers, now.Scalers, func(r explain.Row) string {
-			r.Advice = "" // follows from the reason, but for the time that it may name, which passes
-			return said(r)
-		}),
-		ScaledDeployments: newIn(last.ScaledDeployments, now.ScaledDeployments, func(r explain.OwnedRow) string { return said(r) }),
-		Policies:          newIn(last.Policies, now.Policies, func(r explain.PolicyRow) string { return said(r) }),
-	}
-}
-
-func newIn[T any](last, now []T, key func(T) string) (news []T) {
-	seen := map[string]bool{}
-	for _, r := range last {
-		seen[key(r)] = true
-	}
-	for _, r := range now {
-		if !seen[key(r)] {
-			news = append(news, r)
-		}
-	}
-	return news
-}
-
-func said(row any) string {
-	out, err := json.Marshal(row)
-	if err != nil {
-		panic(err) // it holds only text and numbers
-	}
-	return string(out)
 }
 
 func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err error) {
@@ -219,17 +183,14 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 	if err != nil && o.check {
 		o.warn("whether the operator runs is not known", err)
 	}
-	operators = operators.Serving(scalers...)
 	chosen := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool {
 		return !o.isNamed(func(name kube.Reference) bool { return name.IsScaler(&s) })
 	})
-	o.readDeployments(ctx, chosen)
 	out.Scalers, out.Operators = []explain.Row{}, operators
-	now := o.cluster.Now()
+	deployments, now := o.readDeployments(ctx), o.cluster.Now()
 	for i := range chosen {
-		s := &chosen[i]
-		deployment := o.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
-		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Operators: operators, Now: now}))
+		e := explain.Evidence{Scaler: &chosen[i], Deployment: deployments[scaler.Target(&chosen[i])], Operators: operators, Now: now}
+		out.Scalers = append(out.Scalers, explain.RowOf(e))
 	}
 	for i := range owners {
 		if o.isNamed(func(name kube.Reference) bool { return name.IsOwner(&owners[i]) }) {
@@ -255,43 +216,16 @@ func (o *statusOptions) isNamed(isOf func(kube.Reference) bool) bool {
 	return len(o.names) == 0 || slices.ContainsFunc(o.names, isOf)
 }
 
-// readDeployments reads the Deployments of the scalers: one by one if scalers are named.
-func (o *statusOptions) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
+// readDeployments reads the Deployments, which only savings need.
+func (o *statusOptions) readDeployments(ctx context.Context) map[types.NamespacedName]*appsv1.Deployment {
 	if o.output == "table" && !strings.HasPrefix(o.sortBy, "saved-") {
-		return // only savings need them
+		return nil
 	}
-	var versions strings.Builder
-	for i := range scalers {
-		fmt.Fprintln(&versions, scalers[i].UID, scalers[i].ResourceVersion)
-	}
-	if o.deployments != nil && versions.String() == o.versions {
-		return
-	}
-	o.versions, o.deployments = versions.String(), map[types.NamespacedName]*appsv1.Deployment{}
-	if len(scalers) == 0 {
-		return
-	}
-	if len(o.names) > 0 {
-		for i := range scalers {
-			key := types.NamespacedName{Namespace: scalers[i].Namespace, Name: scalers[i].Spec.DeploymentName}
-			var d appsv1.Deployment
-			switch err := o.client.Get(ctx, key, &d); {
-			case err == nil:
-				o.deployments[key] = &d
-			case !apierrors.IsNotFound(err):
-				o.warn("savings are not shown", err)
-			}
-		}
-		return
-	}
-	var list appsv1.DeploymentList
-	if err := o.client.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
+	deployments, err := kube.Deployments(ctx, o.client, o.namespace)
+	if err != nil {
 		o.warn("savings are not shown", err)
-		return
 	}
-	for i := range list.Items {
-		o.deployments[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
-	}
+	return deployments
 }
 
 // missing is an error for names that do not exist.
@@ -319,11 +253,7 @@ func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobr
 		if output != "text" {
 			return cli.WriteData(streams.Out, output, found)
 		}
-		var text strings.Builder
-		if err := found.WriteText(&text, cluster.Now()); err != nil {
-			return err
-		}
-		_, err = io.WriteString(streams.Out, explain.Wrap(text.String(), cli.Width(streams.Out)))
+		_, err = io.WriteString(streams.Out, explain.Wrap(found.Text(cluster.Now()), cli.Width(streams.Out)))
 		return err
 	})
 	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml"}, "The format")
@@ -332,8 +262,8 @@ func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobr
 
 // explanation is that of a scaler or of a ScaledDeployment.
 type explanation interface {
-	// WriteText writes text, with ages relative to now.
-	WriteText(w io.Writer, now time.Time) error
+	// Text has ages relative to now.
+	Text(now time.Time) string
 }
 
 // explanationOf explains the scaler or policy that the user names. A ScaledDeployment without a scaler is

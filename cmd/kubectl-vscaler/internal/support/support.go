@@ -183,9 +183,7 @@ func (b *supportBundle) scaler(ctx context.Context, s *v1beta1.VerticalScaler, o
 	for _, missing := range evidence.Missing {
 		b.missing = append(b.missing, masked(missing))
 	}
-	var text strings.Builder
-	b.note("the explanation of "+s.Name, explain.Of(evidence).WriteText(&text, b.now))
-	b.add(folder+"explanation.txt", masked(text.String()))
+	b.add(folder+"explanation.txt", masked(explain.Of(evidence).Text(b.now)))
 	if evidence.Deployment == nil {
 		return
 	}
@@ -209,9 +207,8 @@ func (b *supportBundle) policies(ctx context.Context, operators explain.Operator
 	for _, policy := range append(namespaced, cluster...) {
 		p := kube.Described(policy)
 		objects = append(objects, b.typed(policy, v1beta1.GroupVersion.WithKind(p.Kind)))
-		var text strings.Builder
-		b.note("the explanation of "+policy.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
-		b.add("policies/"+p.Kind+"-"+policy.GetName()+".txt", masked(text.String()))
+		explained := explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now})
+		b.add("policies/"+p.Kind+"-"+policy.GetName()+".txt", masked(explained.Text(b.now)))
 	}
 	b.addObjects("policies.yaml", objects...)
 }

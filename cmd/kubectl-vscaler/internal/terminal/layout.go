@@ -10,7 +10,6 @@ package terminal
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -75,18 +74,10 @@ func (p *page) wrap(label, text string) {
 
 // wrapped breaks text between words, and a word only if it is wider than a line.
 func wrapped(text string, width int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && ansi.StringWidth(line)+1+ansi.StringWidth(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		parts := strings.Split(ansi.Hardwrap(line+word, width, true), "\n")
-		lines, line = append(lines, parts[:len(parts)-1]...), parts[len(parts)-1]
+	for _, line := range explain.Wrapped(text, width) {
+		lines = append(lines, strings.Split(ansi.Hardwrap(line, width, true), "\n")...)
 	}
-	return append(lines, line)
+	return lines
 }
 
 // ends adds a line with a text at its left and one at its right end. The right one is left
@@ -100,106 +91,15 @@ func (p *page) ends(left, right string) {
 	p.add(left + strings.Repeat(" ", gap) + right)
 }
 
-// column is a column of a table.
-type column struct {
-	name  string
-	cells []string
-	// rank orders the columns that are left out if the table is too wide, the highest
-	// first. 0 is never left out.
-	rank int
-	// isText aligns left. Numbers are aligned right.
-	isText bool
-	// shrinksTo is the width to which names are cut before a column is left out; 0 for never.
-	// keepsEnd cuts them at their beginning.
-	shrinksTo int
-	keepsEnd  bool
-}
+// gapOfColumns is the number of spaces between columns.
+const gapOfColumns = 2
 
-// shrunk is the column with shorter names.
-func (c column) shrunk(width int) column {
-	c.cells = slices.Clone(c.cells)
-	for i, cell := range c.cells {
-		if over := ansi.StringWidth(cell) - width; over > 0 && c.keepsEnd {
-			c.cells[i] = ansi.TruncateLeft(cell, over+1, "…")
-		} else {
-			c.cells[i] = ansi.Truncate(cell, width, "…")
-		}
+// table aligns columns. The first line has their names.
+func table(columns []explain.Column) []string {
+	for i := range columns {
+		columns[i].Name = strong.Render(columns[i].Name)
 	}
-	return c
-}
-
-func (c column) width() (width int) {
-	width = ansi.StringWidth(c.name)
-	for _, cell := range c.cells {
-		width = max(width, ansi.StringWidth(cell))
-	}
-	return width
-}
-
-const gapOfColumns = "  "
-
-// fitting are the columns that fit into a width. Names are cut before columns are left out,
-// and get the room that is left.
-func fitting(columns []column, width int) []column {
-	if tableWidth(columns) <= width {
-		return columns
-	}
-	whole := map[string]column{}
-	var kept []column
-	for _, c := range columns {
-		whole[c.name] = c
-		if c.shrinksTo > 0 {
-			c = c.shrunk(c.shrinksTo)
-		}
-		kept = append(kept, c)
-	}
-	for tableWidth(kept) > width {
-		last := slices.MaxFunc(kept, func(a, b column) int { return cmp.Compare(a.rank, b.rank) })
-		if last.rank == 0 {
-			break
-		}
-		kept = slices.DeleteFunc(kept, func(c column) bool { return c.rank == last.rank })
-	}
-	for i, c := range kept {
-		if room := width - tableWidth(kept); room > 0 && c.shrinksTo > 0 {
-			kept[i] = whole[c.name].shrunk(c.width() + room)
-		}
-	}
-	return kept
-}
-
-func tableWidth(columns []column) (width int) {
-	for _, c := range columns {
-		width += c.width() + len(gapOfColumns)
-	}
-	return width - len(gapOfColumns)
-}
-
-// table aligns columns of the same number of cells. The first line has their names.
-func table(columns []column) []string {
-	if len(columns) == 0 {
-		return nil
-	}
-	lines := make([]string, len(columns[0].cells)+1)
-	for i, c := range columns {
-		width := c.width()
-		for row, cell := range append([]string{strong.Render(c.name)}, c.cells...) {
-			if i > 0 {
-				lines[row] += gapOfColumns
-			}
-			pad := strings.Repeat(" ", width-ansi.StringWidth(cell))
-			if c.isText {
-				cell += pad
-			} else {
-				cell = pad + cell
-			}
-			lines[row] += cell
-		}
-	}
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return lines
+	return explain.Table(columns, gapOfColumns)
 }
 
 // bar shows a part of a whole. What is above the whole fills the bar.

@@ -50,10 +50,6 @@ func verifying() (live.Scaler, *live.Record) {
 	reason := func(code string) explain.Reason { r, _ := explain.ReasonFor(code); return r }
 	s := live.Scaler{
 		At: now,
-		State: explain.Row{
-			Namespace: "shop", Name: "checkout", Deployment: "checkout", Mode: "InPlace", Profile: "Balanced", Pods: "1/4",
-			State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself, Since: ago(12 * time.Second)},
-		},
 		Pods: []live.Pod{
 			pod("checkout-7d5f8b6c4-2xkq9", 121, 342, 118, 300), pod("checkout-7d5f8b6c4-8zr5v", 500, 512, 90, 301),
 			pod("checkout-7d5f8b6c4-hjw2m", 500, 512, 0, 0), pod("checkout-7d5f8b6c4-tq7lb", 100, 512, 115, 290),
@@ -74,6 +70,10 @@ func verifying() (live.Scaler, *live.Record) {
 			},
 		}},
 		Explanation: explain.Explanation{
+			Row: explain.Row{
+				Namespace: "shop", Name: "checkout", Deployment: "checkout", Mode: "InPlace", Profile: "Balanced", Pods: "1/4",
+				State: explain.State{Ready: "True", Reason: v1beta1.ReasonVerifying, Ends: explain.ByItself, Since: ago(12 * time.Second)},
+			},
 			Findings: []explain.Finding{
 				{Reason: reason(v1beta1.ReasonVerifying), Message: "1 pod was changed; verified for 12s of 2m0s", Since: ago(12 * time.Second)},
 				{Reason: reason(v1beta1.ReasonHPAConflict), Message: "HorizontalPodAutoscaler checkout scales on memory, so memory keeps its size"},
@@ -127,7 +127,7 @@ func fleet(n int) live.Fleet {
 // Each golden file is what a terminal of that width shows, without colors.
 func TestGoldenViews(t *testing.T) {
 	s, record := verifying()
-	waiting := live.Scaler{At: now, State: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
+	waiting := live.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
 	few, _ := Fleet(fleet(8), 120, true)
 	named := fleet(4)
 	for i, name := range []string{"api", "checkout", "sessions", "batch"} {
@@ -175,9 +175,9 @@ func TestTheDocumentationShowsGoldenViews(t *testing.T) {
 }
 
 func TestNamesGetTheRoomThatIsLeft(t *testing.T) {
-	columns := []column{{name: "NAME", isText: true, shrinksTo: 5, cells: []string{"abcdefghijklmnop"}}, {name: "A", cells: []string{"12345678"}}, {name: "B", rank: 1, cells: []string{"12345678"}}}
+	columns := []explain.Column{{Name: "NAME", ShrinksTo: 5, Cells: []string{"abcdefghijklmnop"}}, {Name: "A", Cells: []string{"12345678"}}, {Name: "B", Rank: 1, Cells: []string{"12345678"}}}
 	for width, want := range map[int]string{40: "abcdefghijklmnop  12345678  12345678", 34: "abcdefghijklm…  12345678  12345678", 25: "abcd…  12345678  12345678", 24: "abcdefghijklm…  12345678"} {
-		if got := table(fitting(columns, width))[1]; got != want {
+		if got := explain.Table(explain.Fitting(columns, width, gapOfColumns), gapOfColumns)[1]; got != want {
 			t.Errorf("width %d: %q, want %q", width, got, want)
 		}
 	}
@@ -201,8 +201,8 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 func TestTextOfObjectsDoesNotControlTheTerminal(t *testing.T) {
 	s, record := verifying()
 	const evil = "\x1b]0;x\x07\x1b[2Jevil\u202e"
-	s.State.Name, s.State.Reason, s.Explanation.History[0].Message, s.Missing = evil, evil, evil, []string{evil}
-	s.Pods[0].Name, s.State.Deployment, s.UsageMissing = evil, evil, evil
+	s.Explanation.Name, s.Explanation.Reason, s.Explanation.History[0].Message, s.Missing = evil, evil, evil, []string{evil}
+	s.Pods[0].Name, s.Explanation.Deployment, s.UsageMissing = evil, evil, evil
 	s.Containers[0].Resources[0].Unmanaged = evil
 	f := fleet(1)
 	f.Rows[0].Name, f.Missing = evil, []string{evil}
@@ -241,7 +241,7 @@ func TestAStripShowsGapsAndWhatIsAboveTheRequest(t *testing.T) {
 
 func TestWordsAreNotBroken(t *testing.T) {
 	got := wrapped("memory 512Mi->342Mi aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa end", 14)
-	if diff := cmp.Diff([]string{"memory", "512Mi->342Mi", "aaaaaaaaaaaaaa", "aaaaaaaaaaaaaa", "aa end"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"memory", "512Mi->342Mi", "aaaaaaaaaaaaaa", "aaaaaaaaaaaaaa", "aa", "end"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

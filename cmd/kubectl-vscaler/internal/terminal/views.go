@@ -31,7 +31,7 @@ const (
 // Scaler draws a scaler and its history.
 func Scaler(s live.Scaler, record *live.Record, width int) []string {
 	p := &page{width: max(width, leastWidth)}
-	p.headline(s.State.Headline(s.At))
+	p.headline(s.Explanation.Headline(s.At))
 	p.title(s)
 	for _, c := range s.Containers {
 		p.blank()
@@ -52,18 +52,18 @@ func Scaler(s live.Scaler, record *live.Record, width int) []string {
 }
 
 func (p *page) title(s live.Scaler) {
-	p.ends(strong.Render(explain.Printable(s.State.Namespace+"/"+s.State.Name)), faint.Render(s.At.Format("15:04:05")))
-	mode := fmt.Sprintf("Deployment %s, %s, profile %s", s.State.Deployment, s.State.Mode, s.State.Profile)
+	p.ends(strong.Render(explain.Printable(s.Explanation.Namespace+"/"+s.Explanation.Name)), faint.Render(s.At.Format("15:04:05")))
+	mode := fmt.Sprintf("Deployment %s, %s, profile %s", s.Explanation.Deployment, s.Explanation.Mode, s.Explanation.Profile)
 	p.wrap("", mode)
 	pods := ""
-	if s.State.Pods != "" {
-		pods = "; " + strings.Replace(s.State.Pods, "/", " of ", 1) + " pods at the decided size"
+	if s.Explanation.Pods != "" {
+		pods = "; " + strings.Replace(s.Explanation.Pods, "/", " of ", 1) + " pods at the decided size"
 	}
 	since := ""
-	if s.State.Since != nil {
-		since = " for " + live.Age(s.At, s.State.Since.Time)
+	if s.Explanation.Since != nil {
+		since = " for " + explain.Age(s.At, s.Explanation.Since.Time)
 	}
-	p.add(styleOf(s.State.Ends).Render(explain.Printable(s.State.Reason)) + since + pods)
+	p.add(styleOf(s.Explanation.Ends).Render(explain.Printable(s.Explanation.Reason)) + since + pods)
 }
 
 func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
@@ -90,15 +90,15 @@ func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 
 // resources is the table of what the pods use, request and are allowed.
 func (p *page) resources(c live.Container) []string {
-	columns := []column{
-		{isText: true},
-		{name: "USAGE"},
-		{name: "REQUEST"},
-		{name: "TARGET", rank: 1},
-		{name: "LIMIT", rank: 3},
-		{name: "LOWER..UPPER", rank: 4},
-		{name: "ALLOWED", rank: 5},
-		{name: "USED", rank: 2},
+	columns := []explain.Column{
+		{},
+		{Name: "USAGE", IsNumber: true},
+		{Name: "REQUEST", IsNumber: true},
+		{Name: "TARGET", Rank: 1, IsNumber: true},
+		{Name: "LIMIT", Rank: 3, IsNumber: true},
+		{Name: "LOWER..UPPER", Rank: 4, IsNumber: true},
+		{Name: "ALLOWED", Rank: 5, IsNumber: true},
+		{Name: "USED", Rank: 2, IsNumber: true},
 	}
 	isBounded := false
 	for _, r := range c.Resources {
@@ -114,21 +114,22 @@ func (p *page) resources(c live.Container) []string {
 			r.Resource, or(r.Used.Range(r.Resource, "..")), or(r.Request.Range(r.Resource, "..")), some(r.Resource, r.Target), or(r.Limit.Range(r.Resource, "..")),
 			between(r.Resource, r.LowerBound, r.UpperBound), between(r.Resource, r.MinAllowed, r.MaxAllowed), used,
 		} {
-			columns[i].cells = append(columns[i].cells, cell)
+			columns[i].Cells = append(columns[i].Cells, cell)
 		}
 	}
 	if !isBounded {
-		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "ALLOWED" })
+		columns = slices.DeleteFunc(columns, func(c explain.Column) bool { return c.Name == "ALLOWED" })
 	}
-	columns = fitting(columns, p.width)
+	columns = explain.Fitting(columns, p.width, gapOfColumns)
+	hasUsed := columns[len(columns)-1].Name == "USED"
 	lines := table(columns)
-	room := min(widestBar, p.width-tableWidth(columns)-len(gapOfColumns))
-	if room < 5 || columns[len(columns)-1].name != "USED" {
+	room := min(widestBar, p.width-explain.TableWidth(columns, gapOfColumns)-gapOfColumns)
+	if room < 5 || !hasUsed {
 		return lines
 	}
 	for i, r := range c.Resources {
 		if r.Busiest.Request > 0 {
-			lines[i+1] += gapOfColumns + bar(r.Busiest.Percent(), room)
+			lines[i+1] += strings.Repeat(" ", gapOfColumns) + bar(r.Busiest.Percent(), room)
 		}
 	}
 	return lines
@@ -195,14 +196,14 @@ func (p *page) pods(s live.Scaler) {
 	}
 	pods := slices.Clone(s.Pods)
 	slices.SortStableFunc(pods, func(a, b live.Pod) int { return cmp.Compare(pressure(b), pressure(a)) })
-	columns := []column{
-		{name: "POD", isText: true, shrinksTo: 12, keepsEnd: true},
-		{name: "READY", isText: true, rank: 2},
-		{name: "CONTAINER", isText: true, rank: 3},
-		{name: "CPU"},
-		{name: "MEMORY"},
-		{name: "RESIZE", isText: true, rank: 1},
-		{name: "OOM-KILLS", rank: 4},
+	columns := []explain.Column{
+		{Name: "POD", ShrinksTo: 12, KeepsEnd: true},
+		{Name: "READY", Rank: 2},
+		{Name: "CONTAINER", Rank: 3},
+		{Name: "CPU", IsNumber: true},
+		{Name: "MEMORY", IsNumber: true},
+		{Name: "RESIZE", Rank: 1},
+		{Name: "OOM-KILLS", Rank: 4, IsNumber: true},
 	}
 	for _, pod := range pods[:min(len(pods), mostPods)] {
 		for i, c := range pod.Containers {
@@ -211,7 +212,7 @@ func (p *page) pods(s live.Scaler) {
 				cells[0], cells[1], cells[6] = "", "", ""
 			}
 			for i, cell := range cells {
-				columns[i].cells = append(columns[i].cells, cell)
+				columns[i].Cells = append(columns[i].Cells, cell)
 			}
 		}
 	}
@@ -219,7 +220,7 @@ func (p *page) pods(s live.Scaler) {
 		columns = slices.Delete(columns, 2, 3)
 	}
 	p.blank()
-	for _, line := range table(fitting(columns, p.width)) {
+	for _, line := range table(explain.Fitting(columns, p.width, gapOfColumns)) {
 		p.add(line)
 	}
 	if more := len(pods) - mostPods; more > 0 {
@@ -275,7 +276,7 @@ func (p *page) waits(s live.Scaler) {
 	for _, f := range waits {
 		since := ""
 		if f.Since != nil {
-			since = " for " + live.Age(s.At, f.Since.Time)
+			since = " for " + explain.Age(s.At, f.Since.Time)
 		}
 		p.add(styleOf(f.Ends).Render(explain.Printable(f.Reason.Reason)) + since)
 		p.wrap("  ", cmp.Or(f.Message, f.Means))
@@ -290,7 +291,7 @@ func (p *page) changes(s live.Scaler) {
 	p.blank()
 	p.add(strong.Render("LAST CHANGES"))
 	for _, change := range s.Explanation.History {
-		p.wrap(fmt.Sprintf("%6s ago  ", live.Age(s.At, change.Time.Time)), change.Message)
+		p.wrap(fmt.Sprintf("%6s ago  ", explain.Age(s.At, change.Time.Time)), change.Message)
 	}
 }
 
@@ -355,7 +356,7 @@ func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows in
 	p.sums(f)
 	p.missing(f.Missing)
 	p.blank()
-	table := table(fitting(fleetColumns(f, hasNamespaces), p.width))
+	table := table(explain.Fitting(fleetColumns(f, hasNamespaces), p.width, gapOfColumns))
 	for i, line := range table {
 		if i == 1 {
 			rows = len(p.lines)
@@ -401,18 +402,18 @@ func (p *page) sums(f live.Fleet) {
 	}
 }
 
-func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
-	columns := []column{
-		{name: "NAMESPACE", isText: true, rank: 3, shrinksTo: 12},
-		{name: "NAME", isText: true, shrinksTo: 16},
-		{name: "STATE", isText: true},
-		{name: "PODS", rank: 5},
-		{name: "CPU-USED", rank: 7},
-		{name: "CPU-REQ", rank: 4},
-		{name: "CPU-GAP", rank: 1},
-		{name: "MEM-USED", rank: 8},
-		{name: "MEM-REQ", rank: 6},
-		{name: "MEM-GAP", rank: 2},
+func fleetColumns(f live.Fleet, hasNamespaces bool) []explain.Column {
+	columns := []explain.Column{
+		{Name: "NAMESPACE", Rank: 3, ShrinksTo: 12},
+		{Name: "NAME", ShrinksTo: 16},
+		{Name: "STATE"},
+		{Name: "PODS", Rank: 5, IsNumber: true},
+		{Name: "CPU-USED", Rank: 7, IsNumber: true},
+		{Name: "CPU-REQ", Rank: 4, IsNumber: true},
+		{Name: "CPU-GAP", Rank: 1, IsNumber: true},
+		{Name: "MEM-USED", Rank: 8, IsNumber: true},
+		{Name: "MEM-REQ", Rank: 6, IsNumber: true},
+		{Name: "MEM-GAP", Rank: 2, IsNumber: true},
 	}
 	for _, r := range f.Rows {
 		for i, cell := range []string{
@@ -420,7 +421,7 @@ func fleetColumns(f live.Fleet, hasNamespaces bool) []column {
 			total(r.CPU.Resource, r.CPU.Used), total(r.CPU.Resource, r.CPU.Request), gap(r.CPU),
 			total(r.Memory.Resource, r.Memory.Used), total(r.Memory.Resource, r.Memory.Request), gap(r.Memory),
 		} {
-			columns[i].cells = append(columns[i].cells, cell)
+			columns[i].Cells = append(columns[i].Cells, cell)
 		}
 	}
 	if !hasNamespaces {

@@ -43,7 +43,7 @@ func (s *shop) Scaler(_ context.Context, name types.NamespacedName) (live.Scaler
 		return live.Scaler{}, s.failed
 	}
 	row := explain.Row{Namespace: name.Namespace, Name: name.Name, Deployment: name.Name, State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}
-	return live.Scaler{At: s.at, State: row, Explanation: explain.Explanation{History: slices.Repeat([]v1beta1.HistoryEntry{{Message: "ScaleDown"}}, 40)}}, nil
+	return live.Scaler{At: s.at, Explanation: explain.Explanation{Row: row, History: slices.Repeat([]v1beta1.HistoryEntry{{Message: "ScaleDown"}}, 40)}}, nil
 }
 
 func (s *shop) Fleet(context.Context, string) (live.Fleet, error) {
