@@ -109,8 +109,7 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 
 .PHONY: demo
 demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks.
-	CGO_ENABLED=0 go build -trimpath -o bin/demo/ ./cmd/operator ./cmd/kubectl-vscaler ./hack/demo
-	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once,$(DEMO))) $(ARGS)
+	hack/demo/demo.sh $(addprefix -,$(filter once,$(DEMO)))
 
 ##@ Tests
 
