@@ -3,7 +3,7 @@
 #
 # Builds the programs and images of the node tier, and prints the folder that holds them:
 #
-#   nodebox      what up.sh, down.sh, exec.sh and cgroup.sh call
+#   nodebox      what up.sh calls
 #   stress       the program in the images, also useful on its own
 #   stress.tar   the image verticalscaler.local/stress:dev
 #   pause.tar    the image verticalscaler.local/pause:dev

@@ -68,10 +68,3 @@ missing_olm_packages() {
 		echo busybox-static
 	fi
 }
-
-# nodebox prints the path of the Go program behind the scripts, building it if necessary.
-nodebox() {
-	local folder
-	folder=$("$here/build.sh") || return 1
-	echo "$folder/nodebox"
-}

@@ -1,100 +1,17 @@
 #!/usr/bin/env bash
-# usage: hack/olm-node/up.sh -dir DIR [-bundle TAG=FOLDER]... [flags of hack/node/up.sh]
+# usage: hack/olm-node/up.sh -dir DIR [flags of hack/node/up.sh]
 #
-# Starts a node with hack/node/up.sh, and on it a registry and the Operator Lifecycle Manager. Returns when OLM's
-# operators are available. Needs root, and bin/olm-node from hack/olm-node/build.sh.
-#
-#   -bundle TAG=FOLDER   another version of the bundle to serve; may be repeated
-#
-# Images are pulled by the names that they are published with: ghcr.io and quay.io lead to the registry inside. So this
-# installs the operator as on any cluster, in a namespace of its own:
-#
-#   hack/node/exec.sh -dir DIR sh -c 'cd /run/node/shared && ./operator-sdk run bundle ...'
-#
-# hack/node/down.sh ends all of it.
+# Runs a node with hack/node/up.sh, on which ghcr.io, quay.io and the other registries of bin/olm-node/images lead to the registry
+# that hack/olm-node/install.sh starts.
 set -euo pipefail
-export LC_ALL=C
 . "$(dirname "${BASH_SOURCE[0]}")/../node/lib.sh"
 if asks_for_help "$@"; then
 	usage
 	exit 0
 fi
-node=$repo/hack/node
-kit=$repo/bin/olm-node
-[ -e "$kit/olm.yaml" ] || fail "$kit is not there: call \"make test-node-olm\""
-
-dir=
-bundles=()
-arguments=()
-while [ $# -gt 0 ]; do
-	case $1 in
-	-bundle)
-		bundles+=("${2:?-bundle needs TAG=FOLDER}")
-		shift 2
-		;;
-	-dir)
-		dir=${2:?-dir needs a folder}
-		arguments+=("$1" "$2")
-		shift 2
-		;;
-	*)
-		arguments+=("$1")
-		shift
-		;;
-	esac
-done
-[ -n "$dir" ] || fail "-dir is missing; -h tells more"
-
-began=$SECONDS
-say() { printf '[%5ds] %s\n' $((SECONDS - began)) "$*"; }
-
-# Every registry that an image's name begins with leads to the one inside.
+names=$repo/bin/olm-node/images/names
+[ -e "$names" ] || fail "$names is not there: call \"make test-node-olm\""
 while read -r host; do
-	arguments+=(-registry "$host")
-done < <(cut -d' ' -f2 "$kit/images/names" | cut -d/ -f1 | sort -u)
-"$node/up.sh" "${arguments[@]}"
-ready=
-trap '[ -n "$ready" ] || "$node/down.sh" -dir "$dir"' EXIT
-
-# The registry runs inside, and dies with the node. It sees what is in this folder.
-shared=$dir/state/shared
-inside=/run/node/shared
-cp -rT "$kit" "$shared"
-for tagged in ${bundles[@]+"${bundles[@]}"}; do
-	tag=${tagged%%=*}
-	name=$(sed -n 's/^bundle \(.*\):.*/\1/p' "$kit/images/names"):$tag
-	mkdir -p "$shared/images/bundle-$tag"
-	IMAGE_ARCHIVE=$shared/bundle.tar BUNDLE=${tagged#*=} PLATFORMS='' "$repo/hack/images/image.sh" bundle "$name" >/dev/null
-	tar -x -C "$shared/images/bundle-$tag" -f "$shared/bundle.tar"
-	echo "bundle-$tag $name" >>"$shared/images/names"
-done
-address=127.0.0.1:5000
-"$node/exec.sh" -dir "$dir" "$inside/crane" registry serve --address $address </dev/null >"$dir/logs/registry.log" 2>&1 &
-registry=$!
-deadline=$((SECONDS + 60))
-until grep -qs "serving on port" "$dir/logs/registry.log"; do
-	kill -0 $registry 2>/dev/null || fail "the registry has ended: $(tail -n 5 "$dir/logs/registry.log")"
-	((SECONDS < deadline)) || fail "the registry does not answer; see $dir/logs/registry.log"
-	sleep 0.1
-done
-# The registry has the images without the host in their names, because every host leads to it.
-"$node/exec.sh" -dir "$dir" sh -ec "
-	cd $inside/images
-	while read -r folder name; do ../crane push \$folder $address/\${name#*/}; done <names" >"$dir/logs/registry-push.log" 2>&1 ||
-	fail "cannot push the images; see $dir/logs/registry-push.log"
-say "a registry serves $(wc -l <"$shared/images/names") images"
-
-kubectl() { "$node/exec.sh" -dir "$dir" kubectl "$@"; }
-
-# Server-side: one of the CRDs is too long for kubectl's own record. The CRDs come first and must be served.
-kubectl apply --server-side -f "$inside/crds.yaml" >"$dir/logs/olm-install.log"
-kubectl wait --for=condition=Established --timeout=60s -f "$inside/crds.yaml" >>"$dir/logs/olm-install.log"
-kubectl apply --server-side -f "$inside/olm.yaml" >>"$dir/logs/olm-install.log"
-for operator in olm-operator catalog-operator; do
-	kubectl -n olm rollout status "deployment/$operator" --timeout=300s >>"$dir/logs/olm-install.log" || {
-		kubectl -n olm get pods,events
-		fail "OLM's $operator is not available"
-	}
-	say "OLM's $operator is available"
-done
-ready=yes
+	set -- "$@" -registry "$host"
+done < <(cut -d' ' -f2 "$names" | cut -d/ -f1 | sort -u)
+exec "$repo/hack/node/up.sh" "$@"

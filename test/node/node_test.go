@@ -51,7 +51,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	realnode.Main(m, []string{"node/up.sh"}, func(n *realnode.Node) error {
+	realnode.Main(m, "node/up.sh", func(n *realnode.Node) error {
 		if _, err := envtest.InstallCRDs(n.Config, envtest.CRDInstallOptions{
 			Paths: []string{filepath.Join(testkit.Root(), "config", "crd", "bases")}, ErrorIfPathMissing: true,
 		}); err != nil {

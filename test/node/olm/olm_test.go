@@ -11,6 +11,7 @@ package olm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -63,9 +64,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	realnode.Main(m, []string{"olm-node/up.sh", "-bundle", next + "=" + folder}, func(n *realnode.Node) error {
+	realnode.Main(m, "olm-node/up.sh", func(n *realnode.Node) error {
 		node = n
-		return os.RemoveAll(folder)
+		install := realnode.Script("olm-node/install.sh", "-dir", n.Dir, "-bundle", next+"="+folder)
+		install.Stdout, install.Stderr = os.Stdout, os.Stderr
+		return errors.Join(install.Run(), os.RemoveAll(folder))
 	})
 }
 

@@ -1,43 +1,37 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodebox runs a real Kubernetes node in namespaces of its own. The scripts of this folder call it, and it calls itself
-// with the subcommands keep, enter and init.
+// Command nodebox runs a real Kubernetes node in namespaces of its own. hack/node/up.sh calls it, and it calls itself with the
+// subcommands enter and init.
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"runtime"
-	"strings"
-	"time"
+	"syscall"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
-// The main function stays on the main thread; see [node.Keep].
+// The main function stays on the main thread; see [node.Up].
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: nodebox up|down|cgroup [flags]")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: nodebox up [flags]")
 		os.Exit(2)
 	}
-	command, args := os.Args[1], os.Args[2:]
 	var err error
-	switch command {
+	switch command, args := os.Args[1], os.Args[2:]; command {
 	case "up":
 		err = up(args)
-	case "down":
-		err = down(args)
-	case "cgroup":
-		err = limits(args)
-	case "keep":
-		err = node.Keep(node.Folder(args[0]))
 	case "enter":
 		err = node.Enter(node.Folder(args[0]), os.NewFile(3, "door"))
 	case "init":
@@ -46,39 +40,38 @@ func main() {
 		err = fmt.Errorf("unknown subcommand %q", command)
 	}
 	var status *exec.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &status) && (command == "enter" || command == "keep"):
-		os.Exit(1) // the child has said what was wrong
-	default:
+	if err != nil && (os.Args[1] == "up" || !errors.As(err, &status)) { // otherwise, the child has said what was wrong
 		fmt.Fprintln(os.Stderr, "error:", err)
+	}
+	if err != nil {
 		os.Exit(1)
 	}
-}
-
-// parse reads the flags of one subcommand, and the folder that all of them have.
-func parse(flags *flag.FlagSet, args []string) (node.Folder, error) {
-	dir := flags.String("dir", "", "folder of the node")
-	_ = flags.Parse(args)
-	return node.Open(*dir)
 }
 
 func up(args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
 	var spec node.Spec
 	var images []string
+	dir := flags.String("dir", "", "folder of the node")
 	flags.StringVar(&spec.LocalCluster, "localcluster", "", "the localcluster binary")
 	flags.StringVar(&spec.CNI, "cni", "", "folder of the CNI plugins")
 	flags.Func("image", "image archive to import; may be repeated", appendTo(&images))
 	flags.Func("registry", "host name that leads to the registry inside; may be repeated", appendTo(&spec.Registries))
-	folder, err := parse(flags, args)
+	_ = flags.Parse(args)
+	if *dir == "" || flags.NArg() > 0 {
+		return fmt.Errorf("-dir is missing, or there are arguments that are no flags: %q", flags.Args())
+	}
+	folder, err := filepath.Abs(*dir)
 	if err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer cancel()
+	// The node ends with the process that has started it, however that ends.
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0); errno != 0 {
+		return errno
 	}
-	return node.Start(folder, spec, images)
+	return node.Up(ctx, node.Folder(folder), spec, images)
 }
 
 func appendTo(list *[]string) func(string) error {
@@ -86,34 +79,4 @@ func appendTo(list *[]string) func(string) error {
 		*list = append(*list, value)
 		return nil
 	}
-}
-
-func down(args []string) error {
-	folder, err := parse(flag.NewFlagSet("down", flag.ExitOnError), args)
-	if err != nil {
-		return err
-	}
-	return node.Stop(folder, time.Minute)
-}
-
-func limits(args []string) error {
-	flags := flag.NewFlagSet("cgroup", flag.ExitOnError)
-	folder, err := parse(flags, args)
-	if err != nil {
-		return err
-	}
-	if flags.NArg() != 2 {
-		return errors.New("a pod's UID and a container's ID are expected")
-	}
-	spec, err := folder.Spec()
-	if err != nil {
-		return err
-	}
-	// A pod's status has it as containerd://0123...
-	id := strings.TrimPrefix(flags.Arg(1), "containerd://")
-	limits, err := spec.Group.Container(flags.Arg(0), id)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(limits)
 }

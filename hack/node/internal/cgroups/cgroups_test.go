@@ -4,9 +4,6 @@
 package cgroups
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -53,28 +50,5 @@ func TestChoose(t *testing.T) {
 				t.Errorf("choose() = %+v, want %+v", got, tc.want)
 			}
 		})
-	}
-}
-
-// Version 2 has other files than version 1.
-func TestContainerVersion2(t *testing.T) {
-	root := t.TempDir()
-	group := Group{Name: "n", Layout: Layout{Version: 2, Trees: []Tree{{Mount: root}}}}
-	folder := filepath.Join(root, "n", "kubepods", "podu", "c")
-	if err := errors.Join(
-		os.MkdirAll(folder, 0o755),
-		os.WriteFile(filepath.Join(folder, "cpu.max"), []byte("max 100000\n"), 0o644),
-		os.WriteFile(filepath.Join(folder, "memory.max"), []byte("201326592\n"), 0o644),
-	); err != nil {
-		t.Fatal(err)
-	}
-
-	got, err := group.Container("u", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Limits{Version: 2, CPUQuotaMicros: -1, CPUPeriodMicros: 100000, MemoryLimitBytes: 201326592}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Container() = %+v, want %+v", got, want)
 	}
 }

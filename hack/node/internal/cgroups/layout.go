@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups gives the node a cgroup of its own, and reads the limits that the kernel enforces below it.
+// Package cgroups gives the node a cgroup of its own.
 //
 // It serves both versions. With version 1 every controller has a tree of its own (or shares one), and the node gets one child in
 // each of them. With version 2 there is a single tree. In both cases only that child is changed, with one exception that

@@ -17,7 +17,7 @@ import (
 
 // Init is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed.
 func Init(f Folder, door *os.File) error {
-	spec, err := f.Spec()
+	spec, err := f.spec()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (n *node) writeConfiguration() error {
 		}
 	}
 	// The control plane keeps its logs in a folder of its own below the state. This link is for readers outside. When the
-	// node ends, the keeper moves the folder there.
+	// node ends, the folder is moved there.
 	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
 		return err
 	}

@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node runs a node. Outside the sandbox, the keeper creates the cgroup, starts the sandbox, and cleans up when the node
-// ends, whatever the cause. Inside, process 1 starts the control plane, containerd and the kubelet, and waits for the node to be
-// usable.
+// Package node runs a node. Outside the sandbox, a process creates the cgroup, starts the sandbox, and cleans up when the node
+// ends. Inside, process 1 starts the control plane, containerd and the kubelet, and waits for the node to be usable.
 package node
 
 import (
@@ -16,20 +15,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// Names of the images that every node has.
 const (
-	StressImage = "verticalscaler.local/stress:dev"
-	PauseImage  = "verticalscaler.local/pause:dev"
-)
-
-const (
+	// PauseImage is the image that holds the namespaces of pods.
+	PauseImage = "verticalscaler.local/pause:dev"
 	// Name is the name of the node.
 	Name = "node-1"
 	// timeout is how long the start may take.
 	timeout = 5 * time.Minute
 )
 
-// Files in the state folder, which the keeper outside and the node inside both see.
+// Files in the state folder, which the processes outside and inside both see.
 const (
 	SpecFile       = "spec.json"
 	KubeconfigFile = "kubeconfig"
@@ -56,6 +51,15 @@ type Spec struct {
 	LocalCluster string            `json:"localCluster"`
 	// Registries are host names that lead to the registry inside.
 	Registries []string `json:"registries,omitempty"`
+}
+
+// spec is the spec of the node that runs in the folder, or that ended without being cleaned up.
+func (f Folder) spec() (s Spec, err error) {
+	text, err := os.ReadFile(filepath.Join(f.state(), SpecFile))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
 }
 
 // save writes the spec to the state folder.

@@ -10,11 +10,12 @@ package realnode
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -39,10 +41,9 @@ type Node struct {
 	Client client.WithWatch
 }
 
-// Main is a TestMain with a node. up is the script that starts the node: a path below hack,
-// with arguments. ready prepares what all tests need. The node is stopped after the tests.
-// Main does not return.
-func Main(m *testing.M, up []string, ready func(*Node) error) {
+// Main is a TestMain with a node. up is the script that runs the node, a path below hack. ready prepares what all tests need. The
+// node is stopped after the tests. Main does not return.
+func Main(m *testing.M, up string, ready func(*Node) error) {
 	code, err := run(m, up, ready)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,28 +52,36 @@ func Main(m *testing.M, up []string, ready func(*Node) error) {
 	os.Exit(code)
 }
 
-func run(m *testing.M, up []string, ready func(*Node) error) (code int, err error) {
-	if out, err := script("node/check.sh", "-q").CombinedOutput(); err != nil {
+func run(m *testing.M, path string, ready func(*Node) error) (code int, err error) {
+	if out, err := Script("node/check.sh", "-q").CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("this machine cannot run a real node:\n%s", out)
 	}
 	dir, err := os.MkdirTemp("", "verticalscaler-node-")
 	if err != nil {
 		return 1, fmt.Errorf("making a folder for the node: %w", err)
 	}
+	log := filepath.Join(dir, "up.log")
+	up, err := process.Start("the node", log, Script(path, "-dir", dir))
+	if err != nil {
+		return 1, err
+	}
 	defer func() {
-		if downErr := aloud(script("node/down.sh", "-dir", dir)).Run(); downErr != nil && err == nil {
-			err = fmt.Errorf("ending the node: %w", downErr)
-		}
-		if code == 0 && err == nil {
+		up.Stop(time.Minute)
+		if err = errors.Join(err, up.Err()); code == 0 && err == nil {
 			_ = os.RemoveAll(dir)
 		} else {
-			fmt.Fprintf(os.Stderr, "The node's logs are kept in %s\n", filepath.Join(dir, "logs"))
+			fmt.Fprintf(os.Stderr, "The node's logs are kept in %s and %s\n", log, filepath.Join(dir, "logs"))
 		}
 	}()
-	if err := aloud(script(up[0], append(up[1:], "-dir", dir)...)).Run(); err != nil {
-		return 1, fmt.Errorf("starting the node: %w", err)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	for _, err := os.Stat(kubeconfig); err != nil; _, err = os.Stat(kubeconfig) { // it gives up by itself
+		select {
+		case <-up.Ended:
+			return 1, up.Failure()
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return 1, fmt.Errorf("reading the node's kubeconfig: %w", err)
 	}
@@ -90,14 +99,9 @@ func run(m *testing.M, up []string, ready func(*Node) error) (code int, err erro
 	return m.Run(), nil
 }
 
-func script(name string, args ...string) *exec.Cmd {
+// Script is a command of a script below hack.
+func Script(name string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(testkit.Root(), "hack", name), args...)
-}
-
-// aloud prints the output of a command while it runs.
-func aloud(command *exec.Cmd) *exec.Cmd {
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	return command
 }
 
 // Exec returns a command that runs inside the node, where pods and registries are
@@ -117,16 +121,34 @@ type Limits struct {
 }
 
 // Limits reads the limits of the pod's first container.
-func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
+func (n *Node) Limits(t *testing.T, pod corev1.Pod) Limits {
 	t.Helper()
-	out, err := script("node/cgroup.sh", "-dir", n.Dir, string(pod.UID), pod.Status.ContainerStatuses[0].ContainerID).CombinedOutput()
+	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	files := fmt.Sprintf(`.*/pod%s/%s/(cpu\.(max|shares|cfs_.*_us)|memory\.(max|limit_in_bytes))`, pod.UID, id)
+	out, err := n.Exec(t.Context(), "find", "/sys/fs/cgroup", "-regextype", "posix-extended", "-regex", files, "-exec", "grep", "-H", ".", "{}", "+").Output()
 	if err != nil {
 		t.Fatalf("reading the cgroup of pod %s: %v: %s", pod.Name, err, out)
 	}
-	if err := json.Unmarshal(out, &l); err != nil {
-		t.Fatalf("decoding the cgroup of pod %s: %v: %s", pod.Name, err, out)
+	values := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		file, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		values[filepath.Base(file)] = value
 	}
-	return l
+	number := func(text string) int64 {
+		if text == "max" {
+			return -1
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatalf("the cgroup of pod %s: %v: %v", pod.Name, err, values)
+		}
+		return n
+	}
+	if cpu, isVersion2 := values["cpu.max"]; isVersion2 {
+		quota, period, _ := strings.Cut(cpu, " ")
+		return Limits{2, 0, number(quota), number(period), number(values["memory.max"])}
+	}
+	return Limits{1, number(values["cpu.shares"]), number(values["cpu.cfs_quota_us"]), number(values["cpu.cfs_period_us"]), number(values["memory.limit_in_bytes"])}
 }
 
 // Load sets the usage of the container of a pod that listens on a port, through the API server's proxy, once the pod is Ready.
