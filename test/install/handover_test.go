@@ -24,7 +24,7 @@ func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	c := testkit.OperatorConfig()
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, system
 	leader := operatorWith(t, c)
-	w := scaled(t, newNamespace(t), v1beta1.UpdateModeRollout)
+	w := scaled(newNamespace(t), v1beta1.UpdateModeRollout)
 	var err error
 	if c.Health.BindAddress, err = process.FreeAddress(); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	}
 	leader.Stop(t)
 	must(t, "kubectl delete crd verticalscalers"+group)
-	w.isRestored(t)
+	w.isRestored()
 }
 
 // ready waits until the operator that serves its health at the address is ready.

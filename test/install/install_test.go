@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // TestInstallUseUninstall follows docs/install.md on a cluster without the operator, from the
@@ -35,14 +36,14 @@ func TestInstallUseUninstall(t *testing.T) {
 		t.Errorf("installing again has changed something:\n%s\nbefore:\n%s", after, before)
 	}
 
-	namespace := newNamespace(t)
+	w := newNamespace(t)
 	operator(t)
-	inPlace, rollout := scaled(t, namespace, v1beta1.UpdateModeInPlace), scaled(t, namespace, v1beta1.UpdateModeRollout)
-	ours, oursInRollout := owned(t, namespace, "ours", v1beta1.UpdateModeInPlace), owned(t, namespace, "ours-in-rollout", v1beta1.UpdateModeRollout)
-	ours.isSized(t)
-	oursInRollout.isSized(t)
-	pods, ourPods := names(t, inPlace), names(t, ours)
-	if got := rollout.templateCPU(t); got < 300 {
+	inPlace, rollout := scaled(w, v1beta1.UpdateModeInPlace), scaled(w, v1beta1.UpdateModeRollout)
+	ours, oursInRollout := owned(w, "ours", v1beta1.UpdateModeInPlace), owned(w, "ours-in-rollout", v1beta1.UpdateModeRollout)
+	ours.isSized()
+	oursInRollout.isSized()
+	pods, ourPods := inPlace.pods(), ours.pods()
+	if got := rollout.templateCPU(); got < 300 {
 		t.Fatalf("the template of the Deployment in Rollout asks for %dm: there is nothing to restore", got)
 	}
 
@@ -50,19 +51,19 @@ func TestInstallUseUninstall(t *testing.T) {
 		must(t, command)
 	}
 	forgotten(t)
-	if now := names(t, inPlace); !slices.Equal(now, pods) {
+	if now := inPlace.pods(); !slices.Equal(now, pods) {
 		t.Errorf("pods of the Deployment in InPlace are %v, not %v", now, pods)
 	}
-	for _, pod := range inPlace.pods(t) {
-		if got := actualCPU(pod); got < 300 {
-			t.Errorf("pod %s has only %dm of CPU left", pod.Name, got)
+	for _, pod := range w.Pods(inPlace.name) {
+		if got := world.Actual(&pod, "app").Requests.Cpu(); got.Cmp(used) < 0 {
+			t.Errorf("pod %s has only %s of CPU left", pod.Name, got)
 		}
 	}
-	if now := names(t, ours); !slices.Equal(now, ourPods) {
+	if now := ours.pods(); !slices.Equal(now, ourPods) {
 		t.Errorf("pods of the ScaledDeployment are %v, not %v: the workload was to stay", now, ourPods)
 	}
 	for _, w := range []workload{rollout, oursInRollout} {
-		w.isRestored(t)
+		w.isRestored()
 	}
 }
 
@@ -83,32 +84,27 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			w := func() workload {
 				o := operator(t)
 				defer o.Stop(t)
-				w := owned(t, newNamespace(t), "ours", v1beta1.UpdateModeRecommend)
-				testkit.Eventually(t, soon, func() string {
-					if c := w.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue {
-						return fmt.Sprintf("Ready is %+v", c)
-					}
-					return ""
-				})
+				w := owned(newNamespace(t), "ours", v1beta1.UpdateModeRecommend)
+				w.Settled(w.name)
 				return w
 			}()
 			env.AwaitGarbageCollector(t, soon, &v1beta1.ScaledDeployment{
 				Spec: v1beta1.ScaledDeploymentSpec{Template: testkit.Deployment("", "probe").Spec.Template},
 			})
-			pods := names(t, w)
+			pods := w.pods()
 			listed(t)
 			must(t, tc.command)
 			forgotten(t)
 			if tc.stays {
-				if now := names(t, w); !slices.Equal(now, pods) {
+				if now := w.pods(); !slices.Equal(now, pods) {
 					t.Errorf("pods are %v, not %v", now, pods)
 				}
-				if w.deployment(t).DeletionTimestamp != nil {
+				if w.Deployment(w.name).DeletionTimestamp != nil {
 					t.Error("the Deployment is being deleted")
 				}
 				return
 			}
-			gone(t, w.deploymentToBe())
+			gone(t, testkit.Deployment(w.Namespace, w.name))
 		})
 	}
 }
@@ -128,22 +124,22 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 			must(t, commandsOf(t, "## Install")[0])
 			running(t)
 			o := operator(t)
-			w := scaled(t, newNamespace(t), v1beta1.UpdateModeRollout)
-			pods := names(t, w)
+			w := scaled(newNamespace(t), v1beta1.UpdateModeRollout)
+			pods := w.pods()
 			o.Stop(t)
 			must(t, "kubectl delete --wait=false -f dist/install.yaml")
 			testkit.Eventually(t, soon, func() string {
-				if s := w.scaler(t); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
+				if s := w.Scaler(w.name); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
 					return fmt.Sprintf("the scaler is not stuck: deleted at %v, finalizers %v", s.DeletionTimestamp, s.Finalizers)
 				}
 				return ""
 			})
-			if now := names(t, w); !slices.Equal(now, pods) {
+			if now := w.pods(); !slices.Equal(now, pods) {
 				t.Errorf("pods are %v, not %v", now, pods)
 			}
 			tc.way(t, w)
 			forgotten(t)
-			if got := w.templateCPU(t); got < tc.cpu {
+			if got := w.templateCPU(); got < tc.cpu {
 				t.Errorf("in the end the template asks for %dm", got)
 			}
 		})
@@ -155,11 +151,11 @@ func installAgain(t *testing.T, w workload) {
 	t.Helper()
 	gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	must(t, commandsOf(t, "## Install")[0])
-	s := w.scaler(t)
+	s := w.Scaler(w.name)
 	o := operator(t)
 	gone(t, s)
 	o.Stop(t)
-	w.isRestored(t)
+	w.isRestored()
 	listed(t)
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
@@ -167,8 +163,8 @@ func installAgain(t *testing.T, w workload) {
 // release removes the finalizer by hand.
 func release(t *testing.T, w workload) {
 	t.Helper()
-	must(t, strings.NewReplacer("NAMESPACE", w.namespace, "NAME", w.name).Replace(linesOf(t, "install.md", "kubectl patch verticalscaler")[0]))
-	if got := w.templateCPU(t); got < 300 {
+	must(t, strings.NewReplacer("NAMESPACE", w.Namespace, "NAME", w.name).Replace(linesOf(t, "install.md", "kubectl patch verticalscaler")[0]))
+	if got := w.templateCPU(); got < 300 {
 		t.Errorf("the template asks for %dm: it should have been left as it was", got)
 	}
 }
@@ -301,38 +297,29 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 			bare(t)
 			must(t, "kubectl apply --server-side -k "+configWith(t, without(t, offers(t), component)))
 			running(t)
-			namespace := newNamespace(t)
+			w := newNamespace(t)
 			operator(t)
 			switch name {
 			case "Rollout":
-				o := owned(t, namespace, "owned", v1beta1.UpdateModeInPlace)
-				o.isSized(t)
-				patchOwner(t, o, `{"spec":{"deploymentName":"renamed"}}`)
-				testkit.Eventually(t, soon, func() string {
-					if c := o.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue || o.scaler(t).Spec.DeploymentName != "renamed" {
-						return fmt.Sprintf("Ready is %+v", c)
+				o := owned(w, "owned", v1beta1.UpdateModeInPlace)
+				o.isSized()
+				w.Patch(w.NewOwner(o.name), `{"spec":{"deploymentName":"renamed"}}`)
+				w.Eventually(func() string {
+					if name := w.Scaler(o.name).Spec.DeploymentName; name != "renamed" {
+						return "the scaler names " + name
 					}
 					return ""
 				})
-				patchOwner(t, o, `{"spec":{"scaling":{"updatePolicy":{"updateMode":"Rollout"}}}}`)
-				testkit.Eventually(t, soon, func() string {
-					if c := o.condition(t, v1beta1.ConditionSized); c.Reason != "Forbidden" {
-						return fmt.Sprintf("Sized is %+v", c)
-					}
-					return ""
-				})
+				w.Settled(o.name)
+				w.Patch(w.NewOwner(o.name), `{"spec":{"scaling":{"updatePolicy":{"updateMode":"Rollout"}}}}`)
+				w.OwnerSays(o.name, v1beta1.ConditionSized, "False", "Forbidden")
 			case "ScaledDeployments":
-				scaled(t, namespace, v1beta1.UpdateModeRollout)
-				o := owned(t, namespace, "owned", v1beta1.UpdateModeRecommend)
-				testkit.Eventually(t, soon, func() string {
-					if c := o.condition(t, v1beta1.ConditionStalled); c.Status != metav1.ConditionTrue || c.Reason != "Forbidden" || !strings.Contains(c.Message, "cannot create resource") {
-						return fmt.Sprintf("Stalled is %+v", c)
-					}
-					return ""
-				})
+				scaled(w, v1beta1.UpdateModeRollout)
+				o := owned(w, "owned", v1beta1.UpdateModeRecommend)
+				w.OwnerSays(o.name, v1beta1.ConditionStalled, "True", "Forbidden", "cannot create resource")
 			}
-			must(t, "kubectl delete scaleddeployments --all -n "+namespace)
-			must(t, "kubectl delete verticalscalers --all -n "+namespace)
+			must(t, "kubectl delete scaleddeployments --all -n "+w.Namespace)
+			must(t, "kubectl delete verticalscalers --all -n "+w.Namespace)
 		})
 	}
 }
@@ -394,13 +381,4 @@ func forgotten(t *testing.T) {
 	testkit.Eventually(t, soon, func() string {
 		return must(t, "kubectl get ns,clusterroles,clusterrolebindings -l app.kubernetes.io/name=verticalscaler-operator -o name")
 	})
-}
-
-func names(t *testing.T, w workload) (names []string) {
-	t.Helper()
-	for _, pod := range w.pods(t) {
-		names = append(names, string(pod.UID))
-	}
-	slices.Sort(names)
-	return names
 }

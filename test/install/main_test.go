@@ -13,16 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +30,7 @@ import (
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 const (
@@ -42,7 +42,11 @@ const (
 	account = "system:serviceaccount:" + system + ":verticalscaler-operator"
 )
 
-var env *testkit.Env
+var (
+	env *testkit.Env
+	// used is the CPU that each pod uses.
+	used = resource.MustParse("300m")
+)
 
 func TestMain(m *testing.M) { os.Exit(testkit.ClusterMain(m, &env)) }
 
@@ -152,165 +156,82 @@ func (c *podUsage) List(ctx context.Context, namespace string, _ time.Time) (sam
 	for _, pod := range pods.Items {
 		samples = append(samples, usage.Sample{
 			Namespace: namespace, Pod: pod.Name, Container: "app", Time: c.rounds, Window: 30 * time.Second,
-			CPUMillis: 300, MemoryBytes: 240 << 20,
+			CPUMillis: used.MilliValue(), MemoryBytes: 240 << 20,
 		})
 	}
 	return samples, nil, nil
 }
 
 // newNamespace creates a namespace, and waits until pods can be created in it.
-func newNamespace(t *testing.T) string {
+func newNamespace(t *testing.T) *world.World {
 	t.Helper()
-	namespace := env.Namespace(t)
-	testkit.Eventually(t, soon, func() string {
-		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
-	})
-	return namespace
+	w := world.New(t, env.Client, env.Namespace(t), world.Options{RealTime: func(f func() string) {
+		t.Helper()
+		testkit.Eventually(t, soon, f)
+	}})
+	w.Eventually(func() string { return said(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{})) })
+	return w
 }
 
-// workload is a Deployment with a scaler.
-type workload struct{ namespace, name string }
+// workload is a Deployment of two pods, with a scaler of the same name.
+type workload struct {
+	*world.World
+	name string
+}
 
-// scaled creates a Deployment with its scaler and waits until its pods have the decided
-// size.
-func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
-	t.Helper()
-	w := workload{namespace, strings.ToLower(string(mode))}
-	d := testkit.Deployment(namespace, w.name)
+// scaled creates a Deployment with its scaler and waits until its pods have the decided size.
+func scaled(w *world.World, mode v1beta1.UpdateMode) workload {
+	w.Helper()
+	d := testkit.Deployment(w.Namespace, strings.ToLower(string(mode)))
 	d.Spec.Replicas = ptr.To(int32(2))
-	s := testkit.Scaler(namespace, w.name, w.name)
-	s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}
-	for _, obj := range []client.Object{d, s} {
-		if err := env.Client.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.isSized(t)
-	return w
+	w.Create(d)
+	w.Scale(d.Name, world.InMode(mode))
+	out := workload{w, d.Name}
+	out.isSized()
+	return out
 }
 
-// owned creates a ScaledDeployment with two pods. It does not wait.
-func owned(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) workload {
-	t.Helper()
-	w := workload{namespace, name}
-	if err := env.Client.Create(t.Context(), &v1beta1.ScaledDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: v1beta1.ScaledDeploymentSpec{
-			Replicas: ptr.To(int32(2)), Template: testkit.Deployment(namespace, name).Spec.Template,
-			Scaling: &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}},
-		},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return w
+// owned creates a ScaledDeployment. It does not wait.
+func owned(w *world.World, name string, mode v1beta1.UpdateMode) workload {
+	w.Helper()
+	w.Create(w.NewOwner(name, world.Scaled(mode), func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) }))
+	return workload{w, name}
 }
 
-// condition returns a condition of the ScaledDeployment.
-func (w workload) condition(t *testing.T, kind string) metav1.Condition {
-	t.Helper()
-	var o v1beta1.ScaledDeployment
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, &o); err != nil {
-		t.Fatal(err)
-	}
-	if c := meta.FindStatusCondition(o.Status.Conditions, kind); c != nil && o.Status.ObservedGeneration == o.Generation {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
-// owner is the ScaledDeployment by name, without its content.
-func (w workload) owner() *v1beta1.ScaledDeployment {
-	return &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
-}
-
-func patchOwner(t *testing.T, w workload, patch string) {
-	t.Helper()
-	if err := env.Client.Patch(t.Context(), w.owner(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// isSized waits until the pods have the decided size.
-func (w workload) isSized(t *testing.T) {
-	t.Helper()
-	testkit.Eventually(t, soon, func() string {
-		s := &v1beta1.VerticalScaler{}
-		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, s); err != nil {
-			return err.Error()
-		}
-		pods := w.pods(t)
-		c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied)
-		if c == nil || c.Status != metav1.ConditionTrue || s.Status.Decision == nil || len(pods) != 2 {
-			return fmt.Sprintf("%s: %d pods, Applied is %+v", w.name, len(pods), c)
-		}
-		for _, pod := range pods {
-			if got := actualCPU(pod); got < 300 {
-				return fmt.Sprintf("pod %s has %dm of CPU applied", pod.Name, got)
-			}
+// isSized waits until the pods have the decided size, which covers their usage.
+func (w workload) isSized() {
+	w.Helper()
+	w.Eventually(func() string { return said(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{})) })
+	w.Eventually(func() string {
+		if requests := w.Sized(w.name); requests.Cpu().Cmp(used) < 0 {
+			return fmt.Sprintf("the pods of %s have %s of CPU", w.name, requests.Cpu())
 		}
 		return ""
 	})
 }
 
-func (w workload) scaler(t *testing.T) *v1beta1.VerticalScaler {
-	t.Helper()
-	s := &v1beta1.VerticalScaler{}
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, s); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func (w workload) deploymentToBe() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
-}
-
-func (w workload) deployment(t *testing.T) *appsv1.Deployment {
-	t.Helper()
-	d := &appsv1.Deployment{}
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, d); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// pods returns the pods that are not being deleted.
-func (w workload) pods(t *testing.T) (pods []corev1.Pod) {
-	t.Helper()
-	var list corev1.PodList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": w.name}); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range list.Items {
-		if pod.DeletionTimestamp == nil {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
-
-// templateCPU is the CPU request in the pod template.
-func (w workload) templateCPU(t *testing.T) int64 {
-	t.Helper()
-	return w.deployment(t).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+// templateCPU is the CPU request in the pod template, in millicores.
+func (w workload) templateCPU() int64 {
+	w.Helper()
+	return w.Deployment(w.name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 }
 
 // isRestored checks that the pod template has its original CPU request.
-func (w workload) isRestored(t *testing.T) {
-	t.Helper()
-	if got := w.templateCPU(t); got != 100 {
-		t.Errorf("the template of Deployment %s asks for %dm, not for its own 100m", w.name, got)
+func (w workload) isRestored() {
+	w.Helper()
+	if got := w.templateCPU(); got != 100 {
+		w.Errorf("the template of Deployment %s asks for %dm, not for its own 100m", w.name, got)
 	}
 }
 
-// actualCPU is the CPU request that the kubelet reports as applied, in millicores; 0 for none.
-func actualCPU(pod corev1.Pod) int64 {
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Resources != nil {
-			return status.Resources.Requests.Cpu().MilliValue()
-		}
+// pods are the UIDs of the pods.
+func (w workload) pods() (uids []string) {
+	w.Helper()
+	for _, pod := range w.Pods(w.name) {
+		uids = append(uids, string(pod.UID))
 	}
-	return 0
+	slices.Sort(uids)
+	return uids
 }
 
 // gone waits until the object does not exist.

@@ -91,10 +91,10 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	running(t)
 	operator(t)
 	w := workload{newNamespace(t), "web"}
-	d := testkit.Deployment(w.namespace, w.name)
+	d := testkit.Deployment(w.Namespace, w.name)
 	d.Spec.Replicas = ptr.To(int32(2))
 	policy := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-	policy.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.namespace}
+	policy.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.Namespace}
 	policy.Spec.Rollout.Start = v1beta1.UpdateModeRollout
 	policy.Spec.Template.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeRollout, CooldownSeconds: ptr.To(int32(0))}
 	for _, o := range []client.Object{policy, d} {
@@ -103,7 +103,7 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, soon, func() string {
-		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &v1beta1.VerticalScaler{})
+		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: w.name}, &v1beta1.VerticalScaler{})
 		if err == nil {
 			return ""
 		}
@@ -112,8 +112,8 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 		}
 		return fmt.Sprintf("%v: %+v", err, policy.Status)
 	})
-	w.isSized(t)
-	if owner := metav1.GetControllerOf(w.scaler(t)); !v1beta1.IsPolicy(owner) {
+	w.isSized()
+	if owner := metav1.GetControllerOf(w.Scaler(w.name)); !v1beta1.IsPolicy(owner) {
 		t.Fatalf("the scaler is controlled by %+v, and not by the policy", owner)
 	}
 	for _, command := range commandsOf(t, "## Uninstall") {
@@ -121,5 +121,5 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	}
 	must(t, "kubectl delete -f dist/policies.yaml")
 	forgotten(t)
-	w.isRestored(t)
+	w.isRestored()
 }

@@ -95,11 +95,11 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 			must(t, tc.install+" -f "+previous(t))
 			running(t)
 			o := operator(t)
-			namespace := newNamespace(t)
-			w, ours := scaled(t, namespace, v1beta1.UpdateModeInPlace), owned(t, namespace, "ours", v1beta1.UpdateModeInPlace)
-			ours.isSized(t)
+			in := newNamespace(t)
+			w, ours := scaled(in, v1beta1.UpdateModeInPlace), owned(in, "ours", v1beta1.UpdateModeInPlace)
+			ours.isSized()
 			o.Stop(t)
-			pods := names(t, w)
+			pods := w.pods()
 
 			if must(t, tc.upgrade+" -f dist/install.yaml"); tc.upgrade == serverSide {
 				must(t, commandsOf(t, "## Upgrade")[0])
@@ -116,9 +116,9 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 				t.Errorf("applying the file has left differences: %v\n%s", err, out)
 			}
 			operator(t)
-			w.isSized(t)
-			ours.isSized(t)
-			if now := strings.Join(names(t, w), " "); now != strings.Join(pods, " ") {
+			w.isSized()
+			ours.isSized()
+			if now := strings.Join(w.pods(), " "); now != strings.Join(pods, " ") {
 				t.Errorf("pods are %v, not %v", now, pods)
 			}
 		})

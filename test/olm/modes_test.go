@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
@@ -65,20 +63,20 @@ func allNamespaces(t *testing.T) {
 	}
 	scale(t, shop, "ledger", v1beta1.UpdateModeRollout)
 	ownedIn(t, shop, "orders", v1beta1.UpdateModeRecommend)
-	available(t, shop, "orders")
+	space(t, shop).Settled("orders")
 	revertsDrift(t, shop, "orders")
 	for _, namespace := range []string{shop, blog} {
 		sized(t, namespace, "all", "300m")
-		if c := meta.FindStatusCondition(scaler(t, namespace, "all").Status.Conditions, v1beta1.ConditionClusterAccess); c != nil {
+		if c := meta.FindStatusCondition(space(t, namespace).Scaler("all").Status.Conditions, v1beta1.ConditionClusterAccess); c != nil {
 			t.Errorf("scaler %s/all has the condition ClusterAccess %s: %s", namespace, c.Status, c.Message)
 		}
 	}
 	sized(t, shop, "ledger", "300m")
-	if err := env.Client.Delete(t.Context(), scaler(t, shop, "ledger")); err != nil {
+	if err := env.Client.Delete(t.Context(), space(t, shop).Scaler("ledger")); err != nil {
 		t.Fatal(err)
 	}
 	restored(t, shop, "ledger")
-	if err := env.Client.Delete(t.Context(), owner(t, shop, "orders")); err != nil {
+	if err := env.Client.Delete(t.Context(), space(t, shop).Owner("orders")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() string { return missing(t, shop, "orders", &appsv1.Deployment{}) })
@@ -96,7 +94,7 @@ func restored(t *testing.T, namespace, name string) {
 		}
 		return ""
 	})
-	if cpu := deployment(t, namespace, name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
+	if cpu := space(t, namespace).Deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
 		t.Errorf("the template of %s/%s requests %s CPU, not the 100m that were there before", namespace, name, cpu)
 	}
 }
@@ -120,19 +118,19 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) {
 	for _, in := range targets {
 		sized(t, in, name, "300m")
 		t.Logf("pods in %s are resized in place", in)
-		c := meta.FindStatusCondition(scaler(t, in, name).Status.Conditions, v1beta1.ConditionClusterAccess)
+		c := meta.FindStatusCondition(space(t, in).Scaler(name).Status.Conditions, v1beta1.ConditionClusterAccess)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "NamespacedInstall" || c.Message == "" {
 			t.Errorf("the condition ClusterAccess of scaler %s/%s is %+v", in, name, c)
 		}
 	}
 	for _, in := range others {
-		if s := scaler(t, in, name); s.Status.ObservedGeneration != -1 || len(s.Status.Annotations) > 0 || len(s.Status.Conditions) > 0 {
+		if s := space(t, in).Scaler(name); s.Status.ObservedGeneration != -1 || len(s.Status.Annotations) > 0 || len(s.Status.Conditions) > 0 {
 			t.Errorf("scaler %s/%s, where the operator has no business, has the status %+v", in, name, s.Status)
 		}
-		if o := owner(t, in, name+"-owned"); o.Status.ObservedGeneration != -1 || missing(t, in, o.Name, &appsv1.Deployment{}) != "" {
+		if o := space(t, in).Owner(name + "-owned"); o.Status.ObservedGeneration != -1 || missing(t, in, o.Name, &appsv1.Deployment{}) != "" {
 			t.Errorf("ScaledDeployment %s/%s, where the operator has no business, has the status %+v", in, o.Name, o.Status)
 		}
-		for _, pod := range pods(t, in, name) {
+		for _, pod := range space(t, in).Pods(name) {
 			if pod.Generation != 1 {
 				t.Errorf("pod %s/%s, where the operator has no business, was changed", in, pod.Name)
 			}
@@ -158,13 +156,5 @@ func (i *installation) stays(t *testing.T, targets []string) {
 	if len(strange) > 0 {
 		slices.Sort(strange)
 		t.Errorf("the operator of %v has sent requests outside of them:\n%s", targets, strings.Join(slices.Compact(strange), "\n"))
-	}
-}
-
-// patch sends a merge patch.
-func patch(t *testing.T, obj client.Object, format string, args ...any) {
-	t.Helper()
-	if err := env.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))); err != nil {
-		t.Fatal(err)
 	}
 }

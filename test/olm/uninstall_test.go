@@ -41,11 +41,11 @@ func uninstall(t *testing.T) {
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	scale(t, at, "books", v1beta1.UpdateModeRollout)
 	ownedIn(t, at, "orders", v1beta1.UpdateModeRollout)
-	available(t, at, "orders")
+	space(t, at).Settled("orders")
 	for _, name := range []string{"web", "ledger", "books", "orders"} {
 		sized(t, at, name, "300m")
 	}
-	available(t, at, "orders")
+	space(t, at).Settled("orders")
 
 	// First, the policies are deleted. Without one, that changes nothing.
 	kept := fingerprint(t, at)
@@ -56,7 +56,7 @@ func uninstall(t *testing.T) {
 	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
 		t.Error(left)
 	}
-	for _, o := range []client.Object{deployment(t, at, "orders"), scaler(t, at, "orders")} {
+	for _, o := range []client.Object{space(t, at).Deployment("orders"), space(t, at).Scaler("orders")} {
 		if len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil {
 			t.Errorf("%T orders still has an owner, or is being deleted: %+v", o, o.GetOwnerReferences())
 		}
@@ -69,26 +69,26 @@ func uninstall(t *testing.T) {
 	// A scaler with original values is deleted first, or switched to Recommend.
 	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}'`, "NAMESPACE", at, "NAME", "books")
 	eventually(t, func() string {
-		if s := scaler(t, at, "books"); s.Status.OriginalResources != nil || len(s.Finalizers) > 0 {
+		if s := space(t, at).Scaler("books"); s.Status.OriginalResources != nil || len(s.Finalizers) > 0 {
 			return fmt.Sprintf("the scaler that was switched off still holds %v, with the finalizers %v", s.Status.OriginalResources, s.Finalizers)
 		}
 		return ""
 	})
-	if cpu := deployment(t, at, "books").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
+	if cpu := space(t, at).Deployment("books").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
 		t.Errorf("the template of books requests %s CPU, not the 100m that were there before", cpu)
 	}
 	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.originalResources)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
 	for _, name := range []string{"ledger", "orders"} {
 		restored(t, at, name)
-		runs(t, at, name)
+		eventually(t, func() string { return space(t, at).IsRunning(name) })
 	}
-	runs(t, at, "books")
+	eventually(t, func() string { return space(t, at).IsRunning("books") })
 	i.isAllowed(t)
 
 	before := fingerprint(t, at)
 	i.unsubscribe(t)
 	t.Log("Subscription and ClusterServiceVersion deleted; no operator process runs, its rights are deleted")
-	left := scaler(t, at, "web")
+	left := space(t, at).Scaler("web")
 	if left.DeletionTimestamp != nil || left.Status.Recommendation == nil {
 		t.Errorf("the scaler has not survived its operator: %+v", left)
 	}

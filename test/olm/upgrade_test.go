@@ -39,14 +39,16 @@ func upgrade(t *testing.T) {
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	ownedIn(t, at, "orders", v1beta1.UpdateModeRollout)
-	available(t, at, "orders")
+	space(t, at).Settled("orders")
 	for _, name := range []string{"web", "ledger", "orders"} {
 		sized(t, at, name, "300m")
 	}
-	i.configure(t, i.configuration(t)+"# Ours.\n")
+	// An administrator changes the configuration. The operator reads it when it starts.
+	space(t, i.namespace).Patch(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: configName}},
+		`{"data":{"config.yaml":%q}}`, i.configuration(t)+"# Ours.\n")
 
 	workloadsBefore := fingerprint(t, at)
-	web, ledger, orders, learned := scaler(t, at, "web"), scaler(t, at, "ledger"), scaler(t, at, "orders"), checkpoint(t, at, "web")
+	web, ledger, orders, learned := space(t, at).Scaler("web"), space(t, at).Scaler("ledger"), space(t, at).Scaler("orders"), checkpoint(t, at, "web")
 	opened := time.Now()
 	store.update(t, first, second)
 	i.bundle = second
@@ -89,14 +91,6 @@ func (i *installation) configuration(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return m.Data["config.yaml"]
-}
-
-// configure replaces the configuration, as an administrator does. The operator reads it
-// when it starts.
-func (i *installation) configure(t *testing.T, content string) {
-	t.Helper()
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: configName}}
-	patch(t, m, `{"data":{"config.yaml":%q}}`, content)
 }
 
 // mayWork reports which rights the operator lacks.
@@ -149,7 +143,7 @@ func checkpoint(t *testing.T, namespace, name string) *v1beta1.VerticalScalerChe
 // preserve.
 func isKept(t *testing.T, before *v1beta1.VerticalScaler) {
 	t.Helper()
-	after := scaler(t, before.Namespace, before.Name)
+	after := space(t, before.Namespace).Scaler(before.Name)
 	if diff := cmp.Diff(kept(before), kept(after)); diff != "" {
 		t.Errorf("scaler %s has lost something by the upgrade (-before +after):\n%s", before.Name, diff)
 	}

@@ -43,7 +43,7 @@ func TestVersion1(t *testing.T) {
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	sized(t, at, "web", "300m")
 
-	before, workload := scaler(t, at, "web"), fingerprint(t, at)
+	before, workload := space(t, at).Scaler("web"), fingerprint(t, at)
 	kubectl(t, "apply", olmv1(t, "rights", second), "--server-side")
 	objects := olmv1(t, "render", second)
 	asInstaller(t, "apply", objects, "--server-side")
