@@ -27,7 +27,7 @@ ifndef SOURCE_DATE_EPOCH
 CREATED := $(shell sed -n 's/^ *createdAt: *//p' config/manifests/bases/*.clusterserviceversion.yaml)
 SOURCE_DATE_EPOCH := $(shell date -u -d $(CREATED) +%s 2>/dev/null || date -u -j -f %Y-%m-%dT%H:%M:%SZ $(CREATED) +%s)
 endif
-export PLATFORMS IMAGE_ARCHIVE SOURCE_DATE_EPOCH
+export PLATFORMS IMAGE_ARCHIVE SOURCE_DATE_EPOCH CYCLONEDX_GOMOD
 
 # The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
 export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
@@ -190,17 +190,12 @@ BUNDLE ?= bundle
 OLM_MODULE := github.com/operator-framework/operator-lifecycle-manager
 
 .PHONY: test-olm
-test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) $(OLMV1) ## Install, upgrade and remove the operator with OLM's own programs. ARGS='-run TestOLM/Upgrade'
+test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) $(OLMV1) $(SCORECARD_TEST) ## Install, upgrade and remove the operator with OLM's own programs. PKG=./test/scorecard: run the bundle's tests.
 	@hack/cluster/build.sh >/dev/null
 	@olm="$$(cd hack/tools/olm && go mod download $(OLM_MODULE) && go list -m -f '{{.Dir}}' $(OLM_MODULE))"; \
 	OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) OLMV1=$(OLMV1) \
-	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
-	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
-
-.PHONY: scorecard
-scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a cluster. ARGS='-run TestBundle/olm'
-	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" SCORECARD_TEST=$(CURDIR)/$(SCORECARD_TEST) \
-	go test -tags cluster -v -count=1 -timeout $(TEST_TIMEOUT) ./test/scorecard $(or $(ARGS),-run TestBundle)
+	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" SCORECARD_TEST=$(CURDIR)/$(SCORECARD_TEST) \
+	go test -tags olm -v -count=1 -timeout 30m $(ARGS) $(call packages,./test/olm)
 
 # FUZZTIME=2000x runs each target so often, and repeats what is kept in testdata/fuzz. A failed target does not stop the others.
 .PHONY: fuzz
@@ -261,12 +256,6 @@ BUILD_IMAGE = VERSION=v$(VERSION) hack/images/image.sh
 image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archive. Needs no container engine.
 	$(BUILD_IMAGE) operator $(IMG)
 
-.PHONY: images
-images: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the images BUNDLE_IMG, CATALOG_IMG and SCORECARD_IMG in the same way.
-	IMAGE_ARCHIVE= $(BUILD_IMAGE) bundle $(BUNDLE_IMG)
-	IMAGE_ARCHIVE= OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) $(BUILD_IMAGE) catalog $(CATALOG_IMG)
-	IMAGE_ARCHIVE= $(BUILD_IMAGE) scorecard $(SCORECARD_IMG)
-
 .PHONY: dist
 dist: $(KUSTOMIZE) $(OLMV1) ## Render config/default to dist/install.yaml, and beside it what is installed apart.
 	@mkdir -p dist
@@ -282,26 +271,23 @@ dist: $(KUSTOMIZE) $(OLMV1) ## Render config/default to dist/install.yaml, and b
 	$(OLMV1) rights -bundle $(BUNDLE) -extension docs/olm.md >dist/olm-v1.yaml.new
 	mv dist/olm-v1.yaml.new dist/olm-v1.yaml
 
+# The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
+REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
+RELEASED_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(REPOSITORY)-bundle:$(notdir $(folder))=$(folder))
+
 .PHONY: bundle
-bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM, and check it with the validators of operator-sdk.
+bundle: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) ## Generate the bundle for OLM, check it with the validators of operator-sdk, and render the catalog.
 	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/bundle.sh $(VERSION) $(IMAGE)
 	@for validators in suite=operatorframework name=community; do \
 		$(OPERATOR_SDK) bundle validate bundle --select-optional $$validators --optional-values=k8s-version=1.34 \
 			--optional-values=index-path=bundle.Dockerfile || exit; \
 	done
-
-# The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
-REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
-RELEASED_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(REPOSITORY)-bundle:$(notdir $(folder))=$(folder))
-
-.PHONY: catalog
-catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.
-	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(RELEASED_BUNDLES) $(REPOSITORY)-bundle:v$(VERSION)=$(BUNDLE)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(RELEASED_BUNDLES) $(REPOSITORY)-bundle:v$(VERSION)=bundle
 
 .PHONY: version
 version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
 	@hack/version.sh "$(VERSION)"
-	env -u SOURCE_DATE_EPOCH $(MAKE) --no-print-directory bundle dist catalog
+	env -u SOURCE_DATE_EPOCH $(MAKE) --no-print-directory bundle dist
 
 # PLUGIN_PLATFORMS=linux/amd64 builds the plugin for these only.
 PLUGIN_PLATFORMS ?=
@@ -309,7 +295,6 @@ PLUGIN_PLATFORMS ?=
 # VERSION on the command line must be that of the tree, which "make version" sets. The last step writes the checksums of all files
 # to download. The catalog's image has one platform: the first of PLATFORMS.
 .PHONY: release
-release: export CYCLONEDX_GOMOD := $(CYCLONEDX_GOMOD)
 release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GOMOD) ## Build all that a release publishes, and what the hubs get: bin/release. VERSION=0.2.0 must be the tree's.
 	@hack/releasable.sh "$(VERSION)"
 	rm -rf bin/release
@@ -329,8 +314,7 @@ release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GO
 	hack/release-plugin.sh v$(VERSION) bin/release $(subst $(comma), ,$(PLUGIN_PLATFORMS))
 
 .PHONY: release-check
-release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(OLMV1) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GOMOD) images ## Release the next version in a copy of this tree, and check what would be pushed. Needs root on Linux.
-	VERSION=v$(VERSION) hack/images/check.sh
+release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(OLMV1) $(GRPC_HEALTH_PROBE) $(CYCLONEDX_GOMOD) ## Release the next version in a copy of this tree, check it, and install it. Needs root on Linux.
 	hack/release-check.sh
 
 ##@ Cluster

@@ -3,7 +3,7 @@
 #
 #   docker build -f catalog.Dockerfile .
 #
-# takes opm from its own image. "make images" does the same without a container, with the pinned opm, and reads the labels here: each
+# takes opm from its own image. "make release" does the same without a container, with the pinned opm, and reads the labels here: each
 # is one line (hack/images/image.sh).
 FROM quay.io/operator-framework/opm:v1.73.0 AS opm
 COPY catalog/verticalscaler-operator/ /configs/verticalscaler-operator/

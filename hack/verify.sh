@@ -89,9 +89,8 @@ commit_subject() {
 snapshot >"$scratch/before"
 
 check "generated code, CRDs and docs" "$MAKE" -s generate
-check "bundle" "$MAKE" -s bundle
+check "bundle and catalog" "$MAKE" -s bundle
 check "dist" "$MAKE" -s dist
-check "catalog" "$MAKE" -s catalog
 check "hubs" go run ./hack/hub bin/hub
 check "linters" "$MAKE" -s lint
 check "licence headers" go_headers

@@ -88,7 +88,7 @@ func readSource(bundle, catalog string) (source, error) {
 	case !strings.HasSuffix(image, ":v"+src.version) && !strings.Contains(image, "@sha256:"):
 		return src, fmt.Errorf("%s runs the image %q, which is not that of version %s", bundle, image, src.version)
 	case len(src.entries) == 0:
-		return src, fmt.Errorf("%s is in no channel of %s: name it in catalog/verticalscaler-operator.yaml, and run make catalog", csv.Metadata.Name, catalog)
+		return src, fmt.Errorf("%s is in no channel of %s: name it in catalog/verticalscaler-operator.yaml, and run make bundle", csv.Metadata.Name, catalog)
 	}
 	for channel := range strings.SplitSeq(metadata.Annotations["operators.operatorframework.io.bundle.channels.v1"], ",") {
 		if !slices.ContainsFunc(src.entries, func(e releaseEntry) bool { return slices.Contains(e.Channels, channel) }) {

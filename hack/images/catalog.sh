@@ -8,7 +8,7 @@
 #   basic.yaml             a template of the basic kind, from which opm alone renders the same bytes, as OperatorHub's
 #                          checks do; the semver template has no channels without a version in their names
 #
-# Running it twice changes nothing the second time. "make catalog" sets OPM.
+# Running it twice changes nothing the second time. "make bundle" sets OPM.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +22,7 @@ fail() {
 template=$1
 folder=$2
 shift 2
-[[ -x ${OPM:-} ]] || fail "OPM must be opm: run 'make catalog'"
+[[ -x ${OPM:-} ]] || fail "OPM must be opm: run 'make bundle'"
 [[ -f $template ]] || fail "there is no template $template"
 OPM=$(realpath "$OPM")
 

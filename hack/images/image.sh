@@ -89,8 +89,8 @@ catalog() {
 	local arch=${platforms[0]} registry=github.com/operator-framework/operator-registry
 	local root=$work/$arch
 	((${#platforms[@]} == 1)) || fail "the catalog's image is for one platform at a time: set PLATFORMS to one"
-	[[ -d ${CATALOG:-catalog}/verticalscaler-operator ]] || fail "there is no catalog: run 'make catalog' first"
-	[[ -x ${OPM:-} && -x ${HEALTH_PROBE:-} ]] || fail "OPM and HEALTH_PROBE must be programs: run 'make images'"
+	[[ -d ${CATALOG:-catalog}/verticalscaler-operator ]] || fail "there is no catalog: run 'make bundle' first"
+	[[ -x ${OPM:-} && -x ${HEALTH_PROBE:-} ]] || fail "OPM and HEALTH_PROBE must be programs: run 'make release'"
 	mkdir -p "$root/bin" "$root/tmp" "$root/configs"
 	if [[ $arch == "$(go env GOHOSTARCH)" && $(go env GOHOSTOS) == linux ]]; then
 		cp "$OPM" "$root/bin/opm"

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux && cluster
+//go:build linux && olm
 
 package main
 
@@ -79,7 +79,7 @@ func stockRoot(t *testing.T, program, bundle string) string {
 		err, os.WriteFile(filepath.Join(root, "scorecard-test"), content, 0o755),
 		os.CopyFS(filepath.Join(root, "bundle"), os.DirFS(bundle)), os.Mkdir(filepath.Join(root, "tmp"), 0o755),
 	); err != nil {
-		t.Fatalf("run make scorecard: %v", err)
+		t.Fatalf("run make test-olm PKG=./test/scorecard: %v", err)
 	}
 	return root
 }
