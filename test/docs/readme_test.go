@@ -13,16 +13,17 @@ import (
 	"testing"
 )
 
-// The README's numbers are those that their commands print: into docs/record.md and docs/rivals.md.
+// The numbers of the README and of the bundle's description are those that their commands print: into docs/record.md and docs/rivals.md.
 func TestTheNumbersOfTheReadme(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
-	for _, want := range []string{
+	csv := read(t, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml"))
+	for i, want := range []string{
 		fmt.Sprintf("**%.0f %% less CPU** than with VPA's rule, for %.0f %% more memory, and %s instead of %s of days with an OOM kill: %s recorded containers.",
 			-recorded(t, "cores"), recorded(t, "GiB"), balanced(t, "OOM days")[0], ofVPA(t, "OOM days"), firstOf(t, "record.md", `### Containers, one pod, as recorded: (\d+) series`)),
 		fmt.Sprintf("**%s issues** of %s other projects", firstOf(t, "rivals.md", `lists (\d+) issues`), words[firstOf(t, "rivals.md", `lists \d+ issues of (\d+) projects`)]),
 	} {
-		if !strings.Contains(readme, want) {
-			t.Errorf("README.md does not say: %s", want)
+		if !strings.Contains(readme, want) || i == 0 && !strings.Contains(csv, want) {
+			t.Errorf("README.md or, for the first sentence, the ClusterServiceVersion does not say: %s", want)
 		}
 	}
 }
