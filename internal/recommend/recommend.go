@@ -168,7 +168,7 @@ func (r Reason) after(amount int64) int64 {
 	return min(amount, mostOf(r.Resource))
 }
 
-// Params say how much evidence is required and which changes are too small to count.
+// Params say how much evidence is required.
 type Params struct {
 	// History are the parameters of the history.
 	History history.Params
@@ -186,39 +186,30 @@ type Params struct {
 	// the upper bound is twice the target. Until it has passed, margins are higher, because a
 	// higher peak is still likely. Default 24 h.
 	ConfidenceUnit time.Duration
-
-	// RaiseCPUPercent and RaiseMemoryPercent are the distance above the published target from
-	// which on it is raised. From 0 to 20. Default 12 for CPU, which is also raised as soon as
-	// usage exceeds it, and 2 for memory.
-	RaiseCPUPercent, RaiseMemoryPercent int
-
-	// LowerPercent is the distance below the published target from which on it is lowered. From
-	// 0 to 20. Default 10.
-	LowerPercent int
-
-	// BoundsTolerancePercent is the same for the bounds. Default 20.
-	BoundsTolerancePercent int
-
-	// MinCPUMillis is the least CPU recommended, in millicores. Default 10.
-	MinCPUMillis int64
-
-	// MinMemoryBytes is the least memory recommended. Default 16 MiB.
-	MinMemoryBytes int64
 }
+
+const (
+	// raiseCPUPercent and raiseMemoryPercent are the distance above the published target from
+	// which on it is raised. CPU is also raised as soon as usage exceeds the target.
+	raiseCPUPercent, raiseMemoryPercent = 12, 2
+	// lowerPercent is the distance below the published target from which on it is lowered.
+	lowerPercent = 10
+	// boundsPercent is the same for the bounds, both ways.
+	boundsPercent = 20
+
+	// MinCPUMillis is the least CPU recommended, in millicores.
+	MinCPUMillis = 10
+	// minMemoryBytes is the least memory recommended.
+	minMemoryBytes = 16 << 20
+)
 
 // DefaultParams are the defaults.
 func DefaultParams() Params {
 	return Params{
-		History:                history.DefaultParams(),
-		MinEvidence:            2 * time.Minute,
-		FullEvidence:           8 * 24 * time.Hour,
-		ConfidenceUnit:         24 * time.Hour,
-		RaiseCPUPercent:        12,
-		RaiseMemoryPercent:     2,
-		LowerPercent:           10,
-		BoundsTolerancePercent: 20,
-		MinCPUMillis:           10,
-		MinMemoryBytes:         16 << 20,
+		History:        history.DefaultParams(),
+		MinEvidence:    2 * time.Minute,
+		FullEvidence:   8 * 24 * time.Hour,
+		ConfidenceUnit: 24 * time.Hour,
 	}
 }
 
@@ -255,9 +246,9 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 	if policy.CPU {
 		var now estimate
 		if isEnoughCPU && h.KnowsCPU() {
-			now = cpuEstimate(h, policy, confidence(evidenceCPU, policy.Phase, p), p)
+			now = cpuEstimate(h, policy, confidence(evidenceCPU, policy.Phase, p))
 		}
-		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), policy.notes(CPU, evidenceCPU, before.Observed), p)
+		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), policy.notes(CPU, evidenceCPU, before.Observed))
 		out.put(CPU, cpu)
 		isSame = isSame && cpu.isOld
 	}
@@ -265,10 +256,10 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		var now estimate
 		waitsForCPU := policy.CPU && h.LostCPU() && previous == nil
 		if isEnough && !waitsForCPU || oomFloor > 0 {
-			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, policy.Phase, p), p)
+			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, policy.Phase, p))
 		}
 		l := policy.limits(Memory).endedAt(h.ClimbEnd(p.History))
-		memory := settle(Memory, now, before.of(Memory), l, policy.notes(Memory, evidence, before.Observed), p)
+		memory := settle(Memory, now, before.of(Memory), l, policy.notes(Memory, evidence, before.Observed))
 		out.put(Memory, memory)
 		isSame = isSame && memory.isOld
 
@@ -293,10 +284,9 @@ type estimate struct {
 	// proven is the least that an old lower bound must have: memory without which the container
 	// is known to fail.
 	proven int64
-	// raise and fall are the percentages by which an old target may be below and above this one
-	// without being changed.
-	raise, fall int64
-	reasons     []Reason
+	// raise is the percentage by which an old target may be below this one without being changed.
+	raise   int64
+	reasons []Reason
 }
 
 // step raises an estimate's target to an amount, if it is lower.
@@ -342,23 +332,23 @@ func codeOf(b ensemble.Basis) string {
 //
 // A request below current usage is too small, however close it is. The lower bound is then the
 // target.
-func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
+func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 	need, floor := h.CPU(), h.TemplateFloor().CPUMillis
-	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: max(need.Urgent, floor), reasons: make([]Reason, 0, maxSteps)}
-	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
+	e := estimate{raise: raiseCPUPercent, needed: max(need.Urgent, floor), reasons: make([]Reason, 0, maxSteps)}
+	e.step(CPU, codeOf(need.Basis), min(need.Millis, quantity.MaxCPUMillis))
 	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
 		e.add(CPU, LimitedHistory, limitedPerMille)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}
 	e.step(CPU, TemplateRaised, floor)
-	e.step(CPU, Minimum, p.MinCPUMillis)
+	e.step(CPU, Minimum, MinCPUMillis)
 
-	e.lower = narrowed(e.target*100/(100+int64(p.RaiseCPUPercent)), c/4)
+	e.lower = narrowed(e.target*100/(100+raiseCPUPercent), c/4)
 	if isLimited(c) {
 		e.raise = max(e.raise, limitedPerMille/10) // usage may use the margin
 	}
-	e.lower = max(e.lower, min(p.MinCPUMillis, e.target))
+	e.lower = max(e.lower, min(MinCPUMillis, e.target))
 	e.upper = widened(e.target, c/4, quantity.MaxCPUMillis)
 	return e
 }
@@ -381,10 +371,10 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 //	400 MiB   -                0.02      8 %   432 MiB   424..451 MiB
 //	400 MiB   -                0.10     20 %   480 MiB   471..501 MiB
 //	400 MiB   1200 MiB         0.02     10 %  1200 MiB  1200..1253 MiB
-func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64, p Params) estimate {
+func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64) estimate {
 	peak, floor := h.Peak(), h.TemplateFloor().MemoryBytes
 
-	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor, floor), reasons: make([]Reason, 0, maxSteps)}
+	e := estimate{raise: raiseMemoryPercent, needed: max(peak, oomFloor, floor), reasons: make([]Reason, 0, maxSteps)}
 	e.proven = max(peak, oomFloor)
 	if !h.IsEmpty() {
 		e.step(Memory, Peak, quantity.RoundMemory(peak))
@@ -404,10 +394,10 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	}
 	e.step(Memory, OOMFloor, quantity.RoundMemory(oomFloor))
 	e.step(Memory, TemplateRaised, quantity.RoundMemory(floor))
-	e.step(Memory, Minimum, quantity.RoundMemory(p.MinMemoryBytes))
+	e.step(Memory, Minimum, quantity.RoundMemory(minMemoryBytes))
 
-	e.lower = quantity.RoundMemory(max(e.target*100/(100+int64(p.RaiseMemoryPercent)), e.needed))
-	e.lower = min(max(e.lower, p.MinMemoryBytes), e.target)
+	e.lower = quantity.RoundMemory(max(e.target*100/(100+raiseMemoryPercent), e.needed))
+	e.lower = min(max(e.lower, minMemoryBytes), e.target)
 	e.upper = quantity.RoundMemory(widened(e.target, c/4, quantity.MaxMemoryBytes))
 	return e
 }

@@ -614,8 +614,6 @@ func FuzzFor(f *testing.F) {
 		p := params
 		if r.IntN(4) == 0 {
 			p.MinEvidence, p.FullEvidence, p.ConfidenceUnit = time.Duration(amount(1e15)), time.Duration(amount(1e15)), time.Duration(amount(1e18))
-			p.RaiseCPUPercent, p.RaiseMemoryPercent, p.LowerPercent, p.BoundsTolerancePercent = r.IntN(30), r.IntN(30), r.IntN(30), r.IntN(50)
-			p.MinCPUMillis, p.MinMemoryBytes = amount(1e4), amount(1e9)
 		}
 		h, pol := &history.Container{}, policy
 		var previous *Container

@@ -55,10 +55,10 @@ func (p Policy) limits(resource string) limits {
 //	less                       less               the old one, NotLowered
 //	missing: too little usage                     the old one
 //
-// About the same means less than RaiseCPUPercent or RaiseMemoryPercent above the old target, or
-// less than LowerPercent below it, unless the old target is below needed. The policy's bounds apply
+// About the same means less than raiseCPUPercent or raiseMemoryPercent above the old target, or
+// less than lowerPercent below it, unless the old target is below needed. The policy's bounds apply
 // last and to either target, so that a changed bound takes effect at once.
-func settle(resource string, now estimate, before settled, l limits, n notes, p Params) settled {
+func settle(resource string, now estimate, before settled, l limits, n notes) settled {
 	var (
 		isKnown = now.target > 0
 		isLess  = n.evidence < n.before
@@ -86,7 +86,7 @@ func settle(resource string, now estimate, before settled, l limits, n notes, p 
 	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
 		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
-	if isKnown && !isLess && !now.confirms(before, l, n, p) {
+	if isKnown && !isLess && !now.confirms(before, l, n) {
 		out.lower, out.upper = now.lower, now.upper
 		out.isOld = false
 	}
@@ -100,15 +100,14 @@ func settle(resource string, now estimate, before settled, l limits, n notes, p 
 func (e estimate) allows(target int64) bool {
 	return e.needed <= target &&
 		e.target <= target+target/100*e.raise+target%100*e.raise/100 &&
-		e.target >= target-target/100*e.fall-target%100*e.fall/100
+		e.target >= target-target/100*lowerPercent-target%100*lowerPercent/100
 }
 
 // confirms reports whether the published bounds are still good enough. They are while they are close. A lower
 // bound closer to the target is: it was set when the old target was too small. If all requests are known,
 // bounds that more evidence has narrowed are, too, as long as no request comes to lie beyond them.
-func (e estimate) confirms(before settled, l limits, n notes, p Params) bool {
+func (e estimate) confirms(before settled, l limits, n notes) bool {
 	lower, upper := l.clamp(e.lower), l.clamp(e.upper)
-	isClose := func(now, before int64) bool { return isClose(now, before, p.BoundsTolerancePercent) }
 	if len(n.requests) > 0 && !IsWorthSaving(n.evidence, n.before, n.phase) {
 		published, fresh := before.within("", l), settled{uncapped: before.uncapped, lower: e.lower, upper: e.upper}.within("", l)
 		return (upper <= before.upper || isClose(upper, before.upper)) && !slices.ContainsFunc(n.requests, func(request int64) bool {
@@ -148,9 +147,9 @@ func IsWorthSaving(evidence, saved time.Duration, phase float64) bool {
 	return doublings(evidence, phase) >= max(doublings(saved, phase)+1, notedDoublings)
 }
 
-// isClose reports whether an amount is within a percentage of the previous one.
-func isClose(amount, before int64, percent int) bool {
-	return max(amount-before, before-amount)*100 <= before*int64(percent)
+// isClose reports whether a bound is about the previous one.
+func isClose(amount, before int64) bool {
+	return max(amount-before, before-amount)*100 <= before*boundsPercent
 }
 
 func (l limits) clamp(amount int64) int64 {

@@ -32,6 +32,9 @@ type Sample struct {
 	// NoCPU is true if CPUMillis does not count: it is from a start for which the container had
 	// a startup boost.
 	NoCPU bool
+	// RaisesOnly is true if another running pod has no sample of the container: the sample is evidence for more
+	// only.
+	RaisesOnly bool
 	// MemoryBytes is the working set, in bytes. At least 0.
 	MemoryBytes int64
 	// MemoryRequest and MemoryLimit are what the container has of them, as far as its kubelet reports it as applied,

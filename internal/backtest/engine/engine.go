@@ -145,7 +145,7 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 func (p *policy) Recommend() (quantity.Amounts, bool) {
 	c, ok := recommend.For(p.container.Name, &p.history, p.policy, nil, p.params)
 	if highest := slices.Max(p.highest[:]); highest > 0 {
-		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), p.params.MinCPUMillis)
+		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), recommend.MinCPUMillis)
 	}
 	return c.Target, ok
 }

@@ -27,48 +27,23 @@ type filling struct {
 	done bool
 	// active is since StartFilling; newer are the samples that came since then.
 	active bool
-	newer  []fed
+	newer  []usage.Sample
 }
 
-// fed is a sample that the history was fed. raisesOnly says that a running pod was silent.
-type fed struct {
-	usage.Sample
-
-	raisesOnly bool
-}
-
-// addTo adds the sample to histories.
-func (f fed) addTo(histories history.Histories, params history.Params) {
-	if f.raisesOnly {
-		histories.Raise(f.Sample, params)
-	} else {
-		histories.Add(f.Sample, params)
-	}
-}
-
-// Round is the usage of a Deployment's pods in one collection round.
-type Round struct {
-	Samples []usage.Sample
-	// Silent holds the containers of which a running pod has no sample. Samples of such a
-	// container, from the other pods, are evidence for more only.
-	Silent map[string]bool
-}
-
-// Feed adds a round to the scaler's history, calls f with it, and reports whether there was
-// one in memory. f must not keep it.
-func (s *Store) Feed(vs *v1beta1.VerticalScaler, round Round, f func(history.Histories)) bool {
+// Feed adds the samples of a collection round to the scaler's history, calls f with it, and reports whether
+// there was one in memory. f must not keep it.
+func (s *Store) Feed(vs *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Histories)) bool {
 	e := s.loaded(vs)
 	if e == nil {
 		return false
 	}
 	defer e.mu.Unlock()
 	params := s.ParamsOf(vs)
-	for _, sample := range round.Samples {
-		news := fed{sample, round.Silent[sample.Container]}
-		news.addTo(e.histories, params)
-		if e.filling.active {
-			e.filling.newer = append(e.filling.newer, news)
-		}
+	for _, sample := range samples {
+		e.histories.Add(sample, params)
+	}
+	if e.filling.active {
+		e.filling.newer = append(e.filling.newer, samples...)
 	}
 	f(e.histories)
 	return true
@@ -123,15 +98,15 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	}
 	defer e.mu.Unlock()
 	if !e.filling.active {
-		return 0 // it was retargeted meanwhile, and began anew
+		return 0 // it was retargeted meanwhile, and began again
 	}
 	params, newer := s.ParamsOf(vs), e.filling.newer
 	e.filling.active, e.filling.newer = false, nil
-	slices.SortStableFunc(newer, func(a, b fed) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(newer, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) })
 	for _, sample := range newer {
 		// What is not after the end is in the past already, and must not count twice.
 		if past[sample.Container] != nil && sample.Time.After(end) {
-			sample.addTo(past, params)
+			past.Add(sample, params)
 		}
 	}
 	for name, c := range past {

@@ -16,7 +16,7 @@
 // What a pod would use above 90 % of its limit is not known. Two such samples in a row count as a need of twice the
 // request, at once. So requests double until usage no longer reaches the limit, and stay far enough above usage to tell.
 //
-// A Candidate is a Basis, a margin and a HoldPolicy. The basis and the margin propose a level for
+// A candidate is a Basis, a margin and a hold policy. The basis and the margin propose a level for
 // the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the
 // held level follows the proposals. Each candidate is charged for the level that it would have
 // held, not for its proposals. The charge is the mean over the pods:
@@ -28,7 +28,7 @@
 // about a day. worth is 1 up to burstFactor times that mean, and falls in proportion above it: a
 // container that is nearly idle is not held at the level of its bursts.
 //
-// The state takes 2.6 KB at any age, and 24 B for each pod after the first. At a sample a minute,
+// The state takes 2.6 KB at any age, and 24 B for each pod. At a sample a minute,
 // adding one takes about a microsecond, nearly all of it at the end of an interval. The package reads
 // no clock and is not safe for concurrent use.
 package ensemble
@@ -71,23 +71,21 @@ const (
 	bases
 )
 
-// Candidate names a rule.
-type Candidate struct {
-	Basis Basis
-	// MarginPercent is added to the basis.
-	MarginPercent int
-	Hold          HoldPolicy
+// proposal is a basis and a margin: an index of margins, and of the spread that it covers.
+type proposal struct {
+	basis  Basis
+	margin uint8
 }
 
-// HoldPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
+// holdPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
 // 12 % above it, or to 3 % above usage that it does not cover, and then as high as the guide says
-// that the coming hours need. It falls only to a proposal below Share of it that saves a tenth of
-// the mean usage, not within Gap of its last fall, and never below usage or the guide.
-type HoldPolicy struct {
-	Share float64
-	Gap   time.Duration
-	// Calm levels ignore a single interval above them.
-	Calm bool
+// that the coming hours need. It falls only to a proposal below share of it that saves a tenth of
+// the mean usage, not within gap minutes of its last fall, and never below usage or the guide.
+type holdPolicy struct {
+	share float32
+	gap   uint16
+	// calm levels ignore a single interval above them.
+	calm bool
 }
 
 const (
@@ -131,24 +129,24 @@ const (
 )
 
 var (
-	holdPolicies = [4]HoldPolicy{
-		{Share: .9, Gap: time.Hour},
-		{Share: .8, Gap: 3 * time.Hour},
-		{Share: .7, Gap: 8 * time.Hour},
-		{Share: .85, Gap: 3 * time.Hour, Calm: true},
+	holdPolicies = [4]holdPolicy{
+		{share: .9, gap: 60},
+		{share: .8, gap: 180},
+		{share: .7, gap: 480},
+		{share: .85, gap: 180, calm: true},
 	}
-	// proposals are the combinations of bases and margins.
-	proposals = func() (out [levels]Candidate) {
-		margins := [bases][]int{
-			QuarterHour: {0, 5, 10, 20}, Hour: {0, 5, 10}, TwoHours: {0, 5, 10},
-			Day: {0, 10}, Week: {0, 10},
-			Noise: {0, 5, 10}, Noise2: {0, 5}, Mean: {0, 5}, Mean2: {0, 5, 10},
-			SameTime2: {0, 10}, SameTime7: {0, 10}, Usual: {0, 10}, UsualWeek: {0, 10},
-		}
+	margins = [spreads]float32{1, 1.05, 1.1, 1.2}
+	// proposals combine each basis with some margins.
+	proposals = func() (out [levels]proposal) {
 		i := 0
-		for basis, list := range margins {
-			for _, m := range list {
-				out[i] = Candidate{Basis: Basis(basis), MarginPercent: m}
+		for basis, list := range [bases][]uint8{
+			QuarterHour: {0, 1, 2, 3}, Hour: {0, 1, 2}, TwoHours: {0, 1, 2},
+			Day: {0, 2}, Week: {0, 2},
+			Noise: {0, 1, 2}, Noise2: {0, 1}, Mean: {0, 1}, Mean2: {0, 1, 2},
+			SameTime2: {0, 2}, SameTime7: {0, 2}, Usual: {0, 2}, UsualWeek: {0, 2},
+		} {
+			for _, margin := range list {
+				out[i] = proposal{Basis(basis), margin}
 				i++
 			}
 		}
@@ -225,10 +223,10 @@ func (c *CPU) Add(s Sample, step time.Duration, p Params) {
 			c.close(p)
 		}
 		c.open.age += step
-		c.open.recent += p.averaged(step)
+		c.open.recent += p.recent(step)
 		c.move(s.At, p)
 	}
-	c.open.add(s, p.averaged(s.Window) >= interval)
+	c.open.add(s, p.recent(s.Window) >= interval)
 }
 
 // Raise adds usage of one pod, in millicores, from a moment at which other pods were silent. It
@@ -242,7 +240,7 @@ func (c *CPU) Raise(millis int64) {
 // Clone returns a deep copy.
 func (c *CPU) Clone() CPU {
 	clone := *c
-	clone.open.more = slices.Clone(c.open.more)
+	clone.open.pods = slices.Clone(c.open.pods)
 	return clone
 }
 
@@ -250,7 +248,7 @@ func (c *CPU) Clone() CPU {
 // the pods that used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a
 // later moment ends it.
 func (c *CPU) Complete(level int64) (age time.Duration, above float64, ok bool) {
-	if c.open.recent < interval || c.open.count() == 0 {
+	if c.open.recent < interval || len(c.open.pods) == 0 {
 		return 0, 0, false
 	}
 	all := c.open.usages() // in ascending order
@@ -296,15 +294,15 @@ func (c *CPU) close(p Params) {
 	)
 	c.span = c.span*fade + hours/24
 	for i, proposal := range proposals {
-		spread := c.spread[spreadOf[i]]
-		level := amounts[proposal.Basis] * factors[i] * spread
-		coming := guide.scaled(factors[i] * spread)
+		margin, spread := margins[proposal.margin], c.spread[proposal.margin]
+		level := amounts[proposal.basis] * margin * spread
+		coming := guide.scaled(margin * spread)
 		for j := range holdPolicies {
 			k := i*len(holdPolicies) + j
 			if held := c.level[k]; held > 0 {
 				c.cost[k] = c.cost[k]*fade + chargeFor(held, pods, unserved, starved)*hours
 			}
-			c.follow(k, &tables[j], level, usage*spread, c.ring[0].value()*spread, coming, now)
+			c.follow(k, &holdPolicies[j], level, usage*spread, c.ring[0].value()*spread, coming, now)
 		}
 	}
 	c.push(usage, recent)
@@ -350,33 +348,10 @@ func (c *CPU) learn(usage float32, recent, long time.Duration) {
 	toward(&c.mean, usage, long, meanSpan)
 }
 
-// table is a hold policy in the units of levels.
-type table struct {
-	share float32
-	gap   uint16 // minutes
-	calm  bool
-}
-
-var (
-	tables = func() (out [len(holdPolicies)]table) {
-		for i, h := range holdPolicies {
-			out[i] = table{share: float32(h.Share), gap: uint16(h.Gap / time.Minute), calm: h.Calm}
-		}
-		return out
-	}()
-	// factors are the margins of the proposals.
-	factors = func() (out [levels]float32) {
-		for i, p := range proposals {
-			out[i] = 1 + float32(p.MarginPercent)/100
-		}
-		return out
-	}()
-)
-
 // follow moves one level by its hold policy.
-func (c *CPU) follow(k int, t *table, proposal, usage, before float32, g guide, now uint16) {
+func (c *CPU) follow(k int, p *holdPolicy, proposal, usage, before float32, g guide, now uint16) {
 	held := c.level[k]
-	next, fell := t.next(held, proposal, usage, before, c.mean*leastSaving, g, now-c.fell[k])
+	next, fell := p.next(held, proposal, usage, before, c.mean*leastSaving, g, now-c.fell[k])
 	if next == held {
 		return
 	}
@@ -391,11 +366,11 @@ func (c *CPU) follow(k int, t *table, proposal, usage, before float32, g guide, 
 
 // next is the level after a held one, and whether it fell. before is the usage of the interval
 // before, and since the time since the last fall, in minutes.
-func (t *table) next(held, proposal, usage, before, saving float32, g guide, since uint16) (float32, bool) {
+func (p *holdPolicy) next(held, proposal, usage, before, saving float32, g guide, since uint16) (float32, bool) {
 	if held == 0 {
 		return max(proposal, usage), false
 	}
-	if !t.calm || before > held {
+	if !p.calm || before > held {
 		if usage > held {
 			return max(proposal, usage*clearance, g.ahead), false
 		}
@@ -404,12 +379,12 @@ func (t *table) next(held, proposal, usage, before, saving float32, g guide, sin
 	if proposal > held*raiseShare {
 		return max(proposal, g.ahead), false
 	}
-	share := t.share
+	share := p.share
 	if g.fallsFurther(proposal) {
 		share = min(share, staircaseShare)
 	}
 	proposal = max(proposal, g.ahead)
-	if proposal < held*share && held-proposal >= saving && since >= t.gap {
+	if proposal < held*share && held-proposal >= saving && since >= p.gap {
 		return proposal, true
 	}
 	return held, false
@@ -473,9 +448,9 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 type Need struct {
 	// Millis is the level, in millicores, rounded up. 0 without history.
 	Millis int64
-	// Candidate is the rule that produced the level. Its basis is QuarterHour where a hot pod or a
+	// Basis is that of the candidate that produced the level. It is QuarterHour where a hot pod or a
 	// sample of Raise has.
-	Candidate Candidate
+	Basis Basis
 	// Urgent is the least that a request must have, in millicores: the usage of the current
 	// interval once that is complete or urgent, and 0 for a calm candidate.
 	Urgent int64
@@ -492,35 +467,34 @@ func (c *CPU) Need() Need {
 	if c.level[k] == 0 {
 		k = int(first)
 	}
-	i, j := k/len(holdPolicies), k%len(holdPolicies)
-	candidate := proposals[i]
-	candidate.Hold = holdPolicies[j]
+	proposal, hold := proposals[k/len(holdPolicies)], &holdPolicies[k%len(holdPolicies)]
+	margin, spread, basis := margins[proposal.margin], c.spread[proposal.margin], proposal.basis
 
 	level, usage := c.level[k], float32(0)
 	all := c.open.usages()
-	switch mean, spread := meanOf(all), c.spread[spreadOf[i]]; {
+	switch mean := meanOf(all); {
 	case level == 0: // no interval was completed yet, and how uneven the pods are is not known
 		usage = slices.Max(all)
-		level = usage * factors[i]
+		level = usage * margin
 	case c.open.recent >= interval || c.open.isUrgent(mean, level/spread) || c.open.isCapped():
 		usage = mean * spread
-		proposal := c.amounts(mean)[candidate.Basis] * factors[i] * spread
-		level, _ = tables[j].next(level, proposal, usage, c.ring[0].value()*spread, c.mean*leastSaving, c.guide(mean).scaled(factors[i]*spread), c.minute()-c.fell[k])
+		proposed := c.amounts(mean)[basis] * margin * spread
+		level, _ = hold.next(level, proposed, usage, c.ring[0].value()*spread, c.mean*leastSaving, c.guide(mean).scaled(margin*spread), c.minute()-c.fell[k])
 	}
 	urgent := usage
 	switch {
 	case c.open.isCapped():
 		level = max(level, usage)
-	case candidate.Hold.Calm:
+	case hold.calm:
 		urgent = 0
 	}
 	if floor := max(c.hotLevel(), c.lack); floor > level {
-		level, urgent, candidate.Basis = floor, floor, QuarterHour
+		level, urgent, basis = floor, floor, QuarterHour
 	}
 	return Need{
-		Millis:    int64(math.Ceil(float64(level))),
-		Candidate: candidate,
-		Urgent:    int64(math.Ceil(float64(min(urgent, level)))),
+		Millis: int64(math.Ceil(float64(level))),
+		Basis:  basis,
+		Urgent: int64(math.Ceil(float64(min(urgent, level)))),
 	}
 }
 
@@ -532,7 +506,7 @@ func (c *CPU) IsEmpty() bool {
 // IsLost reports whether usage was added and is not known anymore: the state was encoded before its
 // first interval ended. The next sample makes it known again.
 func (c *CPU) IsLost() bool {
-	return c.phase != 0 && c.level[first] == 0 && c.open.count() == 0
+	return c.phase != 0 && c.level[first] == 0 && len(c.open.pods) == 0
 }
 
 // IsLasting reports whether the encoded state has usage in it: an interval is complete.

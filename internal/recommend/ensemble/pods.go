@@ -12,10 +12,7 @@ import (
 
 // open is the current interval.
 type open struct {
-	// first is the first pod, whose count is 0 without one, and more are the others. Most
-	// containers have one pod.
-	first pod
-	more  []pod
+	pods []pod
 	// next is the pod that is expected next: pods usually come in the same order.
 	next int
 	// age is the observed time since the interval began, recent the same on the time scale of
@@ -59,21 +56,6 @@ func (p *pod) reach(usage, factor, limit float32) {
 	}
 }
 
-// count is the number of pods.
-func (o *open) count() int {
-	if o.first.count == 0 {
-		return 0
-	}
-	return 1 + len(o.more)
-}
-
-func (o *open) at(i int) *pod {
-	if i == 0 {
-		return &o.first
-	}
-	return &o.more[i-1]
-}
-
 // add adds a sample of a pod. One that covers a whole interval by itself replaces those before it,
 // so that a source which averages for as long as we do is not averaged twice.
 func (o *open) add(s Sample, isWhole bool) {
@@ -98,27 +80,23 @@ func (o *open) add(s Sample, isWhole bool) {
 func (o *open) pod(name string) *pod {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
-	key, n := h.Sum64(), o.count()
+	key, n := h.Sum64(), len(o.pods)
 	for range n {
-		p := o.at(o.next % n)
+		p := &o.pods[o.next%n]
 		o.next = o.next%n + 1
 		if p.name == key {
 			return p
 		}
 	}
-	if n == 0 {
-		o.first = pod{name: key}
-		return &o.first
-	}
-	o.more = append(o.more, pod{name: key})
-	return &o.more[n-1]
+	o.pods = append(o.pods, pod{name: key})
+	return &o.pods[n]
 }
 
 // usages are the usage of each pod in the interval, in ascending order.
 func (o *open) usages() []float32 {
-	list := make([]float32, o.count())
-	for i := range list {
-		list[i] = o.at(i).usage()
+	list := make([]float32, len(o.pods))
+	for i := range o.pods {
+		list[i] = o.pods[i].usage()
 	}
 	slices.Sort(list)
 	return list
@@ -127,35 +105,34 @@ func (o *open) usages() []float32 {
 // isUrgent reports whether the mean of the pods is certain to exceed a level at the end of the
 // interval, and exceeds it now.
 func (o *open) isUrgent(mean, level float32) bool {
-	n := o.count()
-	if o.recent < urgentAge || n == 0 {
+	if o.recent < urgentAge {
 		return false
 	}
 	last := float32(0)
-	for i := range n {
-		last += o.at(i).last / float32(n)
+	for i := range o.pods {
+		last += o.pods[i].last / float32(len(o.pods))
 	}
 	return min(mean, last)*float32(o.recent)/float32(interval) > level
 }
 
 // isCapped reports whether the limit caps the usage of half of the pods now.
 func (o *open) isCapped() bool {
-	n, capped := o.count(), 0
-	for i := range n {
-		if o.at(i).capped >= cappedSamples {
+	capped := 0
+	for i := range o.pods {
+		if o.pods[i].capped >= cappedSamples {
 			capped++
 		}
 	}
-	return capped > 0 && 2*capped >= n
+	return capped > 0 && 2*capped >= len(o.pods)
 }
 
 // reset begins a new interval. It keeps no more memory than twice the pods need.
 func (o *open) reset() {
-	more := o.more[:0]
-	if cap(more) > 2*len(o.more) {
-		more = nil
+	pods := o.pods[:0]
+	if cap(pods) > 2*len(o.pods) {
+		pods = nil
 	}
-	*o = open{more: more}
+	*o = open{pods: pods}
 }
 
 func meanOf(all []float32) float32 {
@@ -214,20 +191,6 @@ type spread [spreads]float32
 var (
 	even      = spread{1, 1, 1, 1}
 	quantiles = [spreads]float64{0, .7, .85, 1} // the first is the mean
-	// spreadOf is the index of the spread that a proposal uses.
-	spreadOf = func() (out [levels]uint8) {
-		for i, p := range proposals {
-			switch {
-			case p.MarginPercent >= 20:
-				out[i] = 3
-			case p.MarginPercent >= 10:
-				out[i] = 2
-			case p.MarginPercent >= 5:
-				out[i] = 1
-			}
-		}
-		return out
-	}()
 )
 
 // learn adds an interval. observed is the length of the history with it.

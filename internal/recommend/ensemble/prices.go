@@ -23,15 +23,6 @@ func (p Params) recent(step time.Duration) time.Duration { return scaled(step, p
 
 func (p Params) long(step time.Duration) time.Duration { return scaled(step, p.Long) }
 
-// averaged is a step on the time scale of the averaging length. Usage is averaged even if the short
-// windows never forget.
-func (p Params) averaged(step time.Duration) time.Duration {
-	if p.Recent <= 0 {
-		return step
-	}
-	return p.recent(step)
-}
-
 func scaled(step time.Duration, factor float64) time.Duration {
 	if factor == 1 {
 		return step

@@ -53,7 +53,7 @@ func (c climb) hasEnded() bool { return c.state >= didNotHelp }
 // ClimbEnd is the request, in bytes, at which a climb has ended, and whether usage has followed the limit; else
 // kills did not stop. It is 0 while nothing has ended.
 func (c *Container) ClimbEnd(p Params) (request int64, byUsage bool) {
-	if !c.climb.hasEnded() || p.MemoryWindow > 0 && c.observed-c.climb.at >= p.MemoryWindow {
+	if !c.climb.hasEnded() || c.observed-c.climb.at >= p.MemoryWindow {
 		return 0, false
 	}
 	return c.climb.request, c.climb.state == isFollowed

@@ -31,24 +31,17 @@ func (b Histories) Container(name string) *Container {
 	return b[name]
 }
 
-// Add adds a sample and reports whether there was room for it.
+// Add adds a sample, or raises by it (Container.Raise), and reports whether there was room for it.
 func (b Histories) Add(s usage.Sample, p Params) bool {
 	c := b.Container(s.Container)
 	if c == nil {
 		return false
 	}
-	c.Add(s, p)
-	return true
-}
-
-// Raise adds a sample that was read while another pod was silent: see Container.Raise. It
-// reports whether there was room for it.
-func (b Histories) Raise(s usage.Sample, p Params) bool {
-	c := b.Container(s.Container)
-	if c == nil {
-		return false
+	if s.RaisesOnly {
+		c.Raise(s, p)
+	} else {
+		c.Add(s, p)
 	}
-	c.Raise(s, p)
 	return true
 }
 

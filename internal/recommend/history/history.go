@@ -30,8 +30,7 @@ const (
 	slotCount = 32
 )
 
-// Params say how fast usage is forgotten. All are in observed time. Except for MaxGap, 0 or less
-// means never.
+// Params say how fast usage is forgotten. All are in observed time, and above 0.
 type Params struct {
 	// CPUHalfLife is the time after which the cost of a CPU level counts half. The long windows
 	// of CPU, half an hour to eight days, scale with it: a tenth of it makes them a tenth as
@@ -55,7 +54,7 @@ type Params struct {
 
 	// MaxGap is the most that time advances from one sample to the next. It should be about
 	// twice the interval of the source. If it is smaller, time runs slow; if it is much larger,
-	// outages age the history. Default 2 min. At 0, time stands still.
+	// outages age the history. Default 2 min.
 	MaxGap time.Duration
 
 	// Prices are the costs of levels of CPU.
@@ -81,16 +80,10 @@ func DefaultParams() Params {
 
 // forCPU returns the ensemble's parameters.
 func (p Params) forCPU() ensemble.Params {
-	faster := func(usual, wanted time.Duration) float64 {
-		if wanted <= 0 {
-			return 0 // never forgotten: time stands still
-		}
-		return float64(usual) / float64(wanted)
-	}
 	return ensemble.Params{
 		Prices: p.Prices,
-		Recent: faster(usualRecentHalfLife, p.RecentHalfLife),
-		Long:   faster(usualCPUHalfLife, p.CPUHalfLife),
+		Recent: float64(usualRecentHalfLife) / float64(p.RecentHalfLife),
+		Long:   float64(usualCPUHalfLife) / float64(p.CPUHalfLife),
 	}
 }
 
@@ -230,9 +223,6 @@ func (c *Container) Growth() float64 {
 // happened most times already cannot happen to more effect, which also bounds the
 // work for absurd parameters.
 func due(age *time.Duration, period time.Duration, most int) int {
-	if period <= 0 {
-		return 0
-	}
 	periods := *age / period
 	*age -= periods * period //nolint:durationcheck // periods is a count
 	return int(min(periods, time.Duration(most)))

@@ -136,7 +136,7 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	}
 	c.climb.forgetUsage() // a kill shows a need, and no wish
 	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
-	follows := before != 0 && (p.MemoryWindow <= 0 || max(at-before, before-at) <= int64(p.MemoryWindow))
+	follows := before != 0 && max(at-before, before-at) <= int64(p.MemoryWindow)
 	isLate := at < before-int64(recently) // It was reported late, and hit a size of before the newest raise.
 	isNext := follows && !isLate && short >= c.enough(k, p)
 	if isNext && k.Pods > fewPods && c.oom.by == hashOf(k.Name) {
@@ -221,12 +221,8 @@ func (c *Container) OOMFloor(p Params) int64 {
 	if c.oom.bytes == 0 {
 		return 0
 	}
-	floor := c.faded(p)
-	if p.OOMHalfLife > 0 {
-		floor = max(floor, c.Peak())
-	}
-	window := time.Duration(rememberedFor * float64(p.MemoryWindow))
-	if window <= 0 || c.observed-c.oom.set-c.oom.shown < window {
+	floor := max(c.faded(p), c.Peak())
+	if c.observed-c.oom.set-c.oom.shown < time.Duration(rememberedFor*float64(p.MemoryWindow)) {
 		floor = max(floor, withLasting(c.oom.need))
 	}
 	return min(floor, quantity.MaxMemoryBytes)
@@ -234,9 +230,6 @@ func (c *Container) OOMFloor(p Params) int64 {
 
 // faded is what is left of the newest floor.
 func (c *Container) faded(p Params) int64 {
-	if p.OOMHalfLife <= 0 {
-		return c.oom.bytes
-	}
 	return int64(math.Ceil(float64(c.oom.bytes) * math.Exp2(-float64(c.observed-c.oom.set)/float64(p.OOMHalfLife))))
 }
 

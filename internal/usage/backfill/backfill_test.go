@@ -202,7 +202,7 @@ func (w *world) load() {
 func (w *world) feed(after time.Duration, memoryMebi int64) {
 	w.Helper()
 	sample := usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: noon.Add(after), CPUMillis: 100, MemoryBytes: memoryMebi * mebi}
-	if !w.filler.Histories.Feed(w.scaler, checkpoint.Round{Samples: []usage.Sample{sample}}, func(history.Histories) {}) {
+	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Histories) {}) {
 		w.Fatal("the history is not loaded")
 	}
 }

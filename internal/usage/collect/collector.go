@@ -272,10 +272,9 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	samples, refused = usable(pods, samples, refused)
 	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
 	told := c.tell(key, after)
-	round := checkpoint.Round{Samples: newSamples(&vs.Spec, pods, samples, repeated), Silent: silent}
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
-	c.Histories.Feed(vs, round, func(histories history.Histories) {
+	c.Histories.Feed(vs, newSamples(&vs.Spec, pods, samples, repeated, silent), func(histories history.Histories) {
 		outdated = scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
 	if outdated || told {
@@ -336,8 +335,9 @@ func usableOf(pod workload.Pod, samples []usage.Sample) (left []usage.Sample, re
 	return left, refused
 }
 
-// newSamples are the samples of the pods' containers that were not delivered before.
-func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated map[string]bool) (news []usage.Sample) {
+// newSamples are the samples of the pods' containers that were not delivered before. Of the silent containers, a
+// running pod has no sample.
+func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated, silent map[string]bool) (news []usage.Sample) {
 	most := 0
 	for _, pod := range pods {
 		most += len(samples[pod.Name])
@@ -354,6 +354,7 @@ func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples m
 			has := appliedTo(pod, sample.Container)
 			sample.CPULimitMillis = has.Limits.CPUMillis
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
+			sample.RaisesOnly = silent[sample.Container]
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 			news = append(news, sample)
 		}

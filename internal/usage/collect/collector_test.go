@@ -562,7 +562,7 @@ func newWorld(t *testing.T) *world {
 		Cached:    w.client,
 		Pods:      cached.LivePods{Reader: w.client},
 		Source:    w,
-		Histories: &checkpoint.Store{Client: w.client, Params: history.Params{MaxGap: time.Minute}},
+		Histories: &checkpoint.Store{Client: w.client, Params: history.DefaultParams()},
 		Interval:  interval,
 		Clock:     w.clock,
 		Wake:      w.wake,

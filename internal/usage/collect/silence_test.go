@@ -183,7 +183,7 @@ func (d *deploymentUsage) round(cpu []int64, silent func(i int) bool) {
 	}
 	after, silentNow := d.silence.next(d.pods, samples, nil, d.now)
 	d.silence = after
-	if !d.store.Feed(d.vs, checkpoint.Round{Samples: newSamples(&d.vs.Spec, d.pods, samples, nil), Silent: silentNow}, func(h history.Histories) {
+	if !d.store.Feed(d.vs, newSamples(&d.vs.Spec, d.pods, samples, nil, silentNow), func(h history.Histories) {
 		if rec, ok := recommend.For("app", h["app"], recommend.Policy{CPU: true, Memory: true}, d.published, d.params); ok {
 			d.published = &rec
 		}

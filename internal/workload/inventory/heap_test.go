@@ -98,9 +98,9 @@ func (c *encodedCluster) histories() *checkpoint.Store {
 		vs.UID = uidOf(4, i, 0)
 		c.must(store.Load(context.Background(), vs, time.Unix(1_700_000_000, 0)))
 		for minute := range 120 {
-			var round checkpoint.Round
+			var round []usage.Sample
 			for _, container := range []string{"app-0", "app-1"} {
-				round.Samples = append(round.Samples, usage.Sample{
+				round = append(round, usage.Sample{
 					Container: container, Time: time.Unix(int64(1_700_000_000+60*minute), 0),
 					CPUMillis: int64(100 + 7*minute%90), MemoryBytes: int64(300+minute%40) << 20,
 				})
