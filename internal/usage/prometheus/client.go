@@ -54,12 +54,14 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// client queries Prometheus. Each range creates its own client, so that rotated files are read
-// again. It is not safe for concurrent use.
+// client queries Prometheus: it adds credentials, rejects redirects, which could leak them, and bounds responses. Each
+// range creates its own client, so that rotated files are read again. It is not safe for concurrent use.
 type client struct {
-	api    v1.API
-	guard  *guard
-	closer func()
+	options Options
+	api     v1.API
+	next    http.RoundTripper
+	status  int // of the last response
+	close   func()
 }
 
 // open reads the TLS files and returns a client. An error is an *Error.
@@ -77,12 +79,13 @@ func (s *Source) open() (*client, error) {
 		MaxConnsPerHost:        2,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	g := &guard{next: transport, options: s.options}
-	c, err := api.NewClient(api.Config{Address: s.options.Address, RoundTripper: g})
+	c := &client{options: s.options, next: transport, close: transport.CloseIdleConnections}
+	sender, err := api.NewClient(api.Config{Address: s.options.Address, RoundTripper: c})
 	if err != nil {
 		return nil, &Error{Words: unreadable, Unavailable: true, Err: fmt.Errorf("creating the client: %w", err)}
 	}
-	return &client{api: v1.NewAPI(c), guard: g, closer: transport.CloseIdleConnections}, nil
+	c.api = v1.NewAPI(sender)
+	return c, nil
 }
 
 // tls reads the TLS files.
@@ -109,60 +112,73 @@ func (s *Source) tls() (*tls.Config, error) {
 	return t, nil
 }
 
-func (c *client) close() { c.closer() }
-
-func (c *client) query(ctx context.Context, query string, r v1.Range, timeout time.Duration) (model.Value, v1.Warnings, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// matrix sends a query for a time range.
+func (c *client) matrix(ctx context.Context, query string, r v1.Range) (model.Matrix, v1.Warnings, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	c.guard.status = 0
-	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(serverTimeout(timeout)))
+	c.status = 0
+	value, warnings, err := c.api.QueryRange(ctx, query, r, c.serverTimeout())
+	matrix, ok := value.(model.Matrix)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: the result is a %T, not a matrix", errNotPrometheus, value)
+	}
+	return matrix, warnings, err
 }
 
-// instant is query for one moment.
-func (c *client) instant(ctx context.Context, query string, at time.Time, timeout time.Duration) (model.Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// vector sends a query for one moment.
+func (c *client) vector(ctx context.Context, query string, at time.Time) (model.Vector, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	c.guard.status = 0
-	value, _, err := c.api.Query(ctx, query, at, v1.WithTimeout(serverTimeout(timeout)))
-	return value, err
+	c.status = 0
+	value, _, err := c.api.Query(ctx, query, at, c.serverTimeout())
+	vector, ok := value.(model.Vector)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: the result is a %T, not a vector", errNotPrometheus, value)
+	}
+	return vector, err
+}
+
+// pair sends a query for CPU and one for memory.
+func (c *client) pair(ctx context.Context, queries [2]string, r v1.Range) (answers [2]model.Matrix, warnings v1.Warnings, err error) {
+	for i, query := range queries {
+		var more v1.Warnings
+		if answers[i], more, err = c.matrix(ctx, query, r); err != nil {
+			return answers, nil, err
+		}
+		warnings = append(warnings, more...)
+	}
+	return answers, warnings, nil
 }
 
 // serverTimeout also ends the server's work, and comes first. Prometheus accepts whole seconds only.
-func serverTimeout(timeout time.Duration) time.Duration {
-	return max((timeout * 9 / 10).Truncate(time.Second), time.Second)
-}
-
-// guard adds credentials, rejects redirects, which could leak them, and bounds responses.
-type guard struct {
-	next    http.RoundTripper
-	options Options
-	status  int // of the last response
+func (c *client) serverTimeout() v1.Option {
+	return v1.WithTimeout(max((c.options.Timeout * 9 / 10).Truncate(time.Second), time.Second))
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c *client) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
-	if err := g.authenticate(request); err != nil {
+	if err := c.authenticate(request); err != nil {
 		if request.Body != nil {
 			err = errors.Join(err, request.Body.Close())
 		}
 		return nil, err
 	}
-	response, err := g.next.RoundTrip(request)
+	response, err := c.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
-	g.status = response.StatusCode
+	c.status = response.StatusCode
 	if response.StatusCode/100 == 3 {
 		_ = response.Body.Close() // the body is not read
 		return nil, errRedirect
 	}
-	response.Body = &bounded{ReadCloser: response.Body, left: g.options.MaxBytes}
+	response.Body = &bounded{ReadCloser: response.Body, left: c.options.MaxBytes}
 	return response, nil
 }
 
-func (g *guard) authenticate(request *http.Request) error {
-	switch o := g.options; {
+func (c *client) authenticate(request *http.Request) error {
+	switch o := c.options; {
 	case o.BearerTokenFile != "":
 		token, err := secret(o.BearerTokenFile, maxSecret)
 		if err != nil {
@@ -235,7 +251,7 @@ func (c *client) explain(err error) error {
 	var said *v1.Error
 	isSaid := errors.As(err, &said)
 	if isSaid {
-		out.Err = fmt.Errorf("%s (HTTP status %d): %s", said.Type, c.guard.status, wordsOf(said))
+		out.Err = fmt.Errorf("%s (HTTP status %d): %s", said.Type, c.status, wordsOf(said))
 	}
 	switch {
 	case errors.Is(err, errSecret):
@@ -246,13 +262,13 @@ func (c *client) explain(err error) error {
 		out.Words = "the query timed out"
 	case isTooLong(err):
 		out.Words, out.Unavailable = "the responses are too large", false
-	case c.guard.status == http.StatusUnauthorized || c.guard.status == http.StatusForbidden:
+	case c.status == http.StatusUnauthorized || c.status == http.StatusForbidden:
 		out.Words, out.Unauthorized = "the server rejects the operator's credentials", true
 	case isSaid && (said.Type == v1.ErrBadData || said.Type == v1.ErrExec):
 		out.Words, out.Unavailable = "the server rejects the query", false
-	case c.guard.status == 0:
+	case c.status == 0:
 		out.Words = "the server cannot be reached"
-	case c.guard.status/100 == 2:
+	case c.status/100 == 2:
 		out.Words = "the response is not from Prometheus"
 		out.Err = fmt.Errorf("%w: %s", errNotPrometheus, printable(err.Error()))
 	default:

@@ -4,15 +4,8 @@
 package prometheus
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"math"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -26,9 +19,6 @@ import (
 // longestFleetChunk is the time range of one query for all Deployments of some namespaces: 288 points of
 // each series with a step of 5 minutes, about 10 kB.
 const longestFleetChunk = 24 * time.Hour
-
-// podOfDeployment finds the Deployment in the name of a pod.
-var podOfDeployment = regexp.MustCompile("^(.+)-" + hashPattern + "-" + suffixPattern + "$")
 
 // FleetContainer names a container of the pods of a Deployment.
 type FleetContainer struct{ Namespace, Deployment, Container string }
@@ -72,125 +62,46 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 
 	step := s.options.Step
 	first := ceil(from, step)
-	r := &fleetReader{
-		Fleet:    &Fleet{Usage: map[FleetContainer]*FleetUsage{}, Refused: map[usage.Refusal]int{}},
-		first:    first,
-		step:     step,
-		length:   max(0, int(to.Truncate(step).Sub(first)/step)+1),
-		isWanted: isWanted,
+	length := max(0, int(to.Truncate(step).Sub(first)/step)+1)
+	out := &Fleet{Usage: map[FleetContainer]*FleetUsage{}, Refused: map[usage.Refusal]int{}}
+	read := func(matrix model.Matrix, part v1.Range, most float64, put func(u *FleetUsage, at int, value float64)) {
+		eachPoint(matrix, part, most, out.Refused, func(labels model.Metric) func(time.Time, float64) {
+			of, ok := containerOf(labels)
+			if !ok || !isWanted(of) {
+				return nil
+			}
+			u := out.Usage[of]
+			if u == nil {
+				u = newFleetUsage(first, length)
+				out.Usage[of] = u
+			}
+			return func(at time.Time, value float64) { put(u, int(at.Sub(first)/step), value) }
+		})
 	}
 	err = c.inParts(from, to, step, longestFleetChunk, func(part v1.Range) error {
 		// Both are read before either counts: a part that is too large is read again in smaller ones.
-		answers, warnings, err := s.pair(ctx, c, queries, part)
+		answers, warnings, err := c.pair(ctx, queries, part)
 		if err != nil {
 			return err
 		}
-		r.Warnings = shortened(append(r.Warnings, warnings...))
-		r.add(answers[0], part, func(u *FleetUsage, at int, v float64) {
+		out.Warnings = shortened(append(out.Warnings, warnings...))
+		read(answers[0], part, quantity.MaxCPUMillis/1000, func(u *FleetUsage, at int, v float64) {
 			u.CPUMillis[at] = max(u.CPUMillis[at], int32(math.Ceil(v*1000)))
-		}, quantity.MaxCPUMillis/1000)
-		r.add(answers[1], part, func(u *FleetUsage, at int, v float64) {
+		})
+		read(answers[1], part, quantity.MaxMemoryBytes, func(u *FleetUsage, at int, v float64) {
 			u.MemoryBytes[at] = max(u.MemoryBytes[at], int64(math.Ceil(v)))
-		}, quantity.MaxMemoryBytes)
+		})
 		progress(part.End)
 		return nil
 	})
-	return r.Fleet, err
+	return out, err
 }
 
-// LongestDeployment is the longest name of a Deployment whose pods have it in full in their names.
-const LongestDeployment = longestName
-
-// fleetQueries are the queries for CPU and for memory. Several series of a container are merged here and not by the
-// query: with "max by (...)", Prometheus takes twice as long.
-func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error) {
-	of, err := inNamespaces(namespaces)
-	if err != nil {
-		return queries, err
-	}
-	deployments := ".+"
-	if len(s.options.Deployments) > 0 {
-		var names []string
-		for _, name := range s.options.Deployments {
-			names = append(names, regexp.QuoteMeta(name))
-		}
-		deployments = "(" + strings.Join(names, "|") + ")"
-	}
-	selector := fmt.Sprintf(`%s,pod=~%s,container!="",container!="POD"%s`, of,
-		strconv.Quote(deployments+"-"+hashPattern+"-"+suffixPattern), s.labels())
-	return [2]string{
-		fmt.Sprintf("rate(container_cpu_usage_seconds_total{%s}[%s])", selector, promDuration(s.options.RateWindow)),
-		fmt.Sprintf("max_over_time(container_memory_working_set_bytes{%s}[%s])", selector, promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
-	}, nil
-}
-
-// inNamespaces is a label matcher. No namespaces are all of them.
-func inNamespaces(namespaces []string) (matcher string, err error) {
-	for _, name := range namespaces {
-		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
-			return "", fmt.Errorf("%.80q is not a valid namespace name", name)
-		}
-	}
-	switch len(namespaces) {
-	case 0:
-		return `namespace!=""`, nil
-	case 1:
-		return "namespace=" + strconv.Quote(namespaces[0]), nil
-	}
-	return "namespace=~" + strconv.Quote(strings.Join(namespaces, "|")), nil
-}
-
-// labels are the additional label matchers, each after a comma.
-func (s *Source) labels() (matchers string) {
-	for _, name := range slices.Sorted(maps.Keys(s.options.Labels)) {
-		matchers += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
-	}
-	return matchers
-}
-
-// fleetReader adds up the responses.
-type fleetReader struct {
-	*Fleet
-	first    time.Time
-	step     time.Duration
-	length   int
-	isWanted func(FleetContainer) bool
-}
-
-func (r *fleetReader) add(matrix model.Matrix, part v1.Range, put func(u *FleetUsage, at int, value float64), most float64) {
-	for i, stream := range matrix {
-		matrix[i] = nil // its points can be collected
-		if stream == nil {
-			r.Refused[usage.Malformed]++
-			continue
-		}
-		of, ok := containerOf(stream.Metric)
-		if !ok || !r.isWanted(of) {
-			continue
-		}
-		if len(stream.Histograms) > 0 {
-			r.Refused[usage.Malformed] += len(stream.Histograms)
-		}
-		u := r.usageOf(of)
-		for _, p := range stream.Values {
-			at, value := p.Timestamp.Time(), float64(p.Value)
-			if why := refusal(at, value, part, most); why != "" {
-				r.Refused[why]++
-				continue
-			}
-			put(u, int(at.Sub(r.first)/r.step), value)
-		}
-	}
-}
-
-func (r *fleetReader) usageOf(of FleetContainer) *FleetUsage {
-	u := r.Usage[of]
-	if u == nil {
-		u = &FleetUsage{First: r.first, CPUMillis: make([]int32, r.length), MemoryBytes: make([]int64, r.length)}
-		for i := range r.length {
-			u.CPUMillis[i], u.MemoryBytes[i] = -1, -1
-		}
-		r.Usage[of] = u
+// newFleetUsage is the usage of a container of which nothing is known yet.
+func newFleetUsage(first time.Time, length int) *FleetUsage {
+	u := &FleetUsage{First: first, CPUMillis: make([]int32, length), MemoryBytes: make([]int64, length)}
+	for i := range length {
+		u.CPUMillis[i], u.MemoryBytes[i] = -1, -1
 	}
 	return u
 }
@@ -198,29 +109,8 @@ func (r *fleetReader) usageOf(of FleetContainer) *FleetUsage {
 // containerOf reads the labels of a series. It is not ok for the pods of others than Deployments, nor for what no object can be
 // called: users name files by it.
 func containerOf(labels model.Metric) (of FleetContainer, ok bool) {
-	pod := podOfDeployment.FindStringSubmatch(string(labels["pod"]))
-	if pod == nil {
-		return of, false
-	}
-	of = FleetContainer{string(labels["namespace"]), pod[1], string(labels["container"])}
-	isName := len(validation.IsDNS1123Label(of.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(of.Deployment)) == 0 &&
+	deployment, ok := deploymentOf(string(labels["pod"]))
+	of = FleetContainer{string(labels["namespace"]), deployment, string(labels["container"])}
+	return of, ok && len(validation.IsDNS1123Label(of.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(of.Deployment)) == 0 &&
 		len(validation.IsDNS1123Label(of.Container)) == 0
-	return of, isName
-}
-
-// refusal says why a point is not used; empty if it is.
-func refusal(at time.Time, value float64, part v1.Range, most float64) usage.Refusal {
-	switch {
-	case at.Before(part.Start):
-		return usage.Stale
-	case at.After(part.End):
-		return usage.FromTheFuture
-	case math.IsNaN(value) || math.IsInf(value, 0):
-		return usage.NotANumber
-	case value < 0:
-		return usage.Negative
-	case value > most:
-		return usage.TooLarge
-	}
-	return ""
 }

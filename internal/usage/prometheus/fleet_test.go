@@ -25,28 +25,6 @@ func streamIn(namespace, pod, container string, points ...string) string {
 	return strings.Replace(stream(pod, container, points...), `"metric":{`, fmt.Sprintf(`"metric":{"namespace":%q,`, namespace), 1)
 }
 
-func TestFleetQueries(t *testing.T) {
-	s := source(t, "http://prometheus:9090", func(o *Options) { o.Labels = map[string]string{"cluster": `e"ast`} })
-	const pods = `pod=~".+-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}",container!="",container!="POD",cluster="e\"ast"`
-	for namespaces, matcher := range map[string]string{"": `namespace!=""`, "shop": `namespace="shop"`, "shop bank": `namespace=~"shop|bank"`} {
-		got, err := s.fleetQueries(strings.Fields(namespaces))
-		want := [2]string{
-			"rate(container_cpu_usage_seconds_total{" + matcher + "," + pods + "}[4m])",
-			"max_over_time(container_memory_working_set_bytes{" + matcher + "," + pods + "}[2m])",
-		}
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%q: %v (-want +got):\n%s", namespaces, err, diff)
-		}
-	}
-	s.options.Deployments = []string{"web", "a.b"}
-	if got, err := s.fleetQueries([]string{"shop"}); err != nil || !strings.Contains(got[0], `pod=~"(web|a\\.b)-[4-9`) {
-		t.Errorf("of two Deployments: %v: %s", err, got)
-	}
-	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}); err == nil {
-		t.Error("the name of a namespace changes the query")
-	}
-}
-
 // The pod that uses most counts, for CPU and memory separately, whatever else the server returns.
 func TestFleetUsage(t *testing.T) {
 	const a, b = "web-5d4f8b9c4-bcdfg", "web-7c9b5d8f44-x2z9k"

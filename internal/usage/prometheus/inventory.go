@@ -6,7 +6,6 @@ package prometheus
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -110,13 +109,9 @@ func (s *Source) instant(ctx context.Context, query string, at time.Time, each f
 		return err
 	}
 	defer c.close()
-	value, err := c.instant(ctx, query, at, s.options.Timeout)
+	vector, err := c.vector(ctx, query, at)
 	if err != nil {
 		return c.explain(err)
-	}
-	vector, ok := value.(model.Vector)
-	if !ok {
-		return c.explain(errors.Join(errNotPrometheus, fmt.Errorf("the result is a %T, not a vector", value)))
 	}
 	for _, sample := range vector {
 		if sample == nil {

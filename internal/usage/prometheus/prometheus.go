@@ -13,13 +13,11 @@ package prometheus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -95,12 +93,6 @@ type Target struct {
 	Scaler string
 }
 
-// Queries returns the queries that Range uses for a target: for CPU and for memory.
-func (s *Source) Queries(t Target) (cpu, memory string, err error) {
-	q, err := s.queriesFor(t)
-	return q.cpu, q.memory, err
-}
-
 // Chunk is a part of the result. Chunks come in chronological order.
 type Chunk struct {
 	// Samples are valid as defined by package usage, in chronological order.
@@ -124,8 +116,8 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	}
 	defer c.close()
 
-	return c.inParts(from, to, s.options.Step, longestChunk, func(r v1.Range) error {
-		chunk, err := s.chunk(ctx, c, queries, r)
+	return c.inParts(from, to, s.options.Step, longestChunk, func(part v1.Range) error {
+		chunk, err := c.chunk(ctx, t, queries.usage, part)
 		if err == nil {
 			each(chunk)
 		}
@@ -156,27 +148,14 @@ func (c *client) inParts(from, to time.Time, step, longest time.Duration, read f
 }
 
 // chunk sends one pair of queries.
-func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (chunk Chunk, err error) {
-	answers, warnings, err := s.pair(ctx, c, [2]string{q.cpu, q.memory}, r)
+func (c *client) chunk(ctx context.Context, t Target, queries [2]string, part v1.Range) (Chunk, error) {
+	answers, warnings, err := c.pair(ctx, queries, part)
 	if err != nil {
 		return Chunk{}, err
 	}
-	chunk.Warnings = shortened(warnings)
-	d := decoder{queries: q, first: r.Start, last: r.End, window: s.options.RateWindow, refused: map[usage.Refusal]int{}}
-	chunk.Samples, chunk.Refused = d.decode(answers[0], answers[1]), d.refused
+	chunk := Chunk{Refused: map[usage.Refusal]int{}, Warnings: shortened(warnings)}
+	chunk.decode(answers, part, t, c.options.RateWindow)
 	return chunk, nil
-}
-
-// pair sends a query for CPU and one for memory.
-func (s *Source) pair(ctx context.Context, c *client, queries [2]string, r v1.Range) (answers [2]model.Matrix, warnings v1.Warnings, err error) {
-	for i, query := range queries {
-		matrix, more, err := s.matrix(ctx, c, query, r)
-		if err != nil {
-			return answers, nil, err
-		}
-		answers[i], warnings = matrix, append(warnings, more...)
-	}
-	return answers, warnings, nil
 }
 
 // shortened are the first three different warnings, as printable lines.
@@ -187,19 +166,6 @@ func shortened(warnings []string) (out []string) {
 		}
 	}
 	return out
-}
-
-// matrix sends one query.
-func (s *Source) matrix(ctx context.Context, c *client, query string, r v1.Range) (model.Matrix, v1.Warnings, error) {
-	value, warnings, err := c.query(ctx, query, r, s.options.Timeout)
-	if err != nil {
-		return nil, nil, err
-	}
-	matrix, ok := value.(model.Matrix)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: the result is a %T, not a matrix", errNotPrometheus, value)
-	}
-	return matrix, warnings, nil
 }
 
 // ceil rounds up to whole steps, so that repeated queries use the same times.

@@ -39,41 +39,57 @@ var web = Target{Namespace: "shop", Deployment: "web", Containers: []string{"app
 
 func TestQueries(t *testing.T) {
 	s := source(t, "http://prometheus:9090", func(o *Options) { o.Labels = map[string]string{"cluster": `e"ast\`, "az": "b"} })
-	q, err := s.queriesFor(Target{Namespace: "shop", Deployment: "web.v1", Containers: []string{"app", "proxy"}})
-	if err != nil {
-		t.Fatal(err)
+	const (
+		suffix   = `-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
+		pods     = `namespace="shop",pod=~"web\\.v1` + suffix
+		labels   = `,az="b",cluster="e\"ast\\"`
+		both     = `,container=~"app|proxy",resource=~"cpu|memory"` + labels
+		declared = ` by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",` + pods + both +
+			`} unless on (namespace,pod) (kube_pod_status_phase{` + pods + `,phase!="Running"` + labels + `} == 1))`
+	)
+	usageOf := func(selector string) [2]string {
+		selector += `,container!="",container!="POD"` + labels
+		return [2]string{"rate(container_cpu_usage_seconds_total{" + selector + "}[4m])", "max_over_time(container_memory_working_set_bytes{" + selector + "}[2m])"}
 	}
-	const selector = `{namespace="shop",pod=~"web\\.v1-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}",container=~"app|proxy",container!="",container!="POD",az="b",cluster="e\"ast\\"}`
-	want := []string{
-		"max by (pod,container) (rate(container_cpu_usage_seconds_total" + selector + "[4m]))",
-		"max by (pod,container) (max_over_time(container_memory_working_set_bytes" + selector + "[2m]))",
+	want := queries{
+		usage: usageOf(pods + `,container=~"app|proxy"`), sizes: [2]string{"min" + declared, "max" + declared},
+		requests: `max by (target_container,resource) (verticalscaler_container_request{target_namespace="shop",scaler="web",target_container=~"app|proxy",resource=~"cpu|memory"` + labels + `})`,
 	}
-	if diff := cmp.Diff(want, []string{q.cpu, q.memory}); diff != "" {
-		t.Errorf("queries (-want +got):\n%s", diff)
+	got, err := s.queriesFor(Target{Namespace: "shop", Deployment: "web.v1", Containers: []string{"app", "proxy"}, Scaler: "web"})
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(queries{})); err != nil || diff != "" {
+		t.Errorf("of a target: %v (-want +got):\n%s", err, diff)
+	}
+	for namespaces, matcher := range map[string]string{"": `namespace!=""`, "shop": `namespace="shop"`, "shop bank": `namespace=~"shop|bank"`} {
+		got, err := s.fleetQueries(strings.Fields(namespaces))
+		if diff := cmp.Diff(usageOf(matcher+`,pod=~".+`+suffix), got); err != nil || diff != "" {
+			t.Errorf("of all in %q: %v (-want +got):\n%s", namespaces, err, diff)
+		}
+	}
+	s.options.Deployments = []string{"web", "a.b"}
+	if got, err := s.fleetQueries([]string{"shop"}); err != nil || !strings.Contains(got[0], `pod=~"(web|a\\.b)-[4-9`) {
+		t.Errorf("of two Deployments: %v: %s", err, got)
+	}
+	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}); err == nil {
+		t.Error("the name of a namespace changes the query")
 	}
 }
 
 func TestPodsAreToldByTheirNames(t *testing.T) {
-	q, err := source(t, "http://p").queriesFor(web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]bool{
-		"web-5d4f8b9c4-bcdfg":       true,
-		"web-7c9b5d8f44-x2z9k":      true, // the longest hash
-		"web-4b5c6d-x2z9k":          true,
-		"web-agent-x2z9k":           false, // the DaemonSet web-agent
-		"web-db-x2z9k":              false, // the DaemonSet web-db
-		"web-0":                     false, // the StatefulSet web
-		"web-api-5d4f8b9c4-bcdfg":   false, // the Deployment web-api
-		"my-web-5d4f8b9c4-bcdfg":    false,
-		"web-5d4f8b9c4-bcdfg-x2z9k": false,
-		"web-5d4f8b9c4-bcdfg\n":     false,
-		"web":                       false,
-		"":                          false,
+	for name, want := range map[string]string{
+		"web-5d4f8b9c4-bcdfg":       "web",
+		"web-7c9b5d8f44-x2z9k":      "web", // the longest hash
+		"web-4b5c6d-x2z9k":          "web",
+		"web-agent-x2z9k":           "", // the DaemonSet web-agent
+		"web-db-x2z9k":              "", // the DaemonSet web-db
+		"web-0":                     "", // the StatefulSet web
+		"web-api-5d4f8b9c4-bcdfg":   "web-api",
+		"web-5d4f8b9c4-bcdfg-x2z9k": "",
+		"web-5d4f8b9c4-bcdfg\n":     "",
+		"web":                       "",
+		"":                          "",
 	} {
-		if got := q.pods.MatchString(name); got != want {
-			t.Errorf("pod %q: %v, want %v", name, got, want)
+		if got, ok := deploymentOf(name); got != want || ok != (want != "") {
+			t.Errorf("pod %q is of the Deployment %q, %t; want %q", name, got, ok, want)
 		}
 	}
 }
@@ -87,6 +103,7 @@ func TestNamesCannotSayMore(t *testing.T) {
 		"a pattern":          {Namespace: "shop", Deployment: ".*", Containers: []string{"app"}},
 		"a container":        {Namespace: "shop", Deployment: "web", Containers: []string{"app", evil}},
 		"no containers":      {Namespace: "shop", Deployment: "web"},
+		"a scaler":           {Namespace: "shop", Deployment: "web", Containers: []string{"app"}, Scaler: evil},
 		"a name that is cut": {Namespace: "shop", Deployment: strings.Repeat("w", 47), Containers: []string{"app"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +127,8 @@ func FuzzQueries(f *testing.F) {
 	quoted := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	const (
 		selector = `{namespace=Q,pod=~Q,container=~Q,container!=Q,container!=Q,cluster=Q}`
-		cpu      = "max by (pod,container) (rate(container_cpu_usage_seconds_total" + selector + "[4m]))"
-		memory   = "max by (pod,container) (max_over_time(container_memory_working_set_bytes" + selector + "[2m]))"
+		cpu      = "rate(container_cpu_usage_seconds_total" + selector + "[4m])"
+		memory   = "max_over_time(container_memory_working_set_bytes" + selector + "[2m])"
 		sizes    = " by (__name__,container,resource) ({__name__=~Q,namespace=Q,pod=~Q,container=~Q,resource=~Q,cluster=Q} unless on (namespace,pod) (kube_pod_status_phase{namespace=Q,pod=~Q,phase!=Q,cluster=Q} == 1))"
 		requests = "max by (target_container,resource) (verticalscaler_container_request{target_namespace=Q,scaler=Q,target_container=~Q,resource=~Q,cluster=Q})"
 	)
@@ -126,7 +143,7 @@ func FuzzQueries(f *testing.F) {
 				t.Errorf("the query is %s", query)
 			}
 		}
-		for query, want := range map[string]string{q.cpu: cpu, q.memory: memory} {
+		for query, want := range map[string]string{q.usage[0]: cpu, q.usage[1]: memory} {
 			if got := quoted.ReplaceAllString(query, "Q"); got != want {
 				t.Errorf("the query is %s", query)
 			}
@@ -204,11 +221,8 @@ func TestPointsAreBelievedOneByOne(t *testing.T) {
 		"younger than asked": {
 			cpu: []string{stream(pod, "app", at(3), "1", at(2), "1")}, want: map[usage.Refusal]int{usage.FromTheFuture: 1},
 		},
-		"the same moment again": {
-			cpu: []string{stream(pod, "app", at(2), "1", at(2), "2")}, want: map[usage.Refusal]int{usage.Duplicate: 1},
-		},
 		"the same container again": {
-			cpu: []string{stream(pod, "app", at(2), "1"), stream(pod, "app", at(1), "1", at(2), "9")}, want: map[usage.Refusal]int{usage.Duplicate: 2},
+			cpu: []string{stream(pod, "app", at(2), "1", at(2), "0.5"), stream(pod, "app", at(1), "1", at(2), "0.2")}, want: map[usage.Refusal]int{},
 		},
 		"another Deployment's pod": {
 			cpu:  []string{stream(pod, "app", at(2), "1"), stream("api-5d4f8b9c4-bcdfg", "app", at(2), "9")},
@@ -525,16 +539,12 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.guard.next = answers(func(r *http.Request) (*http.Response, error) {
+		c.next = answers(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: 200 + ((code%400)+400)%400, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body)),
 			}, nil
 		})
-		q, err := s.queriesFor(web)
-		if err != nil {
-			t.Fatal(err)
-		}
-		chunk, err := s.chunk(t.Context(), c, q, v1.Range{Start: noon, End: noon.Add(time.Hour), Step: time.Minute})
+		chunk, err := c.chunk(t.Context(), web, [2]string{"cpu", "memory"}, v1.Range{Start: noon, End: noon.Add(time.Hour), Step: time.Minute})
 		if err != nil {
 			var said *Error
 			if err := c.explain(err); !errors.As(err, &said) || said.Words == "" {

@@ -6,7 +6,9 @@ package prometheus
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,93 +17,124 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The pods of a Deployment are named <Deployment>-<hash>-<suffix>. The hash is a
-// decimal number of 32 bits whose digits are written as 4 to 9, b, c, d and f; the
-// suffix avoids vowels. Fewer than 6 digits are one in 40,000, and left out: they would
-// take the pods of a DaemonSet web-db for those of a Deployment web.
 const (
-	hashPattern   = "[4-9bcdf]{6,10}"
-	suffixPattern = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+	// podSuffix follows the Deployment in the name of a pod: <Deployment>-<hash>-<suffix>. The hash is a
+	// decimal number of 32 bits whose digits are written as 4 to 9, b, c, d and f; the
+	// suffix avoids vowels. Fewer than 6 digits are one in 40,000, and left out: they would
+	// take the pods of a DaemonSet web-db for those of a Deployment web.
+	podSuffix = "-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"
 
-	// longestName is the longest Deployment name that its pods' names contain in full, because
+	// LongestDeployment is the longest name of a Deployment whose pods have it in full in their names, because
 	// the API server cuts a generated name to 58 characters plus the suffix. Pods of
 	// Deployments with longer, similar names cannot be told apart.
-	longestName = 58 - len("-") - 10 - len("-")
+	LongestDeployment = 58 - len("-") - 10 - len("-")
 )
 
-// queries are the queries for a target, with the values to check the response.
+var podOfDeployment = regexp.MustCompile("^(.+)" + podSuffix + "$")
+
+// deploymentOf finds the Deployment in the name of a pod. It is not ok for the pods of others.
+func deploymentOf(pod string) (name string, ok bool) {
+	found := podOfDeployment.FindStringSubmatch(pod)
+	if found == nil {
+		return "", false
+	}
+	return found[1], true
+}
+
+// queries are the queries for a target.
 type queries struct {
-	namespace   string
-	cpu, memory string
-	sizes       [2]string // the least and the most of what kube-state-metrics reports
-	requests    string    // what the operator reports; empty without a scaler
-	pods        *regexp.Regexp
-	containers  []string
+	usage    [2]string // CPU and memory
+	sizes    [2]string // the least and the most of what kube-state-metrics reports
+	requests string    // what the operator reports; empty without a scaler
 }
 
 // queriesFor returns the queries. It validates and quotes all names, so that no name can change a
-// query.
-//
-// A container that was restarted has two series for some minutes, and one that two
-// servers scrape always has two. The larger one counts.
+// query. A pod that has ended is not deleted at once, and still has its requests in kube-state-metrics.
 func (s *Source) queriesFor(t Target) (q queries, err error) {
-	if wrong := validation.IsDNS1123Label(t.Namespace); len(wrong) > 0 {
-		return q, fmt.Errorf("%.80q is not a valid namespace name", t.Namespace)
-	}
-	if wrong := validation.IsDNS1123Subdomain(t.Deployment); len(wrong) > 0 {
+	of, err := inNamespaces([]string{t.Namespace})
+	switch {
+	case err != nil:
+		return q, err
+	case len(validation.IsDNS1123Subdomain(t.Deployment)) > 0:
 		return q, fmt.Errorf("%.80q is not a valid Deployment name", t.Deployment)
-	}
-	if len(t.Deployment) > longestName {
-		return q, fmt.Errorf("the name of the Deployment is longer than %d characters, so its pods' names do not contain it in full", longestName)
-	}
-	if len(t.Containers) == 0 {
+	case len(t.Deployment) > LongestDeployment:
+		return q, fmt.Errorf("the name of the Deployment is longer than %d characters, so its pods' names do not contain it in full", LongestDeployment)
+	case len(t.Containers) == 0:
 		return q, fmt.Errorf("no containers given")
+	case t.Scaler != "" && len(validation.IsDNS1123Subdomain(t.Scaler)) > 0:
+		return q, fmt.Errorf("%.80q is not a valid name of a VerticalScaler", t.Scaler)
 	}
-	containers := make([]string, len(t.Containers))
-	for i, name := range t.Containers {
-		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+	for _, name := range t.Containers {
+		if len(validation.IsDNS1123Label(name)) > 0 {
 			return q, fmt.Errorf("%.80q is not a valid container name", name)
 		}
-		containers[i] = regexp.QuoteMeta(name)
 	}
-	pods := regexp.QuoteMeta(t.Deployment) + "-" + hashPattern + "-" + suffixPattern
-	selector := fmt.Sprintf(`namespace=%s,pod=~%s,container=~%s,container!="",container!="POD"`,
-		strconv.Quote(t.Namespace), strconv.Quote(pods), strconv.Quote(strings.Join(containers, "|")))
-	labels := s.labels()
-	selector += labels
-	q = queries{
-		namespace: t.Namespace,
-		cpu:       fmt.Sprintf("max by (pod,container) (rate(container_cpu_usage_seconds_total{%s}[%s]))", selector, promDuration(s.options.RateWindow)),
-		memory: fmt.Sprintf("max by (pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector,
-			promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
-		pods:       regexp.MustCompile("^" + pods + "$"),
-		containers: t.Containers,
+	of += ",pod=~" + strconv.Quote(regexp.QuoteMeta(t.Deployment)+podSuffix)
+	those := "container=~" + strconv.Quote(strings.Join(t.Containers, "|"))
+	q.usage = s.usageQueries(of + "," + those)
+	those += `,resource=~"cpu|memory"`
+	for i, aggregation := range []string{"min", "max"} {
+		q.sizes[i] = fmt.Sprintf(
+			`%s by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",%s,%s%s} unless on (namespace,pod) (kube_pod_status_phase{%s,phase!="Running"%s} == 1))`,
+			aggregation, of, those, s.labels(), of, s.labels())
 	}
-	if err := q.askForSizes(t, pods, containers, labels); err != nil {
-		return queries{}, err
+	if t.Scaler != "" {
+		q.requests = fmt.Sprintf(`max by (target_container,resource) (verticalscaler_container_request{target_namespace=%s,scaler=%s,target_%s%s})`,
+			strconv.Quote(t.Namespace), strconv.Quote(t.Scaler), those, s.labels())
 	}
 	return q, nil
 }
 
-// askForSizes adds the queries for requests and limits. A pod that has ended is not deleted at
-// once, and still has its requests in kube-state-metrics.
-func (q *queries) askForSizes(t Target, pods string, containers []string, labels string) error {
-	of := fmt.Sprintf(`namespace=%s,pod=~%s`, strconv.Quote(t.Namespace), strconv.Quote(pods))
-	those := fmt.Sprintf(`container=~%s,resource=~"cpu|memory"`, strconv.Quote(strings.Join(containers, "|")))
-	for i, aggregation := range []string{"min", "max"} {
-		q.sizes[i] = fmt.Sprintf(
-			`%s by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",%s,%s%s} unless on (namespace,pod) (kube_pod_status_phase{%s,phase!="Running"%s} == 1))`,
-			aggregation, of, those, labels, of, labels)
+// fleetQueries are the queries for all Deployments of some namespaces.
+func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error) {
+	of, err := inNamespaces(namespaces)
+	if err != nil {
+		return queries, err
 	}
-	if t.Scaler == "" {
-		return nil
+	deployments := ".+"
+	if len(s.options.Deployments) > 0 {
+		var names []string
+		for _, name := range s.options.Deployments {
+			names = append(names, regexp.QuoteMeta(name))
+		}
+		deployments = "(" + strings.Join(names, "|") + ")"
 	}
-	if wrong := validation.IsDNS1123Subdomain(t.Scaler); len(wrong) > 0 {
-		return fmt.Errorf("%.80q is not a valid name of a VerticalScaler", t.Scaler)
+	return s.usageQueries(of + ",pod=~" + strconv.Quote(deployments+podSuffix)), nil
+}
+
+// usageQueries are the queries for CPU and for memory. A container that was restarted has two series for some minutes,
+// and one that two servers scrape always has two. They are merged here and not by the query: with "max by (...)",
+// Prometheus takes twice as long.
+func (s *Source) usageQueries(matchers string) [2]string {
+	matchers += `,container!="",container!="POD"` + s.labels()
+	return [2]string{
+		fmt.Sprintf("rate(%s{%s}[%s])", CPUMetric, matchers, promDuration(s.options.RateWindow)),
+		fmt.Sprintf("max_over_time(%s{%s}[%s])", MemoryMetric, matchers, promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
 	}
-	q.requests = fmt.Sprintf(`max by (target_container,resource) (verticalscaler_container_request{target_namespace=%s,scaler=%s,target_%s%s})`,
-		strconv.Quote(t.Namespace), strconv.Quote(t.Scaler), those, labels)
-	return nil
+}
+
+// inNamespaces is a label matcher. No namespaces are all of them.
+func inNamespaces(namespaces []string) (matcher string, err error) {
+	for _, name := range namespaces {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return "", fmt.Errorf("%.80q is not a valid namespace name", name)
+		}
+	}
+	switch len(namespaces) {
+	case 0:
+		return `namespace!=""`, nil
+	case 1:
+		return "namespace=" + strconv.Quote(namespaces[0]), nil
+	}
+	return "namespace=~" + strconv.Quote(strings.Join(namespaces, "|")), nil
+}
+
+// labels are the additional label matchers, each after a comma.
+func (s *Source) labels() (matchers string) {
+	for _, name := range slices.Sorted(maps.Keys(s.options.Labels)) {
+		matchers += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
+	}
+	return matchers
 }
 
 func promDuration(d time.Duration) string { return model.Duration(d).String() }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 // longestSizes is the time range of one query for sizes: their responses have no more series than
@@ -43,15 +44,6 @@ type Size struct {
 // and Unknown if that is not known.
 type Amount struct{ Least, Most int64 }
 
-// set sets the least or the most.
-func (a *Amount) set(isLeast bool, amount int64) {
-	if isLeast {
-		a.Least = amount
-	} else {
-		a.Most = amount
-	}
-}
-
 const (
 	// None is an amount that no pod declares.
 	None int64 = 0
@@ -74,15 +66,13 @@ func (s *Source) Sizes(ctx context.Context, t Target, from, to time.Time) (Sizes
 	}
 	defer c.close()
 	return out, c.inParts(from, to, s.options.Step, longestSizes, func(r v1.Range) error {
-		var declared [2]model.Matrix
-		for i, query := range queries.sizes {
-			if declared[i], _, err = s.matrix(ctx, c, query, r); err != nil {
-				return err
-			}
+		declared, _, err := c.pair(ctx, queries.sizes, r)
+		if err != nil {
+			return err
 		}
 		var reported model.Matrix
 		if queries.requests != "" {
-			if reported, _, err = s.matrix(ctx, c, queries.requests, r); err != nil {
+			if reported, _, err = c.matrix(ctx, queries.requests, r); err != nil {
 				return err
 			}
 		}
@@ -96,14 +86,10 @@ func (s *Source) Sizes(ctx context.Context, t Target, from, to time.Time) (Sizes
 // reports one resource has none of the others.
 func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range) {
 	for i, matrix := range answers {
-		for _, stream := range matrix {
-			of, ok := seriesOf(stream, "container", containers)
-			if !ok {
-				continue
-			}
-			isLimit := strings.HasSuffix(string(stream.Metric[model.MetricNameLabel]), "_limits")
+		eachAmount(matrix, "container", containers, r, func(of Of, labels model.Metric) func(time.Time, int64) {
+			isLimit := strings.HasSuffix(string(labels[model.MetricNameLabel]), "_limits")
 			s.HasRequests, s.HasLimits = true, true
-			for at, amount := range amountsOf(stream, of.Resource, r) {
+			return func(at time.Time, amount int64) {
 				for _, resource := range []string{cpu, memory} {
 					s.size(Of{of.Container, resource}, at, Size{}) // none, unless a series follows
 				}
@@ -112,25 +98,25 @@ func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range
 				if isLimit {
 					to = &size.Limit
 				}
-				to.set(i == 0, amount)
+				if i == 0 {
+					to.Least = amount
+				} else {
+					to.Most = amount
+				}
 				s.At[of][at] = size
 			}
-		}
+		})
 	}
 }
 
 // complete adds what the operator reports, where nothing else is known.
 func (s *Sizes) complete(answer model.Matrix, containers []string, r v1.Range) {
-	for _, stream := range answer {
-		of, ok := seriesOf(stream, "target_container", containers)
-		if !ok {
-			continue
-		}
+	eachAmount(answer, "target_container", containers, r, func(of Of, _ model.Metric) func(time.Time, int64) {
 		s.HasRequests = true
-		for at, amount := range amountsOf(stream, of.Resource, r) {
+		return func(at time.Time, amount int64) {
 			s.size(of, at, Size{Request: Amount{amount, amount}, Limit: Amount{Unknown, Unknown}})
 		}
-	}
+	})
 }
 
 // size adds a size, unless one is known at that time.
@@ -149,27 +135,22 @@ const (
 	memory = "memory"
 )
 
-// seriesOf tells what a series is about. It is not ok for one that was not asked for.
-func seriesOf(stream *model.SampleStream, label model.LabelName, containers []string) (of Of, ok bool) {
-	if stream == nil {
-		return of, false
-	}
-	of = Of{string(stream.Metric[label]), string(stream.Metric["resource"])}
-	return of, slices.Contains(containers, of.Container) && (of.Resource == cpu || of.Resource == memory)
-}
-
-// amountsOf are the valid points of a series, in millicores or bytes.
-func amountsOf(stream *model.SampleStream, resource string, r v1.Range) map[time.Time]int64 {
-	factor, most := 1.0, float64(quantity.MaxMemoryBytes)
-	if resource == cpu {
-		factor, most = 1000, float64(quantity.MaxCPUMillis)
-	}
-	out := make(map[time.Time]int64, len(stream.Values))
-	for _, p := range stream.Values {
-		at, amount := p.Timestamp.Time().UTC(), math.Round(float64(p.Value)*factor)
-		if !at.Before(r.Start) && !at.After(r.End) && amount >= 0 && amount <= most { // NaN is neither
-			out[at] = int64(amount)
+// eachAmount is eachPoint for amounts in millicores or bytes, of the resources of some containers, whose names a label has.
+func eachAmount(matrix model.Matrix, label model.LabelName, containers []string, r v1.Range, putOf func(Of, model.Metric) func(time.Time, int64)) {
+	eachPoint(matrix, r, quantity.MaxMemoryBytes, map[usage.Refusal]int{}, func(labels model.Metric) func(time.Time, float64) {
+		of := Of{string(labels[label]), string(labels["resource"])}
+		if !slices.Contains(containers, of.Container) || of.Resource != cpu && of.Resource != memory {
+			return nil
 		}
-	}
-	return out
+		factor, most := 1.0, float64(quantity.MaxMemoryBytes)
+		if of.Resource == cpu {
+			factor, most = 1000, quantity.MaxCPUMillis
+		}
+		put := putOf(of, labels)
+		return func(at time.Time, value float64) {
+			if amount := math.Round(value * factor); amount <= most {
+				put(at, int64(amount))
+			}
+		}
+	})
 }

@@ -15,28 +15,6 @@ import (
 
 var sized = Target{Namespace: "shop", Deployment: "web", Containers: []string{"app", "mesh"}, Scaler: "web-scaler"}
 
-func TestQueriesForSizes(t *testing.T) {
-	s := source(t, "http://prometheus:9090", func(o *Options) { o.Labels = map[string]string{"cluster": `e"ast`} })
-	q, err := s.queriesFor(sized)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const (
-		pods     = `namespace="shop",pod=~"web-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
-		declared = ` by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",` + pods +
-			`,container=~"app|mesh",resource=~"cpu|memory",cluster="e\"ast"} unless on (namespace,pod) (kube_pod_status_phase{` + pods + `,phase!="Running",cluster="e\"ast"} == 1))`
-		reported = `max by (target_container,resource) (verticalscaler_container_request{target_namespace="shop",scaler="web-scaler",target_container=~"app|mesh",resource=~"cpu|memory",cluster="e\"ast"})`
-	)
-	if diff := cmp.Diff([]string{"min" + declared, "max" + declared, reported}, []string{q.sizes[0], q.sizes[1], q.requests}); diff != "" {
-		t.Errorf("queries (-want +got):\n%s", diff)
-	}
-	evil := sized
-	evil.Scaler = `x"} or vector(1) #`
-	if _, err := s.queriesFor(evil); err == nil {
-		t.Error("the name of the scaler changes the query")
-	}
-}
-
 // sizeStream is a series of kube-state-metrics, or of the operator.
 func sizeStream(labels string, points ...string) string {
 	return strings.Replace(stream("", "", points...), `"pod":"","container":""`, labels, 1)

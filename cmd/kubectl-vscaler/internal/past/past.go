@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -125,25 +126,6 @@ func CountsOf(refused map[usage.Refusal]int) string {
 	return "; points refused: " + strings.Join(words, ", ")
 }
 
-// peaks is the largest usage of any pod, by container and interval: one request applies to
-// all pods.
-type peaks map[string]map[int64]quantity.Amounts
-
-// add merges samples. Their time is the end of the interval.
-func (p peaks) add(samples []usage.Sample, step time.Duration) {
-	for _, s := range samples {
-		if p[s.Container] == nil {
-			p[s.Container] = map[int64]quantity.Amounts{}
-		}
-		start := s.Time.Add(-step).Unix()
-		most := p[s.Container][start]
-		p[s.Container][start] = quantity.Amounts{
-			CPUMillis:   max(most.CPUMillis, s.CPUMillis),
-			MemoryBytes: max(most.MemoryBytes, s.MemoryBytes),
-		}
-	}
-}
-
 // Series is what a container has used before.
 type Series struct {
 	Container, Resource string
@@ -161,7 +143,7 @@ type Usage struct {
 // Read reads from Prometheus what the containers of a scaler have used and requested before.
 func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error) {
 	o.Step = max(time.Minute, (o.Since / pointsOfPast).Round(time.Minute))
-	source, err := o.Source()
+	source, err := o.Source(s.State.Deployment)
 	if err != nil {
 		return past, fmt.Errorf("--prometheus: %w", err)
 	}
@@ -169,8 +151,10 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 	for _, c := range s.Containers {
 		target.Containers = append(target.Containers, c.Name)
 	}
-	used := peaks{}
-	if err := source.Range(ctx, target, s.At.Add(-o.Since), s.At, func(c prometheus.Chunk) { used.add(c.Samples, o.Step) }); err != nil {
+	used, err := source.Fleet(ctx, []string{target.Namespace}, s.At.Add(-o.Since), s.At, func(of prometheus.FleetContainer) bool {
+		return slices.Contains(target.Containers, of.Container)
+	}, func(time.Time) {})
+	if err != nil {
 		return past, fmt.Errorf("asking Prometheus at %s: %w", o.Address, err)
 	}
 	sizes, err := source.Sizes(ctx, target, s.At.Add(-o.Since), s.At)
@@ -180,7 +164,8 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 	past.HasRequests, past.HasLimits = sizes.HasRequests, sizes.HasLimits
 	for _, c := range s.Containers {
 		for _, r := range c.Resources {
-			points := pointsOf(r, used[c.Name], sizes.At[prometheus.Of{Container: c.Name, Resource: r.Resource}], o.Step, s.At)
+			of := prometheus.FleetContainer{Namespace: target.Namespace, Deployment: target.Deployment, Container: c.Name}
+			points := pointsOf(r, used.Usage[of], sizes.At[prometheus.Of{Container: c.Name, Resource: r.Resource}], o.Step, s.At)
 			past.Series = append(past.Series, Series{Container: c.Name, Resource: r.Resource, Points: points})
 		}
 	}
@@ -190,11 +175,14 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 // pointsOf are the points of a resource of a container, in chronological order. At a time at which
 // nothing is known although requests are known before, there was no pod: its request ends there.
 // Limits likewise.
-func pointsOf(r live.Resource, used map[int64]quantity.Amounts, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
+func pointsOf(r live.Resource, used *prometheus.FleetUsage, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
 	known := map[int64]live.Point{}
-	for start, amounts := range used {
-		end := time.Unix(start, 0).Add(step)
-		known[end.Unix()] = live.Point{At: end, Used: explain.AmountOf(r.Resource, amounts), Request: live.Unknown, Limit: live.Unknown}
+	for i := range ptr.Deref(used, prometheus.FleetUsage{}).CPUMillis {
+		end := used.First.Add(time.Duration(i) * step)
+		amount := explain.AmountOf(r.Resource, quantity.Amounts{CPUMillis: int64(used.CPUMillis[i]), MemoryBytes: used.MemoryBytes[i]})
+		if amount >= 0 {
+			known[end.Unix()] = live.Point{At: end, Used: amount, Request: live.Unknown, Limit: live.Unknown}
+		}
 	}
 	for at, size := range sizes {
 		p, ok := known[at.Unix()]
