@@ -12,25 +12,20 @@ const gibi = 1 << 30
 type Measures struct {
 	Hours float64
 
-	// CPU, in core-hours. Used is what fits into the request, Wanted is all of it.
-	RequestedCPU, UsedCPU, WantedCPU, UnservedCPU float64
-	// SlackCPU is the share of the request that is not used, times hours.
-	SlackCPU float64
+	// CPU, in core-hours. Unserved is what was wanted above the request.
+	RequestedCPU, WantedCPU, UnservedCPU float64
 	// StarvedHours is the time when more CPU was wanted than requested. StarvedMeanHours is the
 	// same for means over 5 minutes, which are what a request can promise where intervals are
 	// shorter; where they are not, the two are equal.
 	StarvedHours, StarvedMeanHours float64
 
-	// Memory, in GiB-hours; 0 without memory.
-	HasMemory                   bool
-	RequestedMemory, UsedMemory float64
-	SlackMemory                 float64
+	// RequestedMemory is in GiB-hours; 0 without memory.
+	HasMemory       bool
+	RequestedMemory float64
 
-	// Kills are the intervals with an OOM kill; KillDays the days with one, of Days.
-	Kills, KillDays, Days int
-	// WarmUpKills are those before anything was measured.
-	WarmUpKills int
-	Resizes     int
+	// KillDays are the days with an OOM kill, of Days.
+	KillDays, Days int
+	Resizes        int
 }
 
 // addCPU adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
@@ -41,25 +36,11 @@ func (m *Measures) addCPU(wanted []float64, requested int64, hours float64) {
 	m.RequestedCPU += cores * hours
 	for _, millis := range wanted {
 		wanted := millis / 1000
-		used := min(wanted, cores)
-		m.UsedCPU += used * share
 		m.WantedCPU += wanted * share
-		m.UnservedCPU += (wanted - used) * share
-		m.SlackCPU += (1 - used/cores) * share
+		m.UnservedCPU += (wanted - min(wanted, cores)) * share
 		if wanted > cores {
 			m.StarvedHours += share
 		}
-	}
-}
-
-func (m *Measures) addMemory(wanted, requested int64, hours float64) {
-	m.HasMemory = true
-	used := min(wanted, requested)
-	m.RequestedMemory += float64(requested) / gibi * hours
-	m.UsedMemory += float64(used) / gibi * hours
-	m.SlackMemory += (1 - float64(used)/float64(requested)) * hours
-	if wanted > requested {
-		m.Kills++
 	}
 }
 

@@ -58,7 +58,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	t = o.World.minutesOf(t)
 	var (
 		out     Outcome
-		days    = calendar{}
+		days    = map[int64]bool{} // by their number since 1970: whether there was a kill
 		means   = window{isOfOne: t.Step >= averaged}
 		pods    = o.World.pods(t.Name)
 		current = atLeast(t.Requests)
@@ -72,17 +72,16 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		isKilled := t.HasMemory && sample.MemoryBytes > current.MemoryBytes
 		isMeasured := sample.At-t.Samples[0].At >= warmUp
 		wanted := pods.next(sample.CPUMillis)
-		switch {
-		case isMeasured:
+		if isMeasured {
 			hours := float64(t.seconds(i)) / hourSeconds
 			out.Measures.addCPU(wanted, current.CPUMillis, hours)
 			out.Measures.StarvedMeanHours += means.add(sample.At, wanted, current.CPUMillis, hours)
 			if t.HasMemory {
-				out.Measures.addMemory(sample.MemoryBytes, current.MemoryBytes, hours)
+				out.Measures.HasMemory = true
+				out.Measures.RequestedMemory += float64(current.MemoryBytes) / gibi * hours
 			}
-			days.add(sample.At, isKilled)
-		case isKilled:
-			out.Measures.WarmUpKills++
+			day := sample.At / daySeconds
+			days[day] = days[day] || isKilled
 		}
 		if isKilled && o.Record {
 			out.Kills = append(out.Kills, sample.At)
@@ -101,7 +100,12 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		}
 	}
 	out.Measures.StarvedMeanHours += means.starved()
-	out.Measures.Days, out.Measures.KillDays = days.count()
+	out.Measures.Days = len(days)
+	for _, isKilled := range days {
+		if isKilled {
+			out.Measures.KillDays++
+		}
+	}
 	return out
 }
 
@@ -141,24 +145,6 @@ func atLeast(a quantity.Amounts) quantity.Amounts {
 func isChange(from, to quantity.Amounts) bool {
 	moved := func(from, to int64) bool { return math.Abs(float64(to)/float64(from)-1) > leastChange }
 	return moved(from.CPUMillis, to.CPUMillis) || moved(from.MemoryBytes, to.MemoryBytes)
-}
-
-// calendar holds the days seen, by their number since 1970, and whether there was a
-// kill on them.
-type calendar map[int64]bool
-
-func (c calendar) add(at int64, isKilled bool) {
-	day := at / daySeconds
-	c[day] = c[day] || isKilled
-}
-
-func (c calendar) count() (days, withKill int) {
-	for _, isKilled := range c {
-		if isKilled {
-			withKill++
-		}
-	}
-	return len(c), withKill
 }
 
 // Run replays every trace with every rule. The outcomes are by trace and then by rule,

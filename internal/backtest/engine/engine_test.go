@@ -34,13 +34,13 @@ func TestSteadyUsageIsFitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := backtest.Replay(constant(request), engine.Rule(), backtest.Options{WarmUp: 3 * 24 * time.Hour}).Measures
-			if slack := m.SlackCPU / m.Hours; slack < 0 || slack > 0.5 {
-				t.Errorf("slack of CPU is %.2f", slack)
+			if cores := m.RequestedCPU / m.Hours; cores < 0.3 || cores > 0.6 {
+				t.Errorf("%.2f cores are requested", cores)
 			}
-			if slack := m.SlackMemory / m.Hours; slack < 0.05 || slack > 0.5 {
-				t.Errorf("slack of memory is %.2f", slack)
+			if mib := m.RequestedMemory / m.Hours * 1024; mib < 420 || mib > 800 {
+				t.Errorf("%.0f MiB are requested", mib)
 			}
-			if m.Kills > 0 || m.StarvedHours > 0 || m.Resizes > 6 {
+			if m.KillDays > 0 || m.StarvedHours > 0 || m.Resizes > 6 {
 				t.Errorf("not calm: %+v", m)
 			}
 		})
