@@ -269,12 +269,12 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	}
 	target, allPods := workload.ReadDeployment(&deployment), pods
 	pods = withoutInjectedSidecars(pods, containersOf(&deployment))
-	samples, refused = usable(pods, samples, refused)
-	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
+	used := usageOf(&vs.Spec, pods, samples, refused)
+	after, silent := c.silencesOf(key).next(used, now)
 	told := c.tell(key, after)
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
-	c.Histories.Feed(vs, newSamples(&vs.Spec, pods, samples, repeated, silent), func(histories history.Histories) {
+	c.Histories.Feed(vs, newSamples(used, repeated, silent), func(histories history.Histories) {
 		outdated = scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
 	if outdated || told {
@@ -294,68 +294,54 @@ func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.
 	return pods
 }
 
-// usable is the answer about the pods' containers. It refuses samples that a container cannot have. The samples of a
-// pod are not copied if all of them are used as they are.
-func usable(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) (map[string][]usage.Sample, map[string][]usage.Refused) {
-	left, out := make(map[string][]usage.Sample, len(pods)), map[string][]usage.Refused{}
-	for _, pod := range pods {
+// podUsage is what an answer says about a pod.
+type podUsage struct {
+	workload.Pod
+
+	samples []usage.Sample // of its containers
+	refused []usage.Refused
+}
+
+// usageOf is what an answer says about pods. It refuses samples that a container cannot have.
+func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) []podUsage {
+	out := make([]podUsage, len(pods))
+	for i, pod := range pods {
 		given := samples[pod.Name]
-		if given != nil && !slices.ContainsFunc(given, func(s usage.Sample) bool { return !isUsable(pod, s) }) {
-			left[pod.Name] = given
-		} else {
-			left[pod.Name], out[pod.Name] = usableOf(pod, given)
+		u := podUsage{Pod: pod, samples: make([]usage.Sample, 0, len(given)), refused: slices.Clip(refused[pod.Name])}
+		for _, sample := range given {
+			if _, isOfPod := pod.Container(sample.Container); !isOfPod {
+				continue
+			}
+			var isPossible bool
+			if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
+				u.refused = append(u.refused, usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
+				continue
+			}
+			has := appliedTo(pod, sample.Container)
+			if has.Requests.CPUMillis > 0 {
+				sample.LimitFactor = float64(has.Limits.CPUMillis) / float64(has.Requests.CPUMillis)
+			}
+			sample.CPULimitMillis = has.Limits.CPUMillis
+			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
+			// CPU used during a boosted start says nothing about later. A sample counts
+			// as one of the start if its window begins there.
+			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
+			u.samples = append(u.samples, sample)
 		}
-		if before := refused[pod.Name]; len(before) > 0 {
-			out[pod.Name] = slices.Concat(before, out[pod.Name])
-		}
+		out[i] = u
 	}
-	return left, out
+	return out
 }
 
-// isUsable reports whether a sample is of a container of the pod, and is used as it is.
-func isUsable(pod workload.Pod, sample usage.Sample) bool {
-	_, isOfPod := pod.Container(sample.Container)
-	bytes, isPossible := memoryOf(pod, sample)
-	return isOfPod && isPossible && bytes == sample.MemoryBytes
-}
-
-// usableOf is the same for one pod.
-func usableOf(pod workload.Pod, samples []usage.Sample) (left []usage.Sample, refused []usage.Refused) {
-	for _, sample := range samples {
-		if _, ok := pod.Container(sample.Container); !ok {
-			continue
-		}
-		var isPossible bool
-		if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
-			refused = append(refused, usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
-			continue
-		}
-		left = append(left, sample)
-	}
-	return left, refused
-}
-
-// newSamples are the samples of the pods' containers that were not delivered before. Of the silent containers, a
-// running pod has no sample.
-func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated, silent map[string]bool) (news []usage.Sample) {
-	most := 0
-	for _, pod := range pods {
-		most += len(samples[pod.Name])
-	}
-	news = make([]usage.Sample, 0, most)
+// newSamples are the samples of pods that were not delivered before. Of the silent containers, a running pod has no
+// sample.
+func newSamples(pods []podUsage, repeated, silent map[string]bool) (news []usage.Sample) {
 	for _, pod := range pods {
 		if repeated[pod.Name] {
 			continue
 		}
-		for _, sample := range samples[pod.Name] {
-			// CPU used during a boosted start says nothing about later. A sample counts
-			// as one of the start if its window begins there.
-			sample.LimitFactor = limitFactorOf(pod, sample.Container)
-			has := appliedTo(pod, sample.Container)
-			sample.CPULimitMillis = has.Limits.CPUMillis
-			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
+		for _, sample := range pod.samples {
 			sample.RaisesOnly = silent[sample.Container]
-			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 			news = append(news, sample)
 		}
 	}

@@ -44,16 +44,6 @@ func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	return limit, isClose || isResized
 }
 
-// limitFactorOf is the CPU limit of a pod's container divided by its CPU request, or 0 without one of
-// them.
-func limitFactorOf(pod workload.Pod, name string) float64 {
-	resources := appliedTo(pod, name)
-	if resources.Requests.CPUMillis <= 0 {
-		return 0
-	}
-	return float64(resources.Limits.CPUMillis) / float64(resources.Requests.CPUMillis)
-}
-
 // appliedTo is what a pod's container has. The kubelet's report wins over what the pod declares, as a resize may not be
 // applied yet.
 func appliedTo(pod workload.Pod, name string) workload.Resources {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -40,7 +41,7 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 		"a limit that is not gone yet":         {declared: 0, applied: 1024, usedMiB: 200 << 10, wantMiB: 200 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			at := noon
 			limit := func(mib int64) workload.Resources {
 				return workload.Resources{Limits: quantity.Amounts{MemoryBytes: mib * mebi}}
 			}
@@ -60,11 +61,10 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 	}
 }
 
-// The samples of a pod are not copied if they are used as they are. Others are copied: the source's list has what was delivered.
-func TestSamplesAreCopiedOnlyToBeChanged(t *testing.T) {
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// The list of the source has what was delivered, and is not changed.
+func TestUsageOfPods(t *testing.T) {
 	sample := func(pod, container string, mib int64) usage.Sample {
-		return usage.Sample{Pod: pod, Container: container, Time: at, MemoryBytes: mib * mebi}
+		return usage.Sample{Pod: pod, Container: container, Time: noon, MemoryBytes: mib * mebi}
 	}
 	listed := []usage.Sample{
 		sample("a", "app", 100), sample("a", "proxy", 10),
@@ -73,53 +73,30 @@ func TestSamplesAreCopiedOnlyToBeChanged(t *testing.T) {
 		sample("b", "proxy", 10), // not next to the other one
 	}
 	delivered := slices.Clone(listed)
-	byPod := groupByPod(listed)
+	has := func(cpu, cpuLimit int64) workload.Resources {
+		return workload.Resources{Requests: quantity.Amounts{CPUMillis: cpu, MemoryBytes: mebi}, Limits: quantity.Amounts{CPUMillis: cpuLimit, MemoryBytes: 1024 * mebi}}
+	}
 	var pods []workload.Pod
 	for _, name := range []string{"a", "b", "c", "silent"} {
-		limited := workload.Resources{Limits: quantity.Amounts{MemoryBytes: 1024 * mebi}}
-		pods = append(pods, workload.Pod{Name: name, Containers: []workload.Container{{Name: "app", Resources: limited}, {Name: "proxy"}}})
+		pods = append(pods, workload.Pod{Name: name, Containers: []workload.Container{{Name: "app", Resources: has(100, 200)}, {Name: "proxy"}}})
 	}
+	pods[1].Actual = map[string]workload.Resources{"app": has(100, 150)} // a resize that is not applied yet
 	stale := usage.Refused{Pod: "c", Container: "proxy", Why: usage.Stale}
-	left, refused := usable(pods, byPod, map[string][]usage.Refused{"c": {stale}})
-	want := map[string][]usage.Sample{
-		"a": {sample("a", "app", 100), sample("a", "proxy", 10)}, "b": {sample("b", "app", 1024), sample("b", "proxy", 10)}, "c": nil, "silent": nil,
+	limited := func(s usage.Sample, factor float64, limit int64) usage.Sample {
+		s.LimitFactor, s.CPULimitMillis, s.MemoryRequest, s.MemoryLimit = factor, limit, mebi, 1024*mebi
+		return s
 	}
-	if diff := cmp.Diff(want, left); diff != "" {
-		t.Errorf("usable (-want +got):\n%s", diff)
+	want := [][]usage.Sample{
+		{limited(sample("a", "app", 100), 2, 200), sample("a", "proxy", 10)},
+		{limited(sample("b", "app", 1024), 1.5, 150), sample("b", "proxy", 10)}, {}, {},
 	}
-	wantRefused := []usage.Refused{stale, {Pod: "c", Container: "app", Why: usage.AboveLimit}}
-	if diff := cmp.Diff(wantRefused, refused["c"]); diff != "" || len(refused["a"])+len(refused["b"])+len(refused["silent"]) > 0 {
-		t.Errorf("refused %v (-want +got):\n%s", refused, diff)
+	wantRefused := [][]usage.Refused{nil, nil, {stale, {Pod: "c", Container: "app", Why: usage.AboveLimit}}, nil}
+	var got [][]usage.Sample
+	var refused [][]usage.Refused
+	for _, u := range usageOf(&v1beta1.VerticalScalerSpec{}, pods, groupByPod(listed), map[string][]usage.Refused{"c": {stale}}) {
+		got, refused = append(got, u.samples), append(refused, u.refused)
 	}
-	if diff := cmp.Diff(delivered, listed); diff != "" {
-		t.Errorf("the list of the source was modified (-before +after):\n%s", diff)
-	}
-	if &left["a"][0] != &listed[0] {
-		t.Error("samples were copied that are used as they are")
-	}
-}
-
-func TestLimitFactor(t *testing.T) {
-	of := func(request, limit int64) workload.Resources {
-		return workload.Resources{Requests: quantity.Amounts{CPUMillis: request}, Limits: quantity.Amounts{CPUMillis: limit}}
-	}
-	for name, tc := range map[string]struct {
-		declared, applied workload.Resources
-		isReported        bool
-		want              float64
-	}{
-		"twice the request":                {declared: of(100, 200), want: 2},
-		"the request":                      {declared: of(100, 100), want: 1},
-		"no limit":                         {declared: of(100, 0)},
-		"no request":                       {declared: of(0, 200)},
-		"a resize that is not applied yet": {declared: of(400, 400), applied: of(100, 150), isReported: true, want: 1.5},
-	} {
-		pod := workload.Pod{Containers: []workload.Container{{Name: "side", Resources: of(1, 7)}, {Name: "app", Resources: tc.declared}}}
-		if tc.isReported {
-			pod.Actual = map[string]workload.Resources{"app": tc.applied}
-		}
-		if got := limitFactorOf(pod, "app"); got != tc.want {
-			t.Errorf("%s: limitFactorOf() = %g, want %g", name, got, tc.want)
-		}
+	if diff := cmp.Diff(want, got) + cmp.Diff(wantRefused, refused) + cmp.Diff(delivered, listed); diff != "" {
+		t.Errorf("usage, refusals and the list (-want +got):\n%s", diff)
 	}
 }

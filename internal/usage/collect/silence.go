@@ -64,27 +64,27 @@ type silences map[containerID]silence
 
 // next is what is silent after one more round, and the names of the containers that were silent in
 // it.
-func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused, now time.Time) (after silences, silent map[string]bool) {
+func (s silences) next(pods []podUsage, now time.Time) (after silences, silent map[string]bool) {
 	after, silent = silences{}, map[string]bool{}
 	heard := map[string]bool{}
-	for _, list := range samples {
-		for _, sample := range list {
+	for _, pod := range pods {
+		for _, sample := range pod.samples {
 			heard[sample.Container] = true
 		}
 	}
 	for _, pod := range pods {
-		if !counts(pod, now) {
+		if !counts(pod.Pod, now) {
 			continue
 		}
 		for _, c := range pod.Containers {
 			id := containerID{pod.UID, c.Name}
-			if !hasSample(samples[pod.Name], c.Name) {
-				if !heard[c.Name] || now.Sub(pod.Started) > settling || len(refused[pod.Name]) > 0 {
+			if !pod.hasSample(c.Name) {
+				if !heard[c.Name] || now.Sub(pod.Started) > settling || len(pod.refused) > 0 {
 					silent[c.Name] = true
 				}
-				why, isRefused := whyOf(samples[pod.Name], refused[pod.Name], c.Name)
-				isYoung := now.Sub(startOf(pod, c.Name)) <= settling
-				after[id] = s[id].again(pod, why, isYoung, isRefused)
+				why, isRefused := pod.whySilent(c.Name)
+				isYoung := now.Sub(startOf(pod.Pod, c.Name)) <= settling
+				after[id] = s[id].again(pod.Pod, why, isYoung, isRefused)
 			} else if before, ok := s[id]; ok && !before.isOver() {
 				before.heard++
 				after[id] = before
@@ -99,13 +99,13 @@ func counts(pod workload.Pod, now time.Time) bool {
 	return pod.Running && (!pod.Terminating || now.Before(pod.GraceEnds))
 }
 
-func hasSample(samples []usage.Sample, container string) bool {
-	return slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Container == container })
+func (p *podUsage) hasSample(container string) bool {
+	return slices.ContainsFunc(p.samples, func(s usage.Sample) bool { return s.Container == container })
 }
 
-// whyOf says why the container of a pod has no sample, and whether the source refused one.
-func whyOf(samples []usage.Sample, refused []usage.Refused, container string) (why string, isRefused bool) {
-	for _, r := range refused {
+// whySilent says why a container has no sample, and whether the source refused one.
+func (p *podUsage) whySilent(container string) (why string, isRefused bool) {
+	for _, r := range p.refused {
 		switch r.Container {
 		case "":
 			return string(r.Why), true
@@ -113,7 +113,7 @@ func whyOf(samples []usage.Sample, refused []usage.Refused, container string) (w
 			return fmt.Sprintf("container %s %s", container, r.Why), true
 		}
 	}
-	if len(samples)+len(refused) > 0 {
+	if len(p.samples)+len(p.refused) > 0 {
 		return fmt.Sprintf("container %s has no usage reported", container), false
 	}
 	return "no usage reported", false

@@ -64,9 +64,10 @@ func TestWhatIsSilent(t *testing.T) {
 		}), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			samples := map[string][]usage.Sample{"other": {{Pod: "other", Container: "app"}, {Pod: "other", Container: "sidecar"}}}
+			other := podUsage{Pod: with(func(p *workload.Pod) { p.Name, p.UID = "other", "2" }), samples: []usage.Sample{{Container: "app"}, {Container: "sidecar"}}}
+			pod := podUsage{Pod: tc.pod, refused: tc.refused}
 			for _, container := range tc.samples {
-				samples["web-1"] = append(samples["web-1"], usage.Sample{Pod: "web-1", Container: container})
+				pod.samples = append(pod.samples, usage.Sample{Pod: "web-1", Container: container})
 			}
 			want := map[string]bool{}
 			for _, container := range tc.want {
@@ -79,7 +80,7 @@ func TestWhatIsSilent(t *testing.T) {
 					t.Errorf("named too early: %q", got)
 				}
 				var silent map[string]bool
-				s, silent = s.next([]workload.Pod{tc.pod}, samples, map[string][]usage.Refused{"web-1": tc.refused}, noon)
+				s, silent = s.next([]podUsage{other, pod}, noon)
 				if diff := cmp.Diff(want, silent); diff != "" {
 					t.Errorf("silent (-want +got):\n%s", diff)
 				}
@@ -181,9 +182,10 @@ func (d *deploymentUsage) round(cpu []int64, silent func(i int) bool) {
 			samples[pod.Name] = []usage.Sample{{Pod: pod.Name, Container: "app", Time: d.now, Window: step, CPUMillis: cpu[i], MemoryBytes: cpu[i] * mebi}}
 		}
 	}
-	after, silentNow := d.silence.next(d.pods, samples, nil, d.now)
+	used := usageOf(&d.vs.Spec, d.pods, samples, nil)
+	after, silentNow := d.silence.next(used, d.now)
 	d.silence = after
-	if !d.store.Feed(d.vs, newSamples(&d.vs.Spec, d.pods, samples, nil, silentNow), func(h history.Histories) {
+	if !d.store.Feed(d.vs, newSamples(used, nil, silentNow), func(h history.Histories) {
 		if rec, ok := recommend.For("app", h["app"], recommend.Policy{CPU: true, Memory: true}, d.published, d.params); ok {
 			d.published = &rec
 		}
