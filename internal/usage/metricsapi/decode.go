@@ -38,13 +38,10 @@ const (
 
 // decoder reads a PodMetricsList pod by pod. A pod or an amount that is wrong costs only itself.
 type decoder struct {
-	json   *json.Decoder
-	now    time.Time
-	maxAge time.Duration
-	// answerFor is where an item of a namespace goes; nil for nowhere. It may be asked for any name.
-	answerFor func(namespace string) *answer
-	// namespace is the only valid namespace of an item; empty for any.
-	namespace string
+	json *json.Decoder
+	now  time.Time
+	// wanted has what is read, by namespace. Items of other namespaces are ignored.
+	wanted map[string]*answer
 	// most is how many pods and containers may be kept, valid or not. kept is how many are.
 	most, kept   int
 	pods         int             // items of the list
@@ -54,13 +51,13 @@ type decoder struct {
 
 // answer is what a response says about one namespace.
 type answer struct {
-	samples []usage.Sample
-	refused []usage.Refused
-	seen    map[string]bool // the pods
+	usage.Answer
+
+	seen map[string]bool // the pods
 }
 
 func (a *answer) refuse(pod, container string, why usage.Refusal) {
-	a.refused = append(a.refused, usage.Refused{Pod: pod, Container: container, Why: why})
+	a.Refused = append(a.Refused, usage.Refused{Pod: pod, Container: container, Why: why})
 }
 
 // podMetrics is an item.
@@ -104,8 +101,12 @@ func (c containerMetrics) read() (cpuMillis, memoryBytes int64, why usage.Refusa
 	return cpuMillis, memoryBytes, why
 }
 
-func newDecoder(body io.Reader, now time.Time, maxAge time.Duration, most int) *decoder {
-	return &decoder{json: json.NewDecoder(body), now: now, maxAge: maxAge, most: most, containersOf: map[string]bool{}}
+func newDecoder(body io.Reader, namespaces []string, now time.Time, most int) *decoder {
+	d := &decoder{json: json.NewDecoder(body), now: now, wanted: make(map[string]*answer, len(namespaces)), most: most, containersOf: map[string]bool{}}
+	for _, namespace := range namespaces {
+		d.wanted[namespace] = &answer{seen: map[string]bool{}}
+	}
+	return d
 }
 
 // list reads the whole answer.
@@ -198,7 +199,7 @@ func (d *decoder) item() error {
 // container.
 func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 	name, namespace := pod.Metadata.Name, pod.Metadata.Namespace
-	to := d.answerFor(namespace)
+	to := d.wanted[namespace]
 	if to == nil {
 		return
 	}
@@ -206,7 +207,7 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 	if len(name) > maxPodName {
 		name = ""
 	}
-	if isMalformed || name == "" || d.namespace != "" && namespace != d.namespace {
+	if isMalformed || name == "" {
 		to.refuse(name, "", usage.Malformed)
 		return
 	}
@@ -214,14 +215,11 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 		to.refuse(name, "", usage.Duplicate)
 		return
 	}
-	if to.seen == nil {
-		to.seen = map[string]bool{}
-	}
 	to.seen[name] = true
 
 	at, window, why := d.times(pod)
 	if why != "" {
-		to.refused = append(to.refused, usage.Refused{Pod: name, Why: why, Time: at})
+		to.Refused = append(to.Refused, usage.Refused{Pod: name, Why: why, Time: at})
 		return
 	}
 	d.kept += len(pod.Containers)
@@ -240,7 +238,7 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 			continue
 		}
 		d.containersOf[container] = true
-		to.samples = append(to.samples, usage.Sample{
+		to.Samples = append(to.Samples, usage.Sample{
 			Namespace: namespace, Pod: name, Container: container, Time: at, Window: window,
 			CPUMillis: cpuMillis, MemoryBytes: memoryBytes,
 		})
@@ -257,7 +255,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 		return at, window, usage.Malformed
 	}
 	switch age := d.now.Sub(at); {
-	case age > d.maxAge:
+	case age > maxAge:
 		return at, window, usage.Stale
 	case age < -maxAhead:
 		return at, window, usage.FromTheFuture

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -77,44 +76,24 @@ func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]u
 	if namespace == "" { // the client would list all namespaces
 		return nil, nil, fmt.Errorf("reading the usage of namespace %q: no namespace given", namespace)
 	}
-	var only answer
-	err := s.read(ctx, namespace, func(body io.Reader) error {
-		d := newDecoder(body, now, maxAge, maxItems)
-		d.namespace, d.answerFor = namespace, func(string) *answer { return &only }
-		return d.list()
-	})
+	answers, _, err := s.read(ctx, namespace, []string{namespace}, maxItems, now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the usage of namespace %q: %w", namespace, err)
 	}
-	return only.samples, only.refused, nil
+	return answers[namespace].Samples, answers[namespace].Refused, nil
 }
 
 // ListAll reads the usage of all pods of the namespaces that are wanted, from one list of all namespaces. Each
 // of them has an answer. pods is how many pods the list has, whatever their namespaces. Errors are those of List.
 func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time) (answers map[string]usage.Answer, pods int, err error) {
-	wanted := make(map[string]*answer, len(namespaces))
-	for _, namespace := range namespaces {
-		wanted[namespace] = &answer{}
-	}
-	err = s.read(ctx, metav1.NamespaceAll, func(body io.Reader) error {
-		d := newDecoder(body, now, maxAge, maxItemsOfAll)
-		d.answerFor = func(namespace string) *answer { return wanted[namespace] }
-		err := d.list()
-		pods = d.pods
-		return err
-	})
-	if err != nil {
+	if answers, pods, err = s.read(ctx, metav1.NamespaceAll, namespaces, maxItemsOfAll, now); err != nil {
 		return nil, 0, fmt.Errorf("reading the usage of all namespaces: %w", err)
-	}
-	answers = make(map[string]usage.Answer, len(wanted))
-	for namespace, a := range wanted {
-		answers[namespace] = usage.Answer{Samples: a.samples, Refused: a.refused}
 	}
 	return answers, pods, nil
 }
 
-// read gets the usage of a namespace, or of all, and decodes it while it arrives.
-func (s *Source) read(ctx context.Context, namespace string, decode func(io.Reader) error) error {
+// read gets the list of a namespace, or of all, and decodes it while it arrives.
+func (s *Source) read(ctx context.Context, namespace string, wanted []string, mostItems int, now time.Time) (answers map[string]usage.Answer, pods int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 
@@ -122,10 +101,10 @@ func (s *Source) read(ctx context.Context, namespace string, decode func(io.Read
 	// response.
 	stream, err := s.client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	body := &bounded{stream: stream, most: s.maxBytes, acquire: func() error { return s.large.Acquire(ctx, 1) }}
 	defer func() {
@@ -134,12 +113,15 @@ func (s *Source) read(ctx context.Context, namespace string, decode func(io.Read
 			s.large.Release(1)
 		}
 	}()
-	err = decode(body)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil: // which the connection may only report as closed
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	d := newDecoder(body, wanted, now, mostItems)
+	if err := d.list(); ctx.Err() != nil && err != nil { // which the connection may only report as closed
+		return nil, 0, fmt.Errorf("%w: %w", ctx.Err(), err)
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("decoding it: %w", err)
 	}
-	return fmt.Errorf("decoding it: %w", err)
+	answers = make(map[string]usage.Answer, len(d.wanted))
+	for name, a := range d.wanted {
+		answers[name] = a.Answer
+	}
+	return answers, d.pods, nil
 }
