@@ -143,7 +143,7 @@ type Usage struct {
 // Read reads from Prometheus what the containers of a scaler have used and requested before.
 func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error) {
 	o.Step = max(time.Minute, (o.Since / pointsOfPast).Round(time.Minute))
-	source, err := o.Source(s.State.Deployment)
+	source, err := o.Source(s.Explanation.Deployment)
 	if err != nil {
 		return past, fmt.Errorf("--prometheus: %w", err)
 	}
