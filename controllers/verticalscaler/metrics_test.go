@@ -104,7 +104,7 @@ func TestKillsAreAttributed(t *testing.T) {
 		"the template is the operator's":          {taken, "app", 600, metrics.KilledLowered},
 	} {
 		if got := killEvent(c.situation, workload.OOMKill{Container: c.container, HitBytes: c.hit * mebi}); got != c.want {
-			t.Errorf("%s: event %d instead of %d", name, got, c.want)
+			t.Errorf("%s: event %v instead of %v", name, got, c.want)
 		}
 	}
 }

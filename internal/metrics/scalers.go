@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,32 +66,42 @@ type Container struct {
 	Request, Target, LowerBound, UpperBound quantity.Amounts
 }
 
-// Event is what is counted about a scaler.
-type Event int
+// Event is what is counted about a scaler: a metric, and the value of its own label.
+type Event struct{ metric, value string }
 
 // The events.
-const (
-	Resized        Event = iota // a pod was resized in place
-	RolledOut                   // the pod template was rewritten
-	Evicted                     // a pod was evicted
-	Restored                    // the original values of the pod template were restored
-	Regressed                   // a change was reverted because pods did worse with it
-	Undone                      // another writer undid a change
-	KilledLowered               // OOM-killed with less memory than the user's template gives
-	KilledOriginal              // OOM-killed with as much or more
-	events                      // the number of events
+var (
+	// Resized means that a pod was resized in place.
+	Resized = Event{"verticalscaler_changes_total", "resize"}
+	// RolledOut means that the pod template was rewritten.
+	RolledOut = Event{"verticalscaler_changes_total", "rollout"}
+	// Evicted means that a pod was evicted.
+	Evicted = Event{"verticalscaler_changes_total", "evict"}
+	// Restored means that the original values of the pod template were restored.
+	Restored = Event{"verticalscaler_changes_total", "restore"}
+	// Regressed means that a change was reverted because pods did worse with it.
+	Regressed = Event{"verticalscaler_reverts_total", "Regression"}
+	// Undone means that another writer undid a change.
+	Undone = Event{"verticalscaler_reverts_total", "OtherWriter"}
+	// KilledLowered means an OOM kill with less memory than the user's template gives.
+	KilledLowered = Event{"verticalscaler_oom_kills_total", "lowered"}
+	// KilledOriginal means an OOM kill with as much memory or more.
+	KilledOriginal = Event{"verticalscaler_oom_kills_total", "original"}
+
+	events = []Event{Resized, RolledOut, Evicted, Restored, Regressed, Undone, KilledLowered, KilledOriginal}
 )
 
-// series are the metric and the label value of each event.
-var series = [events]struct{ desc, value string }{
-	Resized:        {"verticalscaler_changes_total", "resize"},
-	RolledOut:      {"verticalscaler_changes_total", "rollout"},
-	Evicted:        {"verticalscaler_changes_total", "evict"},
-	Restored:       {"verticalscaler_changes_total", "restore"},
-	Regressed:      {"verticalscaler_reverts_total", "Regression"},
-	Undone:         {"verticalscaler_reverts_total", "OtherWriter"},
-	KilledLowered:  {"verticalscaler_oom_kills_total", "lowered"},
-	KilledOriginal: {"verticalscaler_oom_kills_total", "original"},
+// counts are how often each event has happened.
+type counts map[Event]float64
+
+// add adds other counts to these, which may be nil.
+func (c *counts) add(other counts) {
+	if *c == nil {
+		*c = counts{}
+	}
+	for event, n := range other {
+		(*c)[event] += n
+	}
 }
 
 // The namespace and the container are not called "namespace" and "container": Prometheus gives these
@@ -144,14 +155,14 @@ type Scalers struct {
 	mu      sync.Mutex
 	scalers map[types.NamespacedName]*entry
 	// gone has, by namespace, what was counted of deleted scalers: a sum must not fall.
-	gone map[string][events]float64
+	gone map[string]counts
 }
 
 // entry is what is known of one scaler.
 type entry struct {
 	state  State
 	sizes  Sizes
-	counts [events]float64
+	counts counts
 }
 
 // Record replaces what is known of a scaler. Without sizes, because a reconcile failed before it
@@ -167,7 +178,7 @@ func (s *Scalers) Record(key types.NamespacedName, state State, sizes *Sizes) {
 
 // Count counts an event of a scaler.
 func (s *Scalers) Count(key types.NamespacedName, event Event) {
-	s.update(key, func(e *entry) { e.counts[event]++ })
+	s.update(key, func(e *entry) { e.counts.add(counts{event: 1}) })
 }
 
 func (s *Scalers) update(key types.NamespacedName, change func(*entry)) {
@@ -199,13 +210,11 @@ func (s *Scalers) Forget(key types.NamespacedName) {
 		return
 	}
 	if s.gone == nil {
-		s.gone = map[string][events]float64{}
+		s.gone = map[string]counts{}
 	}
-	counts := s.gone[key.Namespace]
-	for event, n := range deleted.counts {
-		counts[event] += n
-	}
-	s.gone[key.Namespace] = counts
+	sum := s.gone[key.Namespace]
+	sum.add(deleted.counts)
+	s.gone[key.Namespace] = sum
 	for other := range s.scalers {
 		if other.Namespace == key.Namespace {
 			return
@@ -217,9 +226,9 @@ func (s *Scalers) Forget(key types.NamespacedName) {
 // Start serves the series until the context ends. It implements the interface of runnables of a
 // manager.
 func (s *Scalers) Start(ctx context.Context) error {
-	served.add(s)
+	served.Store(s)
 	<-ctx.Done()
-	served.remove(s)
+	served.CompareAndSwap(s, nil)
 	return nil
 }
 
@@ -279,9 +288,7 @@ func (t total) with(e entry, detail Detail) total {
 	t.sizes.Requested = sum(t.sizes.Requested, e.sizes.Requested)
 	t.sizes.Recommended = sum(t.sizes.Recommended, e.sizes.Recommended)
 	t.saved = sum(t.saved, difference(e.sizes.Original, e.sizes.Requested))
-	for event, n := range e.counts {
-		t.counts[event] += n
-	}
+	t.counts.add(e.counts)
 	if detail == Full {
 		t.sizes.Containers = e.sizes.Containers
 	}
@@ -323,45 +330,26 @@ func (t total) collect(out chan<- prometheus.Metric, namespace, scaler string) {
 			}
 		}
 	}
-	for event, n := range t.counts {
-		out <- prometheus.MustNewConstMetric(descs[series[event].desc], prometheus.CounterValue, n, namespace, scaler, series[event].value)
+	for _, event := range events {
+		out <- prometheus.MustNewConstMetric(descs[event.metric], prometheus.CounterValue, t.counts[event], namespace, scaler, event.value)
 	}
 }
 
-// served is what the endpoint serves. The registry is the process's, while managers are
-// restarted with other namespaces.
-var served = &managers{}
+// served is what the endpoint serves: the series of the newest manager, because a series may be there once only. The registry
+// is the process's, while managers are restarted with other namespaces.
+var served endpoint
 
-func init() { ctrlmetrics.Registry.MustRegister(served) }
+func init() { ctrlmetrics.Registry.MustRegister(&served) }
 
-// managers are the Scalers of the running managers.
-type managers struct {
-	mu      sync.Mutex
-	running []*Scalers
-}
-
-func (m *managers) add(s *Scalers) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.running = append(m.running, s)
-}
-
-func (m *managers) remove(s *Scalers) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.running = slices.DeleteFunc(slices.Clone(m.running), func(other *Scalers) bool { return other == s })
-}
+type endpoint struct{ atomic.Pointer[Scalers] }
 
 // Describe implements prometheus.Collector.
-func (m *managers) Describe(out chan<- *prometheus.Desc) { (&Scalers{}).Describe(out) }
+func (e *endpoint) Describe(out chan<- *prometheus.Desc) { (&Scalers{}).Describe(out) }
 
-// Collect implements prometheus.Collector. Only the newest manager is served: a series may be there once only.
-func (m *managers) Collect(out chan<- prometheus.Metric) {
-	m.mu.Lock()
-	running := m.running
-	m.mu.Unlock()
-	if len(running) > 0 {
-		running[len(running)-1].Collect(out)
+// Collect implements prometheus.Collector.
+func (e *endpoint) Collect(out chan<- prometheus.Metric) {
+	if s := e.Load(); s != nil {
+		s.Collect(out)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -160,7 +161,7 @@ func TestSeriesAreBounded(t *testing.T) {
 				one := quantity.Amounts{CPUMillis: 1, MemoryBytes: 1}
 				sizes.Containers = append(sizes.Containers, Container{Name: fmt.Sprint(c), Request: one, Target: one, LowerBound: one, UpperBound: one})
 			}
-			for event := range events {
+			for _, event := range events {
 				s.Count(k, event)
 			}
 			for _, reason := range []string{"Resizing", "Verifying", "Applied"} {
@@ -199,39 +200,34 @@ func TestAFailedReconcileKeepsTheSizes(t *testing.T) {
 // A scaler has one series although two managers have reconciled it, as when the first is
 // restarted: two would fail the whole scrape. What a stopped manager knew is gone.
 func TestManagersShareTheEndpoint(t *testing.T) {
-	m := &managers{}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(m)
-	first, second := scalers(Full), &Scalers{Detail: Full}
-	second.Record(key("shop", "web"), State{Reason: "Applied"}, &Sizes{Pods: 5})
-	m.add(first)
-	m.add(second)
-	want := `
+	registry.MustRegister(&served)
+	synctest.Test(t, func(t *testing.T) {
+		start := func(s *Scalers) (stop context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _ = s.Start(ctx) }()
+			synctest.Wait()
+			return cancel
+		}
+		second := &Scalers{Detail: Full}
+		second.Record(key("shop", "web"), State{Reason: "Applied"}, &Sizes{Pods: 5})
+		stopFirst, stopSecond := start(scalers(Full)), start(second)
+		stopFirst()
+		synctest.Wait()
+		want := `
 # HELP verticalscaler_pods [BETA] Running pods of the target Deployments.
 # TYPE verticalscaler_pods gauge
 verticalscaler_pods{scaler="web",target_namespace="shop"} 5
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "verticalscaler_pods"); err != nil {
-		t.Error(err)
-	}
-	m.remove(second)
-	if got, err := testutil.GatherAndCount(registry, "verticalscaler_pods"); err != nil || got != 3 {
-		t.Errorf("%d series after the newest manager has stopped: %v", got, err)
-	}
-}
-
-func TestAManagerServesWhileItRuns(t *testing.T) {
-	s := scalers(Full)
-	serves := func() bool {
-		served.mu.Lock()
-		defer served.mu.Unlock()
-		return slices.Contains(served.running, s)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop() // it serves until it has noticed
-	if err := s.Start(ctx); err != nil || serves() {
-		t.Errorf("Start() = %v, and the series are served: %t", err, serves())
-	}
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "verticalscaler_pods"); err != nil {
+			t.Error(err)
+		}
+		stopSecond()
+		synctest.Wait()
+		if got, err := testutil.GatherAndCount(registry, "verticalscaler_pods"); err != nil || got != 0 {
+			t.Errorf("%d series after all managers have stopped: %v", got, err)
+		}
+	})
 }
 
 // Names and labels follow the conventions of Prometheus, and each metric tells its stability. Prometheus renames a label that
