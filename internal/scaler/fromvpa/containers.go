@@ -63,22 +63,8 @@ func (r *reader) resourcePolicy(spec *fields, boost *v1beta1.StartupBoost) *v1be
 
 func (r *reader) container(c *fields, name string, boost *v1beta1.StartupBoost) v1beta1.ContainerPolicy {
 	p := v1beta1.ContainerPolicy{ContainerName: name}
-	if mode, ok := take[v1beta1.ContainerMode](r, c, "mode"); ok {
-		if mode == v1beta1.ContainerModeAuto || mode == v1beta1.ContainerModeOff {
-			p.Mode = mode
-			r.note(c.of("mode"), encoded(mode), "mode")
-		} else {
-			r.doubt(c.of("mode"), encoded(mode), "is not known, so it is not imported")
-		}
-	}
-	if values, ok := take[v1beta1.ControlledValues](r, c, "controlledValues"); ok {
-		if values == v1beta1.RequestsAndLimits || values == v1beta1.RequestsOnly {
-			p.ControlledValues = values
-			r.note(c.of("controlledValues"), encoded(values), "controlledValues")
-		} else {
-			r.doubt(c.of("controlledValues"), encoded(values), "is not known, so it is not imported")
-		}
-	}
+	p.Mode = oneOf(r, c, "mode", v1beta1.ContainerModeAuto, v1beta1.ContainerModeOff)
+	p.ControlledValues = oneOf(r, c, "controlledValues", v1beta1.RequestsAndLimits, v1beta1.RequestsOnly)
 	r.controlled(c, &p)
 	least, most := r.bounds(c, "minAllowed"), r.bounds(c, "maxAllowed")
 	p.MinAllowed, p.MaxAllowed = scaler.BoundsOf(least), scaler.BoundsOf(most)
@@ -100,6 +86,20 @@ func (r *reader) container(c *fields, name string, boost *v1beta1.StartupBoost) 
 	}
 	r.unknown(c)
 	return p
+}
+
+// oneOf reads a field of the same name in both, which has one of these values.
+func oneOf[T ~string](r *reader, c *fields, name string, known ...T) (none T) {
+	value, ok := take[T](r, c, name)
+	switch {
+	case !ok:
+	case slices.Contains(known, value):
+		r.note(c.of(name), encoded(value), name)
+		return value
+	default:
+		r.doubt(c.of(name), encoded(value), "is not known, so it is not imported")
+	}
+	return none
 }
 
 // controlled reads the managed resources. An empty list leaves the container alone.
@@ -187,15 +187,16 @@ func (r *reader) boost(f *fields, name string) *v1beta1.StartupBoost {
 		v1beta1.CPUStartupBoost
 		Quantity any `json:"quantity"`
 	}
-	path := outer.of("cpu")
+	result := "startupBoost, which maxAllowed bounds, too. Only updateMode InPlace applies it"
+	defer func() { r.note(outer.of("cpu"), encoded(cpu), result) }()
 	if err := decode(cpu, &b); err != nil {
-		r.note(path, encoded(cpu), "cannot be read, so it is not imported")
+		result = "cannot be read, so it is not imported"
 		return nil
 	}
 	out := v1beta1.CPUStartupBoost{Type: b.Type}
 	switch duration := ptr.Deref(b.DurationSeconds, 0); {
 	case duration < 0 || duration > 3600:
-		r.note(path, encoded(cpu), "not imported: durationSeconds is not from 0 to 3600")
+		result = "not imported: durationSeconds is not from 0 to 3600"
 		return nil
 	case duration > 0:
 		out.DurationSeconds = ptr.To(duration)
@@ -203,7 +204,7 @@ func (r *reader) boost(f *fields, name string) *v1beta1.StartupBoost {
 	switch out.Type {
 	case v1beta1.BoostFactor:
 		if factor := ptr.Deref(b.Factor, 0); factor < 1 || factor > 100 || b.Quantity != nil {
-			r.note(path, encoded(cpu), "not imported: factor is not from 1 to 100, or quantity is set, too")
+			result = "not imported: factor is not from 1 to 100, or quantity is set, too"
 			return nil
 		}
 		out.Factor = b.Factor
@@ -212,15 +213,14 @@ func (r *reader) boost(f *fields, name string) *v1beta1.StartupBoost {
 		err := decode(b.Quantity, &q)
 		millis, rangeErr := quantity.CPUMillis(q)
 		if err != nil || rangeErr != nil || millis == 0 || b.Factor != nil {
-			r.note(path, encoded(cpu), "not imported: quantity is not from 1m to 10k, or factor is set, too")
+			result = "not imported: quantity is not from 1m to 10k, or factor is set, too"
 			return nil
 		}
 		out.Quantity = ptr.To(quantity.CPU(millis))
 	default:
-		r.note(path, encoded(cpu), "not imported: its type is not known")
+		result = "not imported: its type is not known"
 		return nil
 	}
-	r.note(path, encoded(cpu), "startupBoost, which maxAllowed bounds, too. Only updateMode InPlace applies it")
 	return &v1beta1.StartupBoost{CPU: &out}
 }
 
