@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,12 +22,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-)
-
-// The schema has the same defaults.
-const (
-	defaultPromoteAfterSeconds = int32(7 * 24 * 60 * 60)
-	defaultMaxStarvedPercent   = int32(3)
 )
 
 // promotion is what the policy of a scaler asks of it before it is promoted, and what is known about that. Whether the
@@ -97,22 +90,11 @@ func promotionBy(vs *v1beta1.VerticalScaler, rules *v1beta1.PolicyRules) promoti
 	if rules == nil {
 		return promotion{isUnknown: true}
 	}
-	rollout := rules.Rollout
-	start := rollout.Start
-	if start == "" {
-		start = v1beta1.UpdateModeRecommend
-	}
-	if start == scaler.Mode(&v1beta1.VerticalScalerSpec{Scaling: rules.Template}) {
+	rollout := fleet.RolloutOf(rules.Rollout)
+	if rollout.Start == scaler.Mode(&v1beta1.VerticalScalerSpec{Scaling: rules.Template}) {
 		return promotion{}
 	}
-	return promotion{
-		waits: true,
-		goal: history.Goal{
-			Time:              time.Duration(ptr.Deref(rollout.AfterSeconds, defaultPromoteAfterSeconds)) * time.Second,
-			MaxStarvedPercent: int(ptr.Deref(rollout.MaxStarvedPercent, defaultMaxStarvedPercent)),
-		},
-		isAtStart: scaler.Mode(&vs.Spec) == start,
-	}
+	return promotion{waits: true, goal: rollout.Evidence, isAtStart: scaler.Mode(&vs.Spec) == rollout.Start}
 }
 
 // record tells the histories what is recommended from now on, and reads for how long that was enough.

@@ -18,8 +18,8 @@ var promotedAtNoon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.FixedZone("CET", 3
 
 func after(d time.Duration) metav1.Time { return metav1.NewTime(promotedAtNoon.Add(d).UTC()) }
 
-// history has entries with ages after the promotion, newest first as in a status.
-func history(entries ...v1beta1.HistoryEntry) v1beta1.VerticalScalerStatus {
+// withHistory has entries with ages after the promotion, newest first as in a status.
+func withHistory(entries ...v1beta1.HistoryEntry) v1beta1.VerticalScalerStatus {
 	s := v1beta1.VerticalScalerStatus{History: entries}
 	if len(entries) > 0 {
 		s.Decision = &v1beta1.Decision{Time: entries[0].Time, Reason: decisionsOf(&s)[len(entries)-1].reason}
@@ -54,29 +54,29 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 		want   time.Duration // 0 for no harm
 	}{
 		"nothing has happened":               {v1beta1.VerticalScalerStatus{}, 0},
-		"a change that went well":            {history(entry(time.Hour, lowered)), 0},
-		"an OOM kill after a change":         {history(entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
-		"the first of two OOM kills":         {history(entry(9*time.Hour, killed), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
-		"a change after the OOM kill":        {history(entry(9*time.Hour, lowered), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
-		"a revert":                           {withReverted(history(entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
-		"a revert that an OOM kill outranks": {withReverted(history(entry(2*time.Hour, killed), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
-		"a revert that is no longer listed":  {history(entry(5*time.Hour, lowered), entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2 * time.Hour},
+		"a change that went well":            {withHistory(entry(time.Hour, lowered)), 0},
+		"an OOM kill after a change":         {withHistory(entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"the first of two OOM kills":         {withHistory(entry(9*time.Hour, killed), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"a change after the OOM kill":        {withHistory(entry(9*time.Hour, lowered), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"a revert":                           {withReverted(withHistory(entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
+		"a revert that an OOM kill outranks": {withReverted(withHistory(entry(2*time.Hour, killed), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
+		"a revert that is no longer listed":  {withHistory(entry(5*time.Hour, lowered), entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2 * time.Hour},
 		"a revert whose history is lost":     {withReverted(v1beta1.VerticalScalerStatus{}, 7*time.Hour, 2*time.Hour), 2 * time.Hour},
 		"an OOM kill without a history": {
 			v1beta1.VerticalScalerStatus{Decision: &v1beta1.Decision{Time: after(time.Hour), Reason: "OOMKill"}}, time.Hour,
 		},
-		"an OOM kill before any change":      {history(entry(time.Minute, killed)), 0},
-		"another one after it":               {history(entry(time.Hour, killed), entry(time.Minute, killed)), time.Hour},
-		"an OOM kill while nothing changed":  {history(entry(time.Hour, killed), entry(time.Minute, adopted)), 0},
-		"an OOM kill with a full history":    {history(many...), 30 * time.Minute},
-		"an OOM kill after an early change":  {history(entry(time.Hour, killed), entry(-30*24*time.Hour, lowered)), time.Hour},
-		"harm before the promotion":          {withReverted(history(entry(-time.Hour, killed), entry(-2*time.Hour, lowered)), -time.Minute), 0},
-		"harm at the time of the promotion":  {withReverted(history(entry(0, killed), entry(-2*time.Hour, lowered)), 0), 0},
+		"an OOM kill before any change":      {withHistory(entry(time.Minute, killed)), 0},
+		"another one after it":               {withHistory(entry(time.Hour, killed), entry(time.Minute, killed)), time.Hour},
+		"an OOM kill while nothing changed":  {withHistory(entry(time.Hour, killed), entry(time.Minute, adopted)), 0},
+		"an OOM kill with a full history":    {withHistory(many...), 30 * time.Minute},
+		"an OOM kill after an early change":  {withHistory(entry(time.Hour, killed), entry(-30*24*time.Hour, lowered)), time.Hour},
+		"harm before the promotion":          {withReverted(withHistory(entry(-time.Hour, killed), entry(-2*time.Hour, lowered)), -time.Minute), 0},
+		"harm at the time of the promotion":  {withReverted(withHistory(entry(0, killed), entry(-2*time.Hour, lowered)), 0), 0},
 		"harm before it and after it":        {withReverted(v1beta1.VerticalScalerStatus{}, 5*time.Hour, -time.Hour), 5 * time.Hour},
-		"harm at the end of verification":    {history(entry(24*time.Hour, killed), entry(time.Hour, lowered)), 24 * time.Hour},
-		"harm after verification":            {withReverted(history(entry(25*time.Hour, killed), entry(time.Hour, lowered)), 30*time.Hour), 0},
-		"a reason that a later version adds": {history(entry(2*time.Hour, "OOMKillSoon: app"), entry(time.Hour, lowered)), 0},
-		"a message without a reason":         {history(entry(2*time.Hour, "OOMKill"), entry(time.Hour, "a user edited this")), 2 * time.Hour},
+		"harm at the end of verification":    {withHistory(entry(24*time.Hour, killed), entry(time.Hour, lowered)), 24 * time.Hour},
+		"harm after verification":            {withReverted(withHistory(entry(25*time.Hour, killed), entry(time.Hour, lowered)), 30*time.Hour), 0},
+		"a reason that a later version adds": {withHistory(entry(2*time.Hour, "OOMKillSoon: app"), entry(time.Hour, lowered)), 0},
+		"a message without a reason":         {withHistory(entry(2*time.Hour, "OOMKill"), entry(time.Hour, "a user edited this")), 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at, ok := Harm(&c.status, promotedAtNoon, 24*time.Hour)
@@ -88,7 +88,7 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 }
 
 func TestADecisionThatWasDatedBackIsNoSecondOne(t *testing.T) {
-	s := history(entry(time.Hour, "OOMKill: app memory 256Mi->480Mi"))
+	s := withHistory(entry(time.Hour, "OOMKill: app memory 256Mi->480Mi"))
 	s.Decision.Time = after(50 * time.Minute) // The clock was set back.
 	if at, ok := Harm(&s, promotedAtNoon, 24*time.Hour); ok {
 		t.Errorf("harm at %v, although nothing had been changed before", at)
@@ -96,7 +96,7 @@ func TestADecisionThatWasDatedBackIsNoSecondOne(t *testing.T) {
 }
 
 func TestNoHarmWithoutAPromotion(t *testing.T) {
-	s := history(entry(3*time.Hour, "OOMKill: app memory 256Mi->480Mi"), entry(time.Hour, "ScaleDown: app memory 512Mi->256Mi"))
+	s := withHistory(entry(3*time.Hour, "OOMKill: app memory 256Mi->480Mi"), entry(time.Hour, "ScaleDown: app memory 512Mi->256Mi"))
 	for _, c := range []struct {
 		status   *v1beta1.VerticalScalerStatus
 		promoted time.Time

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
 const (
@@ -25,6 +26,8 @@ const (
 	// MinHarmed is how many scalers must do harm before promotion halts: less may be chance.
 	MinHarmed = 3
 
+	defaultAfterSeconds        = 7 * 24 * 60 * 60
+	defaultMaxStarvedPercent   = 3
 	defaultConcurrentPercent   = 5
 	defaultHarmedPercent       = 1
 	defaultVerificationSeconds = 24 * 60 * 60
@@ -32,6 +35,10 @@ const (
 
 // Rollout is spec.rollout in plain terms.
 type Rollout struct {
+	// Start is the update mode of scalers that are not promoted.
+	Start v1beta1.UpdateMode
+	// Evidence is how much usage the recommendations of a scaler must cover before it is promoted.
+	Evidence history.Goal
 	// MaxConcurrentPercent is how many scalers of the policy may be verified at the same time, in percent.
 	MaxConcurrentPercent int
 	// MaxHarmedPercent is how many of the promoted scalers may do harm, in percent.
@@ -45,6 +52,11 @@ type Rollout struct {
 // RolloutOf reads spec.rollout. Fields that are not set have the defaults of the CRD.
 func RolloutOf(r v1beta1.PolicyRollout) Rollout {
 	out := Rollout{
+		Start: cmp.Or(r.Start, v1beta1.UpdateModeRecommend),
+		Evidence: history.Goal{
+			Time:              time.Duration(ptr.Deref(r.AfterSeconds, defaultAfterSeconds)) * time.Second,
+			MaxStarvedPercent: int(ptr.Deref(r.MaxStarvedPercent, defaultMaxStarvedPercent)),
+		},
 		MaxConcurrentPercent: int(ptr.Deref(r.MaxConcurrentPercent, defaultConcurrentPercent)),
 		MaxHarmedPercent:     int(ptr.Deref(r.MaxHarmedPercent, defaultHarmedPercent)),
 		Verification:         time.Duration(ptr.Deref(r.VerificationSeconds, defaultVerificationSeconds)) * time.Second,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
 const day = 24 * time.Hour
@@ -50,15 +51,16 @@ func promotedAgo(d time.Duration, harmed int) func(int, *Candidate) {
 }
 
 func TestARolloutHasTheDefaultsOfTheAPI(t *testing.T) {
-	want := Rollout{MaxConcurrentPercent: 5, MaxHarmedPercent: 1, Verification: day}
+	week := history.Goal{Time: 7 * day, MaxStarvedPercent: 3}
+	want := Rollout{Start: v1beta1.UpdateModeRecommend, Evidence: week, MaxConcurrentPercent: 5, MaxHarmedPercent: 1, Verification: day}
 	if got := RolloutOf(v1beta1.PolicyRollout{}); got != want {
 		t.Errorf("unset fields: %+v, want %+v", got, want)
 	}
 	got := RolloutOf(v1beta1.PolicyRollout{
 		MaxConcurrentPercent: new(int32(20)), MaxHarmedPercent: new(int32(0)), VerificationSeconds: new(int32(60)),
-		ResumeTime: &metav1.Time{Time: promotionNow},
+		ResumeTime: &metav1.Time{Time: promotionNow}, Start: v1beta1.UpdateModeInitial, AfterSeconds: new(int32(0)), MaxStarvedPercent: new(int32(0)),
 	})
-	if want := (Rollout{MaxConcurrentPercent: 20, Verification: time.Minute, Resumed: promotionNow}); got != want {
+	if want := (Rollout{Start: v1beta1.UpdateModeInitial, MaxConcurrentPercent: 20, Verification: time.Minute, Resumed: promotionNow}); got != want {
 		t.Errorf("set fields: %+v, want %+v", got, want)
 	}
 }
