@@ -10,7 +10,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // apply is a phase: it takes the plan's step.
@@ -71,35 +70,4 @@ func actionOutcome(err error) string {
 		return obstacleTo(err).Reason
 	}
 	return "failed"
-}
-
-// change is one container's resources, before and after.
-type change struct {
-	subject   string // "pod web-1" or "Deployment web"
-	container string
-	before    workload.Resources
-	after     workload.Resources
-}
-
-func changesOf(pod workload.Pod, sizes []plan.Size) (out []change) {
-	for _, size := range sizes {
-		if c, ok := pod.Container(size.Container); ok && c.Resources != size.Resources {
-			out = append(out, change{"pod " + pod.Name, size.Container, c.Resources, size.Resources})
-		}
-	}
-	return out
-}
-
-func templateChanges(d workload.Deployment, sizes []plan.Size) (out []change) {
-	for _, size := range sizes {
-		c, ok := d.Container(size.Container)
-		after := workload.Resources{
-			Requests: cover(c.Requests, size.Requests),
-			Limits:   cover(c.Limits, size.Limits),
-		}
-		if ok && c.Resources != after {
-			out = append(out, change{"Deployment " + d.Name, size.Container, c.Resources, after})
-		}
-	}
-	return out
 }

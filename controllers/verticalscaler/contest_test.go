@@ -69,10 +69,10 @@ func TestWhatIsCountedIsForgottenUnlessWeHaveResizedAgain(t *testing.T) {
 	scaler := types.NamespacedName{Namespace: "shop", Name: "web"}
 	var r Reconciler
 	sizes := map[string]workload.Resources{"app": {}}
-	r.pods.remember(scaler, "a", func(m *remembered) { m.generation, m.sizes = 3, sizes })
-	r.pods.remember(scaler, "b", func(m *remembered) { m.generation, m.sizes = 5, sizes })
+	r.memory.changePod(scaler, "a", func(m *remembered) { m.generation, m.sizes = 3, sizes })
+	r.memory.changePod(scaler, "b", func(m *remembered) { m.generation, m.sizes = 5, sizes })
 	r.acknowledge(scaler, map[types.UID]int64{"a": 4, "b": 4})
-	known := r.pods.recall(scaler, map[types.UID]bool{"a": true, "b": true})
+	known := r.memory.podsOf(scaler, map[types.UID]bool{"a": true, "b": true})
 	if known["a"].sizes != nil || known["b"].sizes == nil {
 		t.Errorf("remembered: %+v", known)
 	}

@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -16,7 +15,6 @@ import (
 // Nothing is watched: Saw and Lost tell the reconciler of scalers.
 func (r *Reconciler) Direct() {
 	r.written = &ownwrites.Memory{}
-	r.lookup = &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}
 	r.order = precedence.New(precedence.MaxTold)
 }
 

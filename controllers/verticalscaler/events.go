@@ -5,6 +5,7 @@ package verticalscaler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // The events that are recorded on the scaler and on its Deployment, by reason.
@@ -45,11 +48,8 @@ func (r *Reconciler) recordEvents(s *scope) {
 		}
 		r.recordEvent(s, kind, what, formatDecided(s))
 	}
-	if s.evicted != "" {
-		r.recordEvent(s, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", s.evicted))
-	}
-	if s.setBack != "" {
-		r.recordEvent(s, corev1.EventTypeNormal, eventSetBack, fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to the template's requests", s.setBack))
+	if s.taken != "" {
+		r.recordEvent(s, corev1.EventTypeNormal, s.taken, s.takenNote)
 	}
 	if s.plan.Verdict.State.IsApplied() && s.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.recordEvent(s, corev1.EventTypeNormal, eventApplied, formatApplied(s.scaler, s.status.Summary))
@@ -120,26 +120,33 @@ func nonEmpty(words ...string) (out []string) {
 	return out
 }
 
-// formatChanges lists changes for the log: "app cpu 100m->200m limit 200m->400m".
-func formatChanges(changes []change) string {
+// formatChanges lists for the log what the sizes change of containers: "app cpu 100m->200m cpu limit 200m->400m". What is 0
+// stays as it is.
+func formatChanges(containers []workload.Container, sizes []plan.Size) string {
 	var parts []string
-	for _, c := range changes {
-		words := []string{c.container}
+	for _, size := range sizes {
+		i := slices.IndexFunc(containers, func(c workload.Container) bool { return c.Name == size.Container })
+		if i < 0 {
+			continue
+		}
+		before, words := containers[i].Resources, []string{size.Container}
 		for _, v := range []struct {
 			name          string
 			format        func(int64) string
 			before, after int64
 		}{
-			{"cpu", quantity.FormatCPU, c.before.Requests.CPUMillis, c.after.Requests.CPUMillis},
-			{"cpu limit", quantity.FormatCPU, c.before.Limits.CPUMillis, c.after.Limits.CPUMillis},
-			{"memory", quantity.FormatMemory, c.before.Requests.MemoryBytes, c.after.Requests.MemoryBytes},
-			{"memory limit", quantity.FormatMemory, c.before.Limits.MemoryBytes, c.after.Limits.MemoryBytes},
+			{"cpu", quantity.FormatCPU, before.Requests.CPUMillis, size.Requests.CPUMillis},
+			{"cpu limit", quantity.FormatCPU, before.Limits.CPUMillis, size.Limits.CPUMillis},
+			{"memory", quantity.FormatMemory, before.Requests.MemoryBytes, size.Requests.MemoryBytes},
+			{"memory limit", quantity.FormatMemory, before.Limits.MemoryBytes, size.Limits.MemoryBytes},
 		} {
-			if v.before != v.after {
+			if v.after > 0 && v.before != v.after {
 				words = append(words, v.name+" "+arrow(v.format, v.before, v.after))
 			}
 		}
-		parts = append(parts, strings.Join(words, " "))
+		if len(words) > 1 {
+			parts = append(parts, strings.Join(words, " "))
+		}
 	}
 	return strings.Join(parts, "; ")
 }

@@ -47,8 +47,8 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	err := r.Client.SubResource("eviction").Create(limited, pod, eviction)
 	if err == nil {
 		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
-		s.evicted = step.Pod
+		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
+		s.taken, s.takenNote = eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", step.Pod)
 		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)
 		return nil
 	}
@@ -76,7 +76,7 @@ func (r *Reconciler) rememberRejection(s *scope, rejection apierror.Rejection, r
 	default:
 		rejected.Stalled = true
 	}
-	r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) {
+	r.memory.changePod(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) {
 		what.eviction, what.evictionOf = rejected, s.scaler.Generation
 	})
 }

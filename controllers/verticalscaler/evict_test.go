@@ -55,8 +55,8 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			s := sizing(withUpdate(evicting))
 			s.observation.situation.Deployment.UID = "web"
 			err := r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
-			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.evicted != "") != (err == nil) {
-				t.Errorf("evicted %q: %v", s.evicted, err)
+			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.taken != "") != (err == nil) {
+				t.Errorf("evicted %q: %v", s.taken, err)
 			}
 			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
 				t.Fatalf("asked for %+v", asked)

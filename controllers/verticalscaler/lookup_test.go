@@ -5,10 +5,9 @@ package verticalscaler
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,131 +16,103 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// flakyCache is a cache of several namespaces, which has no indexer, whose lists fail a number of times.
-func flakyCache(t *testing.T, failures int) client.Reader {
+// claiming is a scaler that claims a Deployment.
+func claiming(namespace, name, deployment string) *v1beta1.VerticalScaler {
+	vs := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: deployment}}
+	vs.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: make([]v1beta1.ContainerRecommendation, 2)}
+	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
+	return vs
+}
+
+// lookupOf finds scalers in a real cache.
+func lookupOf(t *testing.T, scalers ...client.Object) lookup {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	building := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
-			if failures--; failures >= 0 {
-				return errors.New("no cache")
-			}
-			return c.List(ctx, list, o...)
-		},
-	})
-	building.WithIndex(&v1beta1.VerticalScaler{}, claimIndex, func(o client.Object) []string { return claimValues(o.(*v1beta1.VerticalScaler)) })
-	for _, key := range []types.NamespacedName{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "api"}, {Namespace: "bank", Name: "web"}} {
-		vs := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: key.Name}}
-		scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
-		building.WithObjects(vs)
+	return lookup{cached.Cache(t, scheme, nil, func(c cache.Cache) error { return indexClaims(t.Context(), c) }, scalers...)}
+}
+
+func TestWhichScalersAnObjectConcerns(t *testing.T) {
+	find := lookupOf(t, claiming("shop", "web", "web"), claiming("shop", "api", "api"), claiming("bank", "web", "web"))
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	target := func(kind string) autoscalingv2.CrossVersionObjectReference {
+		return autoscalingv2.CrossVersionObjectReference{Kind: kind, Name: "web"}
 	}
-	return building.Build()
-}
-
-func newRequests(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	t.Helper()
-	requests := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	t.Cleanup(requests.ShutDown)
-	return requests
-}
-
-// Whatever has changed around a scaler, its event is not lost if the look-up fails.
-func TestAnEventWhoseLookUpFailsIsNotLost(t *testing.T) {
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	hpa := func(kind string) *autoscalingv2.HorizontalPodAutoscaler {
-		return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: kind, Name: "web"},
-		}}
+		return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: target(kind)}}
 	}
-	vpa := func(kind string) func(*lookup, find) find {
-		return func(l *lookup, all find) find {
-			return func(ctx context.Context, o client.Object) ([]reconcile.Request, error) {
-				return l.ofVPA(all)(ctx, workload.VPA{Namespace: o.GetNamespace(), Target: autoscalingv2.CrossVersionObjectReference{Kind: kind, Name: o.GetName()}})
-			}
-		}
-	}
-	every := func(_ *lookup, all find) find { return all }
-	ofHPA := func(l *lookup, all find) find { return l.ofHPA(all) }
 	for name, tc := range map[string]struct {
-		object client.Object
-		mapped func(l *lookup, all find) find
-		want   []string
+		found func(context.Context) ([]reconcile.Request, error)
+		want  []string
 	}{
-		"a Deployment":                 {web, func(l *lookup, _ find) find { return l.ofDeployment }, []string{"shop/web"}},
-		"an HPA":                       {hpa("Deployment"), ofHPA, []string{"shop/web"}},
-		"an HPA of a ScaledDeployment": {hpa("ScaledDeployment"), ofHPA, []string{"shop/api", "shop/web"}},
-		"a VPA":                        {web, vpa("Deployment"), []string{"shop/web"}},
-		"a VPA of a ScaledDeployment":  {web, vpa("ScaledDeployment"), []string{"shop/api", "shop/web"}},
-		"a LimitRange":                 {&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}, every, []string{"shop/api", "shop/web"}},
-		"a ResourceQuota": {
-			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}},
-			func(_ *lookup, all find) find {
-				return ofQuota(all, func(key types.NamespacedName) bool { return key.Name == "api" })
-			},
-			[]string{"shop/api"},
-		},
-		"the freeze switch": {inNamespace(""), every, []string{"bank/web", "shop/api", "shop/web"}},
+		"a Deployment": {func(ctx context.Context) ([]reconcile.Request, error) {
+			return find.ofDeployment(ctx, &appsv1.Deployment{ObjectMeta: meta})
+		}, []string{"shop/web"}},
+		"an HPA": {func(ctx context.Context) ([]reconcile.Request, error) { return find.ofHPA(ctx, hpa("Deployment")) }, []string{"shop/web"}},
+		"an HPA of a ScaledDeployment": {func(ctx context.Context) ([]reconcile.Request, error) {
+			return find.ofHPA(ctx, hpa("ScaledDeployment"))
+		}, []string{"shop/api", "shop/web"}},
+		"an HPA of a StatefulSet": {func(ctx context.Context) ([]reconcile.Request, error) { return find.ofHPA(ctx, hpa("StatefulSet")) }, nil},
+		"a VPA": {func(ctx context.Context) ([]reconcile.Request, error) {
+			return find.ofVPA(ctx, workload.VPA{Namespace: "shop", Target: target("Deployment")})
+		}, []string{"shop/web"}},
+		"a LimitRange": {func(ctx context.Context) ([]reconcile.Request, error) {
+			return find.ofNamespace(ctx, &corev1.LimitRange{ObjectMeta: meta})
+		}, []string{"shop/api", "shop/web"}},
+		"the freeze switch": {func(ctx context.Context) ([]reconcile.Request, error) { return find.inNamespace(ctx, "") }, []string{"bank/web", "shop/api", "shop/web"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cached, requests := flakyCache(t, 3), newRequests(t)
-				queue.Mapped(clock.RealClock{}, tc.mapped(&lookup{reader: cached}, ofNamespace(cached))).
-					Generic(t.Context(), event.GenericEvent{Object: tc.object}, requests)
-				if requests.Len() > 0 {
-					t.Fatal("the look-up has not failed")
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-				var got []string
-				for requests.Len() > 0 {
-					request, _ := requests.Get()
-					got = append(got, request.String())
-				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-// A change of a pod is not lost either.
-func TestAPodWhoseLookUpFailsIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var changed inventory.PodHandler
-		pods := followed(func(h inventory.PodHandler) { changed = h })
-		requests := newRequests(t)
-		if err := (podSource{pods, (&lookup{reader: flakyCache(t, 2)}).claimants, clock.RealClock{}}).Start(t.Context(), requests); err != nil {
+		found, err := tc.found(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		changed(types.NamespacedName{Namespace: "bank", Name: "web"}, nil, &workload.Pod{})
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if requests.Len() != 1 {
-			t.Errorf("%d requests, want 1", requests.Len())
+		var got []string
+		for _, request := range found {
+			got = append(got, request.String())
 		}
-	})
+		slices.Sort(got)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+		}
+	}
 }
 
-// followed is what tells about changes of pods.
-type followed func(inventory.PodHandler)
+// A look-up must cost the same however many scalers there are, which its allocations
+// show without a clock.
+func TestALookupCopiesNoScaler(t *testing.T) {
+	for _, n := range []int{100, 10_000} {
+		var all []client.Object
+		for i := range n {
+			all = append(all, claiming(fmt.Sprintf("ns-%d", i/100), fmt.Sprintf("s-%d", i), fmt.Sprintf("d-%d", i)))
+		}
+		find, target := lookupOf(t, all...), types.NamespacedName{Namespace: "ns-0", Name: "d-50"}
+		if got, err := find.claimants(t.Context(), target); err != nil || len(got) != 1 || got[0].Name != "s-50" {
+			t.Fatalf("found %v: %v", got, err)
+		}
+		if got := testing.AllocsPerRun(100, func() { _, _ = find.claimants(context.Background(), target) }); got > 30 {
+			t.Errorf("%v allocations among %d scalers", got, n)
+		}
+	}
+}
 
-func (f followed) OnChange(h inventory.PodHandler) { f(h) }
+// A forged claim must not let the Deployments of another namespace trigger the scaler.
+func TestOnlyOwnClaimsAreIndexed(t *testing.T) {
+	for claim, want := range map[string]int{"shop/web": 1, "shop/other": 1, "bank/web": 0, "shop/web/../x": 0, "shop/": 0, "": 0} {
+		vs := claiming("shop", "a", "web")
+		scaler.RecordClaim(&vs.Status, claim)
+		if got := len(claimOf(vs)); got != want {
+			t.Errorf("claim %q is indexed %d times, not %d", claim, got, want)
+		}
+	}
+}

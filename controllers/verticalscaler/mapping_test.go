@@ -17,9 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -227,9 +227,10 @@ type world struct {
 
 	scalerWatch predicate.Predicate
 
-	order *precedence.Order
-	told  int  // how many scalers are told who is first
-	late  bool // the order of the scalers may be late, and the queue has no order
+	order  *precedence.Order
+	ranked map[string]*v1beta1.VerticalScaler // those in the order
+	told   int                                // how many scalers are told who is first
+	late   bool                               // the order of the scalers may be late, and the queue has no order
 }
 
 // theNoon is the time in the world, which stands still.
@@ -240,7 +241,7 @@ type watchEvent struct{ before, after client.Object }
 func newWorld(t testing.TB, users [][]step, crash bool) *world {
 	t.Helper()
 	return &world{
-		written: &ownwrites.Memory{}, told: precedence.MaxTold, order: precedence.New(precedence.MaxTold),
+		written: &ownwrites.Memory{}, told: precedence.MaxTold, order: precedence.New(precedence.MaxTold), ranked: map[string]*v1beta1.VerticalScaler{},
 		t: t, users: users, crash: crash, scalerWatch: scalerPredicate(),
 		stored: map[string]client.Object{}, caches: map[string]client.Object{}, watches: map[string][]watchEvent{},
 	}
@@ -343,13 +344,20 @@ func (w *world) handle(e watchEvent) {
 		}
 	case *appsv1.Deployment:
 		if passes(deploymentPredicate(), e) {
-			w.bring(e, queue.Mapped(clock.RealClock{}, w.lookup().ofDeployment))
+			w.bring(e, queue.Mapped(clock.RealClock{}, lookup{worldClient{w: w}}.ofDeployment))
 		}
 	}
 }
 
 // rank brings an event to the real handler that keeps the order of the scalers.
-func (w *world) rank(e watchEvent) { w.bring(e, keepOrder(w.order)) }
+func (w *world) rank(e watchEvent) {
+	if vs, ok := e.after.(*v1beta1.VerticalScaler); ok {
+		w.ranked[vs.Name] = vs
+	} else {
+		delete(w.ranked, e.before.GetName())
+	}
+	w.bring(e, keepOrder(w.order))
+}
 
 // bring brings an event to a handler.
 func (w *world) bring(e watchEvent, h handler.EventHandler) {
@@ -399,7 +407,6 @@ func (w *world) reconcile(i int) {
 		Params:       recommend.DefaultParams(),
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
-		lookup:       w.lookup(),
 		order:        w.order,
 		written:      w.written,
 	}
@@ -416,7 +423,7 @@ func (w *world) reconcile(i int) {
 // lists everything.
 func (w *world) restart() {
 	w.crash = false
-	w.queue, w.written, w.order = nil, &ownwrites.Memory{}, precedence.New(w.told)
+	w.queue, w.written, w.order, w.ranked = nil, &ownwrites.Memory{}, precedence.New(w.told), map[string]*v1beta1.VerticalScaler{}
 	w.watches = map[string][]watchEvent{}
 	w.caches = maps.Clone(w.stored)
 	for _, key := range slices.Sorted(maps.Keys(w.caches)) {
@@ -426,18 +433,6 @@ func (w *world) restart() {
 	for len(w.watches[ranking]) > 0 {
 		w.deliver(ranking)
 	}
-}
-
-func (w *world) lookup() *lookup {
-	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
-	for _, obj := range w.caches {
-		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-			if err := indexer.Update(vs); err != nil {
-				w.t.Fatal(err)
-			}
-		}
-	}
-	return &lookup{indexer: indexer}
 }
 
 // lost says what is not as it should be in a world at rest.
@@ -525,7 +520,10 @@ func (w *world) clone() *world {
 		c.watches[kind] = slices.Clone(events)
 	}
 	c.written = w.written.Clone()
-	c.order = w.order.Clone()
+	c.order, c.ranked = precedence.New(w.told), maps.Clone(w.ranked)
+	for _, vs := range c.ranked {
+		c.order.Note(vs)
+	}
 	c.queue, c.trace = slices.Clone(w.queue), slices.Clone(w.trace)
 	return &c
 }
@@ -561,7 +559,6 @@ func (w *world) key() string {
 			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(vs, theNoon))
 		}
 	}
-	b.WriteString(w.order.String())
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {
 		b.WriteString("|" + kind)
 		for _, e := range w.watches[kind] {
@@ -693,7 +690,21 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, obj client.Obj
 }
 
 // List finds nothing: there are no pods, LimitRanges or HPAs in this world.
-func (worldClient) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (c worldClient) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	scalers, ok := list.(*v1beta1.VerticalScalerList)
+	selector := (&client.ListOptions{}).ApplyOptions(options).FieldSelector
+	if !ok || selector == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.w.caches)) {
+		for _, claim := range claimOf(c.w.caches[key]) {
+			if selector.Matches(fields.Set{claimIndex: claim}) {
+				scalers.Items = append(scalers.Items, *c.w.caches[key].(*v1beta1.VerticalScaler))
+			}
+		}
+	}
+	return nil
+}
 
 func (c worldClient) Status() client.SubResourceWriter { return worldStatus{w: c.w} }
 

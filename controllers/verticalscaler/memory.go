@@ -18,41 +18,52 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// perScaler remembers one value per scaler. A restart loses it. A value is replaced, never
-// changed, so that it may be read without the lock.
-type perScaler[T any] struct {
+// memories is what is remembered of each scaler. A restart loses it. The zero value is ready for concurrent use.
+type memories struct {
 	mu     sync.Mutex
-	values map[types.NamespacedName]T
+	values map[types.NamespacedName]memory
 }
 
-func (m *perScaler[T]) get(scaler types.NamespacedName) (value T, ok bool) {
+// memory is what is remembered of a scaler. What it points to is replaced, never changed, so that it may be read without
+// the lock.
+type memory struct {
+	// pods has, by UID, which generation of a pod our last resize led to, which resizes the API server has rejected, and
+	// which generation of the Deployment our last rewrite led to. Without it, there is at most one more request per pod.
+	pods map[types.UID]remembered
+	// told are the sizes of new pods that the API server has been told, and since when.
+	told told
+	// needsNoQuota is true if the last reconcile has ended, and waits for no ResourceQuota.
+	needsNoQuota bool
+	// failingSince is since when requests for the checkpoint fail; zero if they do not.
+	failingSince time.Time
+	// progressSince is since when the status does not tell all progress; zero if it does.
+	progressSince time.Time
+}
+
+// of returns what is remembered of a scaler.
+func (m *memories) of(scaler types.NamespacedName) memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	value, ok = m.values[scaler]
-	return value, ok
+	return m.values[scaler]
 }
 
-// replace stores what change returns for the value so far.
-func (m *perScaler[T]) replace(scaler types.NamespacedName, change func(T) T) {
+// change changes what is remembered of a scaler.
+func (m *memories) change(scaler types.NamespacedName, change func(*memory)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.values == nil {
-		m.values = map[types.NamespacedName]T{}
+		m.values = map[types.NamespacedName]memory{}
 	}
-	m.values[scaler] = change(m.values[scaler])
+	value := m.values[scaler]
+	change(&value)
+	m.values[scaler] = value
 }
 
-func (m *perScaler[T]) forget(scaler types.NamespacedName) {
+// forget drops what is remembered of a scaler.
+func (m *memories) forget(scaler types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values, scaler)
-}
-
-// podMemory remembers which generation of a pod our last resize led to, which resizes the
-// API server has rejected, and which generation of the Deployment our last rewrite led to.
-// A restart costs at most one more request per pod.
-type podMemory struct {
-	perScaler[map[types.UID]remembered]
 }
 
 // remembered is what is known of a pod or a Deployment.
@@ -139,29 +150,27 @@ func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
 // Then it is tried again: there may be room.
 const setBackFor = 30 * time.Minute
 
-// remember changes what is remembered of a pod.
-func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
-	m.replace(scaler, func(pods map[types.UID]remembered) map[types.UID]remembered {
-		what := pods[pod]
+// changePod changes what is remembered of a pod or a Deployment of the scaler.
+func (m *memories) changePod(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
+	m.change(scaler, func(all *memory) {
+		what := all.pods[pod]
 		what.rejected = slices.Clone(what.rejected)
 		change(&what)
-		pods = maps.Clone(pods)
-		if pods == nil {
-			pods = map[types.UID]remembered{}
-		}
+		pods := map[types.UID]remembered{}
+		maps.Copy(pods, all.pods)
 		pods[pod] = what
-		return pods
+		all.pods = pods
 	})
 }
 
-// recall returns what is remembered of the scaler's pods, and forgets deleted pods.
-func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
-	pods, _ := m.get(scaler)
+// podsOf returns what is remembered of the scaler's pods, and forgets deleted pods.
+func (m *memories) podsOf(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
+	pods := m.of(scaler).pods
 	for uid := range pods {
 		if !alive[uid] {
 			pods = maps.Clone(pods)
 			maps.DeleteFunc(pods, func(uid types.UID, _ remembered) bool { return !alive[uid] })
-			m.replace(scaler, func(map[types.UID]remembered) map[types.UID]remembered { return pods })
+			m.change(scaler, func(all *memory) { all.pods = pods })
 			break
 		}
 	}
@@ -172,7 +181,7 @@ func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool
 // counts them.
 func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.UID]int64) {
 	for uid, seen := range undone {
-		r.pods.remember(scaler, uid, func(what *remembered) {
+		r.memory.changePod(scaler, uid, func(what *remembered) {
 			if what.generation < seen { // otherwise it has been resized again
 				what.sizes = nil
 			}
@@ -180,38 +189,30 @@ func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.U
 	}
 }
 
-// admissionMemory remembers since when the API server has been told the sizes of new pods.
-type admissionMemory struct{ perScaler[admitted] }
-
-// admitted is what the API server has been told of one Deployment.
-type admitted struct {
+// told is what the API server has been told of the new pods of one Deployment.
+type told struct {
 	sizes []v1beta1.NewPodContainer
 	since time.Time
 }
 
-// told notes that the sizes in the status are written down for the API server, and returns since when.
-func (m *admissionMemory) told(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
-	m.replace(scaler, func(last admitted) admitted {
-		if last.since.IsZero() || !equality.Semantic.DeepEqual(last.sizes, sizes) {
-			last = admitted{sizes: slices.Clone(sizes), since: now}
+// toldSince notes that the sizes in the status are written down for the API server, and returns since when.
+func (m *memories) toldSince(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
+	m.change(scaler, func(all *memory) {
+		if all.told.since.IsZero() || !equality.Semantic.DeepEqual(all.told.sizes, sizes) {
+			all.told = told{slices.Clone(sizes), now}
 		}
-		since = last.since
-		return last
+		since = all.told.since
 	})
 	return since
 }
 
-// quotaMemory remembers which scalers wait for a ResourceQuota.
-type quotaMemory struct{ perScaler[bool] }
-
-// remember notes the reasons of a finished reconcile: those of running pods and of new ones.
-func (m *quotaMemory) remember(scaler types.NamespacedName, reasons ...string) {
-	m.replace(scaler, func(bool) bool { return slices.Contains(reasons, v1beta1.ReasonQuotaExceeded) })
+// forgetTold forgets since when the API server has been told the sizes.
+func (m *memories) forgetTold(scaler types.NamespacedName) {
+	m.change(scaler, func(all *memory) { all.told = told{} })
 }
 
-// mayWait reports whether the scaler waits for a ResourceQuota, or whether that is unknown:
+// mayWaitForQuota reports whether the scaler waits for a ResourceQuota, or whether that is unknown:
 // before its first reconcile, during a reconcile, and after one that failed.
-func (m *quotaMemory) mayWait(scaler types.NamespacedName) bool {
-	waits, known := m.get(scaler)
-	return waits || !known
+func (m *memories) mayWaitForQuota(scaler types.NamespacedName) bool {
+	return !m.of(scaler).needsNoQuota
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case err != nil:
 		return err
 	case situation.Unsized.Exists():
-		r.admitted.forget(key)
+		r.memory.forgetTold(key)
 		if s.policy.NeedsSizedNewPods() {
 			s.again(unavailableRetry)
 		}
@@ -53,11 +53,11 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 		return err
 	}
 	if !told { // It is unknown when new pods get their sizes.
-		r.admitted.forget(key)
+		r.memory.forgetTold(key)
 		situation.NewPods.EffectiveSince = time.Time{}
 		return nil
 	}
-	situation.NewPods.AskedSince = r.admitted.told(key, s.scaler.Status.NewPods.Containers, s.now)
+	situation.NewPods.AskedSince = r.memory.toldSince(key, s.scaler.Status.NewPods.Containers, s.now)
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	if told && !unsized.Exists() {
 		return nil
 	}
-	r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
+	r.memory.forgetTold(client.ObjectKeyFromObject(s.scaler))
 	return errStaleCache
 }
 

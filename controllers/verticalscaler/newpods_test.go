@@ -303,11 +303,11 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 		r := apiServer(t, interceptor.Funcs{}, tc.objects...)
 		r.admission.readAt = noon.Add(-time.Second) // All was there a moment ago.
 		vs := withUpdate(evicting)
-		r.admitted.told(client.ObjectKeyFromObject(vs), vs.Status.NewPods.Containers, noon.Add(-time.Hour))
+		r.memory.toldSince(client.ObjectKeyFromObject(vs), vs.Status.NewPods.Containers, noon.Add(-time.Hour))
 		if err := r.confirmNewPods(t.Context(), sizing(vs)); (err == nil) != tc.evicts || err != nil && !errors.Is(err, errStaleCache) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, told := r.admitted.get(client.ObjectKeyFromObject(vs)); told != tc.evicts {
+		if told := !r.memory.of(client.ObjectKeyFromObject(vs)).told.since.IsZero(); told != tc.evicts {
 			t.Errorf("%s: told %t", name, told)
 		}
 	}

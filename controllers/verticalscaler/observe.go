@@ -152,7 +152,7 @@ func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
 	}
-	known, now := r.pods.recall(client.ObjectKeyFromObject(vs), alive), r.Clock.Now()
+	known, now := r.memory.podsOf(client.ObjectKeyFromObject(vs), alive), r.Clock.Now()
 	last := known[s.Deployment.UID]
 	if last.isNewerThan(s.Deployment.Generation, now) {
 		return nil, 0, errStaleCache

@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,21 +70,41 @@ func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 	scaler.DropClaim(&restoring.Status)
 	restoring.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web"}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		behind, restoring, vs("shop", "waiting"), vs("shop", "new-pods"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
+		behind, restoring, vs("shop", "waiting"), vs("shop", "applied"), vs("other", "waiting"),
 	).Build()
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
-	var memory quotaMemory
-	memory.remember(key("waiting"), "QuotaExceeded")
-	memory.remember(key("new-pods"), "Applied", "QuotaExceeded")
-	memory.remember(key("applied"), "Applied", "")
-	memory.remember(key("failed"), "Applied")
-	memory.forget(key("failed")) // as at the start of a reconcile
-	got, err := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
+	mayWait := func(key types.NamespacedName) bool { return key.Name != "applied" }
+	got, err := lookup{reader}.ofQuota(mayWait)(t.Context(), team("2", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("new-pods")}, {NamespacedName: key("restoring")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
+	want := []reconcile.Request{{NamespacedName: key("restoring")}, {NamespacedName: key("waiting")}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
+}
+
+// A scaler waits for a quota if its running pods or its new ones do, and maybe while that is unknown.
+func TestWhichScalersMayWaitForAQuota(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := p.memory.mayWaitForQuota(p.key); got != want {
+			t.Errorf("%s: %t", when, got)
+		}
+	}
+	check("before the first reconcile", true)
+	p.create(team("0.3", "0.3"))
+	p.mustReconcile()
+	check("while the quota is used up", true)
+	if err := p.server.Delete(t.Context(), team("0.3", "0.3")); err != nil {
+		t.Fatal(err)
+	}
+	p.mustReconcile()
+	check("without a quota", false)
+	p.conflict = errors.New("no connection")
+	if _, _, err := p.reconcile(); err == nil {
+		t.Fatal("the reconcile has not failed")
+	}
+	check("after a failure", true)
 }

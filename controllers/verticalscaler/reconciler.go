@@ -96,14 +96,9 @@ type Reconciler struct {
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
 	Policies client.Reader
 
-	lookup    *lookup
 	order     *precedence.Order
-	pods      podMemory
+	memory    memories
 	admission admissionCheck
-	admitted  admissionMemory
-	quotas    quotaMemory
-	failing   perScaler[time.Time] // since when requests for the checkpoint fail
-	progress  perScaler[time.Time] // since when the status does not tell all progress
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts
 }
@@ -142,12 +137,8 @@ type scope struct {
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string
 
-	// changes are the sizes that this reconcile has changed, for the log.
-	changes []change
-	// evicted is the name of the pod that this reconcile has evicted.
-	evicted string
-	// setBack is the name of the pod without a node that this reconcile has given the requests of the template.
-	setBack string
+	// taken and takenNote are the event of the step that this reconcile has taken; empty for none.
+	taken, takenNote string
 	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
 	requeueAfter time.Duration
 
@@ -180,7 +171,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		s.classify(r.release(ctx, s))
 		return r.result(s)
 	}
-	r.quotas.forget(request.NamespacedName)
+	r.memory.change(request.NamespacedName, func(m *memory) { m.needsNoQuota = false })
 	s.standing = r.order.StandingOf(&vs)
 	s.classify(r.run(ctx, s))
 	r.countPods(s)
@@ -202,7 +193,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.Metrics.Record(request.NamespacedName, measuredState(s), measuredSizes(s))
 	r.countReverts(request.NamespacedName, s)
 	if s.outcome == settled {
-		r.quotas.remember(request.NamespacedName, s.plan.Verdict.Reason, s.plan.NewPods.Obstacle.Reason)
+		waits := slices.Contains([]string{s.plan.Verdict.Reason, s.plan.NewPods.Obstacle.Reason}, v1beta1.ReasonQuotaExceeded)
+		r.memory.change(request.NamespacedName, func(m *memory) { m.needsNoQuota = !waits })
 	}
 	r.recordEvents(s)
 	return r.result(s)
@@ -401,11 +393,7 @@ func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Histories.Forget(key)
 	r.written.Forget(key)
 	r.Metrics.Forget(key)
-	r.pods.forget(key)
-	r.quotas.forget(key)
-	r.failing.forget(key)
-	r.progress.forget(key)
-	r.admitted.forget(key)
+	r.memory.forget(key)
 	r.conflicts.Forget(key)
 	r.forgetBudget(key)
 }

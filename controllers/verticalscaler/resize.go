@@ -38,7 +38,7 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		countAction("resize", rejection.Reason)
 		log.FromContext(ctx).Info("Resize rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
 		rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
 			what.reject(rejected, s.now, s.now.Add(r.rejectionPeriod(s, rejection.Reason)))
 		})
 		return errRefused
@@ -48,7 +48,7 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
 	}
 	r.countDone(client.ObjectKeyFromObject(s.scaler), "resize", metrics.Resized)
-	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+	r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
 		what.generation, what.at = pod.Generation, s.now
 		what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
 		if step.Withdraws != nil {
@@ -56,11 +56,11 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		}
 	})
 	if step.SetsBack {
-		r.pods.remember(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.setBackAt = s.now })
-		s.setBack = step.Pod
+		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), s.observation.situation.Deployment.UID, func(what *remembered) { what.setBackAt = s.now })
+		s.taken = eventSetBack
+		s.takenNote = fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to the template's requests", step.Pod)
 	}
-	s.changes = append(s.changes, changesOf(seen, step.Sizes)...)
-	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
+	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(seen.Containers, step.Sizes))
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +38,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	}
 	err := r.restore(ctx, s.scaler, s.scaler.Status.OriginalResources)
 	if err == nil {
-		err = r.dropFinalizer(ctx, s.scaler, s.now)
+		err = r.changeFinalizer(ctx, s, controllerutil.RemoveFinalizer)
 	}
 	switch why := obstacleTo(err); {
 	case why.Stalled:
@@ -85,17 +84,18 @@ func (r *Reconciler) dropUnused(ctx context.Context, s *scope) error {
 		scaler.IsPaused(s.scaler) || !controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
 		return nil
 	}
-	return s.answer(r.dropFinalizer(ctx, s.scaler, s.now))
+	return s.answer(r.changeFinalizer(ctx, s, controllerutil.RemoveFinalizer))
 }
 
-func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
-	updated := vs.DeepCopy()
-	controllerutil.RemoveFinalizer(updated, v1beta1.RestoreFinalizer)
-	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(vs, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("removing the finalizer: %w", err)
+// changeFinalizer adds or removes the finalizer.
+func (r *Reconciler) changeFinalizer(ctx context.Context, s *scope, change func(o client.Object, finalizer string) bool) error {
+	updated := s.scaler.DeepCopy()
+	change(updated, v1beta1.RestoreFinalizer)
+	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(s.scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("changing the finalizer: %w", err)
 	}
-	r.written.Remember(updated, now)
-	vs.ResourceVersion, vs.Finalizers = updated.ResourceVersion, updated.Finalizers
+	r.written.Remember(updated, s.now)
+	s.scaler.ResourceVersion, s.scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	return nil
 }
 
@@ -110,25 +110,18 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 	if original == nil {
 		return nil
 	}
-	var deployment appsv1.Deployment
 	key := types.NamespacedName{Namespace: vs.Namespace, Name: original.DeploymentName}
-	if err := r.Live.Get(ctx, key, &deployment); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil
-		}
-		return fmt.Errorf("reading Deployment %s to restore its original values: %w", key, err)
+	deployment, owned, err := r.readOwned(ctx, key)
+	if client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	if deployment.UID != original.UID {
-		return nil // It was recreated, and has nothing of ours.
+	if err != nil || deployment.UID != original.UID {
+		return nil // It is gone, or was recreated and has nothing of ours.
 	}
 	if other, err := r.otherHolder(ctx, vs, original.UID); err != nil || other != "" {
 		return err // The other scaler restores the values.
 	}
-	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
-	if err != nil {
-		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
-	}
-	if patch := restorePatch(&deployment, original, owned); patch != nil {
+	if patch := restorePatch(deployment, original, owned); patch != nil {
 		if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 			r.dequeue(client.ObjectKeyFromObject(vs))
 			return &freeze.Error{Why: why}
@@ -137,7 +130,7 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		if err != nil {
 			return err
 		}
-		err = r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+		err = r.Client.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
 		done(err)
 		if err != nil {
 			return fmt.Errorf("restoring the original values of Deployment %s: %w", key, err)
@@ -145,7 +138,7 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		r.countDone(client.ObjectKeyFromObject(vs), "restore", metrics.Restored)
 		log.FromContext(ctx).Info("Restored the original values of the pod template", "Deployment", key)
 	}
-	return r.releaseOwnership(ctx, &deployment)
+	return r.releaseOwnership(ctx, deployment)
 }
 
 // restorePatch restores the original values of the fields that are still ours; nil if there

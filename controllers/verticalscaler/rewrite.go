@@ -40,21 +40,13 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 	if other != "" {
 		return &deferral{v1beta1.ReasonConflict, "VerticalScaler " + other + " has not restored the pod template yet"}
 	}
-	var live appsv1.Deployment
-	if err := r.Live.Get(ctx, scaler.Target(s.scaler), &live); err != nil {
-		return fmt.Errorf("reading Deployment %s to record its original values: %w", scaler.Target(s.scaler), err)
-	}
-	if live.ResourceVersion != step.ResourceVersion {
-		return errStaleCache
+	if _, _, err := r.templateOf(ctx, s, step.UID, step.ResourceVersion); err != nil {
+		return err
 	}
 	if !controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
-		updated := s.scaler.DeepCopy()
-		controllerutil.AddFinalizer(updated, v1beta1.RestoreFinalizer)
-		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(s.scaler, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("adding the finalizer: %w", err)
+		if err := r.changeFinalizer(ctx, s, controllerutil.AddFinalizer); err != nil {
+			return err
 		}
-		r.written.Remember(updated, s.now)
-		s.scaler.ResourceVersion, s.scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	s.status.OriginalResources = scaler.APIOriginals(s.observation.situation.Originals, step.Originals, s.observation.situation.Deployment)
 	s.again(staleCacheRetry)
@@ -83,7 +75,7 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 // A value that is not ours is the user's: if it has changed since it was recorded, it is recorded again, and the next
 // reconcile rewrites the template.
 func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) error {
-	deployment, owned, err := r.templateOf(ctx, s, step)
+	deployment, owned, err := r.templateOf(ctx, s, step.UID, step.ResourceVersion)
 	if err != nil {
 		return err
 	}
@@ -103,23 +95,30 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 		return fmt.Errorf("writing the sizes to Deployment %s: %w", scaler.Target(s.scaler), err)
 	}
 	r.countDone(client.ObjectKeyFromObject(s.scaler), "rollout", metrics.RolledOut)
-	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+	r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
 		what.generation, what.at = deployment.Generation, s.now
 	})
-	s.changes = append(s.changes, templateChanges(s.observation.situation.Deployment, step.Sizes)...)
-	log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", deployment.Name, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
+	log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", deployment.Name, "reason", causeOf(s.plan), "sizes", formatChanges(s.observation.situation.Deployment.Containers, step.Sizes))
 	return nil
 }
 
 // templateOf reads the Deployment and what we own of it. It must be exactly the one that the plan has seen.
-func (r *Reconciler) templateOf(ctx context.Context, s *scope, step plan.Rewrite) (*appsv1.Deployment, *fieldpath.Set, error) {
+func (r *Reconciler) templateOf(ctx context.Context, s *scope, uid types.UID, version string) (*appsv1.Deployment, *fieldpath.Set, error) {
+	deployment, owned, err := r.readOwned(ctx, scaler.Target(s.scaler))
+	if err != nil {
+		return nil, nil, err
+	}
+	if deployment.UID != uid || deployment.ResourceVersion != version {
+		return nil, nil, errStaleCache
+	}
+	return deployment, owned, nil
+}
+
+// readOwned reads a Deployment from the API server, and what we own of it.
+func (r *Reconciler) readOwned(ctx context.Context, key types.NamespacedName) (*appsv1.Deployment, *fieldpath.Set, error) {
 	var deployment appsv1.Deployment
-	key := scaler.Target(s.scaler)
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
 		return nil, nil, fmt.Errorf("reading the field managers of Deployment %s: %w", key, err)
-	}
-	if deployment.UID != step.UID || deployment.ResourceVersion != step.ResourceVersion {
-		return nil, nil, errStaleCache
 	}
 	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {

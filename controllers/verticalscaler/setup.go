@@ -35,8 +35,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 		r.Clock = clock.RealClock{}
 	}
 	r.written = &ownwrites.Memory{}
-	var err error
-	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
+	if err := indexClaims(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	r.order = precedence.New(precedence.MaxTold)

@@ -11,7 +11,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -112,7 +111,7 @@ func (t *budgetSource) wait(ctx context.Context, at time.Time) {
 type freezeSource struct {
 	freeze  *freeze.Switch
 	api     corev1client.ConfigMapsGetter
-	scalers client.Reader
+	scalers lookup
 	clock   clock.WithTicker
 }
 
@@ -122,9 +121,8 @@ const firstLook = 10 * time.Second
 
 // Start implements source.Source.
 func (t *freezeSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	all := ofNamespace(t.scalers)
 	return t.freeze.Watch(ctx, t.api, func() {
-		queue.LookUp(ctx, t.clock, func(ctx context.Context) ([]reconcile.Request, error) { return all(ctx, inNamespace("")) }, requests.Add)
+		queue.LookUp(ctx, t.clock, func(ctx context.Context) ([]reconcile.Request, error) { return t.scalers.inNamespace(ctx, "") }, requests.Add)
 	})
 }
 

@@ -34,20 +34,19 @@ const progressDelay = 5 * time.Second
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
 	key := client.ObjectKeyFromObject(s.scaler)
-	switch since, isLate := r.progress.get(key); {
-	case scaler.EqualStatus(s.scaler.Status, s.status):
-		r.progress.forget(key)
-		return nil
-	case !isProgress(s):
-	case !isLate:
-		r.progress.replace(key, func(time.Time) time.Time { return s.now })
-		s.again(progressDelay)
-		return nil
-	case s.now.Sub(since) < progressDelay:
-		s.again(progressDelay - s.now.Sub(since))
+	since, isEqual := r.memory.of(key).progressSince, scaler.EqualStatus(s.scaler.Status, s.status)
+	if since.IsZero() {
+		since = s.now
+	}
+	if left := progressDelay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
+		r.memory.change(key, func(m *memory) { m.progressSince = since })
+		s.again(left)
 		return nil
 	}
-	r.progress.forget(key)
+	r.memory.change(key, func(m *memory) { m.progressSince = time.Time{} })
+	if isEqual {
+		return nil
+	}
 	updated := s.scaler.DeepCopy()
 	updated.Status = *s.status.DeepCopy() // The answer is decoded into it.
 	if err := r.Client.Status().Update(ctx, updated); err != nil {

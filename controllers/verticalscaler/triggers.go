@@ -34,11 +34,13 @@ import (
 // lists when it starts is Routine. A retry has the class of what is retried, and a resync is Routine
 // (Reconciler.result).
 func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
-	all := ofNamespace(cached)
-	mapped := func(of find) handler.EventHandler { return queue.Mapped(clock.RealClock{}, of) }
+	find := lookup{cached}
+	mapped := func(of func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
+		return queue.Mapped(clock.RealClock{}, of)
+	}
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource{r.Pods, r.lookup.claimants, clock.RealClock{}})
+	building.WatchesRawSource(podSource{r.Pods, find.claimants, clock.RealClock{}})
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
 	}
@@ -49,18 +51,18 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 	// Something has changed around a scaler.
 	building.
-		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(r.lookup.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
-		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
-		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(predicates.HPASpec))
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(find.ofNamespace)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
+		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(find.ofQuota(r.memory.mayWaitForQuota))), builder.WithPredicates(quotaPredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(find.ofHPA)), builder.WithPredicates(predicates.HPASpec))
 	if r.VPAs != nil {
-		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
+		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, find.ofVPA, clock.RealClock{}}))
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
 	if r.Freeze != nil {
-		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
+		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, find, clock.RealClock{}}))
 	}
 }
 

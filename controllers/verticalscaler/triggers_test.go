@@ -235,7 +235,7 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	ctx, cancel := context.WithCancel(t.Context())
 	cached := mgr.GetCache().(*inventory.Cache)
 	r := &Reconciler{Budget: changes, order: precedence.New(precedence.MaxTold), Pods: cached.Pods}
-	if r.lookup, err = newLookup(ctx, cached); err != nil {
+	if err := indexClaims(ctx, cached); err != nil {
 		t.Fatal(err)
 	}
 	options, serving := queue.Options(1), make(chan struct{})

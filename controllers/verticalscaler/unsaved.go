@@ -40,18 +40,18 @@ const failingFor = 10 * time.Second
 // noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint, or has not
 // answered one for a while. It returns any other error.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope, err error, follows string, to *plan.Obstacle) error {
-	key, since := client.ObjectKeyFromObject(s.scaler), s.now
+	key, since := client.ObjectKeyFromObject(s.scaler), time.Time{}
 	if err == nil {
-		r.failing.forget(key)
+		r.memory.change(key, func(m *memory) { m.failingSince = time.Time{} })
 	}
 	if err == nil || errors.Is(err, checkpoint.ErrOvertaken) {
 		return err
 	}
-	r.failing.replace(key, func(before time.Time) time.Time {
-		if !before.IsZero() {
-			since = before
+	r.memory.change(key, func(m *memory) {
+		if m.failingSince.IsZero() {
+			m.failingSince = s.now
 		}
-		return since
+		since = m.failingSince
 	})
 	refused := apierror.Of(err)
 	advice := resolves[refused.Reason]

@@ -6,9 +6,6 @@ package precedence
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -190,23 +187,4 @@ func (o *Order) replace(key types.NamespacedName, now *contender) (affected []ty
 		affected = append(affected, key)
 	}
 	return affected
-}
-
-// Clone returns an independent copy, which shares the tree until one of the two changes it.
-func (o *Order) Clone() *Order {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return &Order{told: o.told, known: maps.Clone(o.known), ordered: o.ordered.Clone()}
-}
-
-// String lists the scalers of all Deployments by precedence.
-func (o *Order) String() string {
-	o.mu.RLock()
-	defer o.mu.RUnlock()
-	var b strings.Builder
-	o.ordered.Ascend(func(c contender) bool {
-		fmt.Fprintf(&b, "|%s of %s", c.name, c.deployment.Name)
-		return true
-	})
-	return b.String()
 }
