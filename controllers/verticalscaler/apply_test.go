@@ -16,7 +16,7 @@ import (
 // A resize names the pod that it is meant for, the containers and their resources, and
 // nothing else. What is 0 is not ours to set: a limit of 0 would end the pod.
 func TestResizePatch(t *testing.T) {
-	got, err := resizePatch(plan.Resize{
+	got := resizePatch(plan.Resize{
 		Pod: "web-1", UID: "uid", ResourceVersion: "7",
 		Sizes: []plan.Size{
 			{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(2000, 0)}},
@@ -24,13 +24,10 @@ func TestResizePatch(t *testing.T) {
 			{Container: "proxy", Resources: workload.Resources{Requests: amounts(30, 0)}},
 		},
 	}, workload.Pod{Containers: []workload.Container{{Name: "proxy", IsSidecar: true}, {Name: "app"}, {Name: "log"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"metadata":{"uid":"uid","resourceVersion":"7"},"spec":{"initContainers":[` +
-		`{"name":"proxy","resources":{"requests":{"cpu":"30m"}}}],"containers":[` +
+	want := `{"metadata":{"resourceVersion":"7","uid":"uid"},"spec":{"containers":[` +
 		`{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"250m","memory":"640Mi"}}},` +
-		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}]}}`
+		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}],"initContainers":[` +
+		`{"name":"proxy","resources":{"requests":{"cpu":"30m"}}}]}}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("resizePatch() (-want +got):\n%s", diff)
 	}

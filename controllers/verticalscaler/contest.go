@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
@@ -37,85 +36,63 @@ const (
 // leaves managed fields out. It lists by name, because the operator may list pods and
 // Deployments.
 func (r *Reconciler) writersOf(ctx context.Context, vs *v1beta1.VerticalScaler, c plan.Contest) (*plan.Writers, error) {
-	names, ours := []string(nil), false
+	var out plan.Writers
 	if len(c.Template) > 0 {
-		var err error
-		if names, ours, err = r.templateWriters(ctx, scaler.Target(vs), c.Template); err != nil {
+		var found appsv1.DeploymentList
+		if err := r.listLive(ctx, &found, scaler.Target(vs)); err != nil {
 			return nil, err
+		}
+		for i := range found.Items {
+			d := &found.Items[i]
+			leaves := contestedLeaves(&d.Spec.Template.Spec, c.Template)
+			all, err := addWriters(&out, d.ManagedFields, ownership.InTemplate, leaves, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Name })
+			if err != nil {
+				return nil, err
+			}
+			out.Ours = all && len(leaves) > 0
 		}
 	}
 	pods := slices.Sorted(maps.Keys(c.Pods))
+	out.Partly = len(pods) > maxPodsAsked
 	for _, name := range pods[:min(len(pods), maxPodsAsked)] {
-		more, known, err := r.podWriters(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: name}, c.Pods[name])
-		if err != nil {
+		var found corev1.PodList
+		if err := r.listLive(ctx, &found, types.NamespacedName{Namespace: vs.Namespace, Name: name}); err != nil {
 			return nil, err
 		}
-		names, ours = append(names, more...), ours && known
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return &plan.Writers{Names: names[:min(len(names), maxWriters)], Ours: ours, Partly: len(pods) > maxPodsAsked}, nil
-}
-
-// templateWriters names the other field managers of the template's contested values, and
-// reports whether the operator owns all of them.
-func (r *Reconciler) templateWriters(ctx context.Context, key types.NamespacedName, sizes []plan.Size) (names []string, ours bool, err error) {
-	var found appsv1.DeploymentList
-	if err := r.listLive(ctx, &found, key); err != nil {
-		return nil, false, err
-	}
-	for i := range found.Items {
-		d := &found.Items[i]
-		leaves := contestedLeaves(&d.Spec.Template.Spec, sizes)
-		more, err := ownership.WritersOf(d.ManagedFields, ownership.InTemplate, leaves, Name)
-		if err != nil {
-			return nil, false, err
-		}
-		owned, err := ownership.Of(d.ManagedFields, Name)
-		if err != nil {
-			return nil, false, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
-		}
-		names, ours = append(names, more...), hasAll(owned, leaves)
-	}
-	return names, ours, nil
-}
-
-// podWriters names the other field managers that resized the contested values of a pod, and
-// reports whether each value was resized at all.
-func (r *Reconciler) podWriters(ctx context.Context, key types.NamespacedName, sizes []plan.Size) (names []string, resized bool, err error) {
-	var found corev1.PodList
-	if err := r.listLive(ctx, &found, key); err != nil {
-		return nil, false, err
-	}
-	resized = true
-	for i := range found.Items {
-		pod := &found.Items[i]
-		// The values that a pod was created with revert nothing.
-		resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
-			return entry.Subresource != resizeSubresource
-		})
-		leaves := contestedLeaves(&pod.Spec, sizes)
-		more, err := ownership.WritersOf(resizes, ownership.InPod, leaves, Name)
-		if err != nil {
-			return nil, false, err
-		}
-		names = append(names, more...)
-		for _, leaf := range leaves {
-			by, err := ownership.WritersOf(resizes, ownership.InPod, []ownership.Leaf{leaf}, "")
+		for i := range found.Items {
+			pod := &found.Items[i]
+			// The values that a pod was created with revert nothing.
+			resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != resizeSubresource })
+			leaves := contestedLeaves(&pod.Spec, c.Pods[name])
+			all, err := addWriters(&out, resizes, ownership.InPod, leaves, func(metav1.ManagedFieldsEntry) bool { return true })
 			if err != nil {
-				return nil, false, err
+				return nil, err
 			}
-			resized = resized && len(by) > 0
+			out.Ours = out.Ours && all
 		}
 	}
-	return names, resized, nil
+	slices.Sort(out.Names)
+	out.Names = slices.Compact(out.Names)
+	out.Names = out.Names[:min(len(out.Names), maxWriters)]
+	return &out, nil
 }
 
-// hasAll reports whether there are leaves and the set has all of them.
-func hasAll(owned *fieldpath.Set, leaves []ownership.Leaf) bool {
-	return len(leaves) > 0 && !slices.ContainsFunc(leaves, func(leaf ownership.Leaf) bool {
-		return !ownership.HasResource(owned, leaf.Container, leaf.List, leaf.Resource)
-	})
+// addWriters adds the other field managers that wrote the leaves, and reports whether all leaves are in entries that count.
+func addWriters(to *plan.Writers, entries []metav1.ManagedFieldsEntry, at []string, leaves []ownership.Leaf, counts func(metav1.ManagedFieldsEntry) bool) (all bool, err error) {
+	names, err := ownership.WritersOf(entries, at, leaves, Name)
+	if err != nil {
+		return false, err
+	}
+	to.Names, all = append(to.Names, names...), true
+	counted := slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool { return !counts(entry) })
+	for _, leaf := range leaves {
+		by, err := ownership.WritersOf(counted, at, []ownership.Leaf{leaf}, "")
+		if err != nil {
+			return false, err
+		}
+		all = all && len(by) > 0
+	}
+	return all, nil
 }
 
 func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, key types.NamespacedName) error {

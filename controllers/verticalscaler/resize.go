@@ -5,7 +5,6 @@ package verticalscaler
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -28,12 +27,8 @@ import (
 // the plan saw.
 func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
 	seen := podOf(s.observation.situation, step.UID)
-	patch, err := resizePatch(step, seen)
-	if err != nil {
-		return err
-	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod}}
-	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+	err := r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, resizePatch(step, seen)), client.FieldOwner(Name))
 	if rejection := apierror.Of(err); rejection.Reason != "" {
 		countAction("resize", rejection.Reason)
 		log.FromContext(ctx).Info("Resize rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
@@ -88,44 +83,20 @@ func podOf(s plan.Situation, uid types.UID) workload.Pod {
 
 // resizePatch is a strategic merge patch of the resources of the pod's containers, and of the pod-level
 // ones if the pod has some, with the identity of the pod as the precondition.
-func resizePatch(step plan.Resize, pod workload.Pod) ([]byte, error) {
-	type container struct {
-		Name      string                      `json:"name"`
-		Resources corev1.ResourceRequirements `json:"resources"`
+func resizePatch(step plan.Resize, pod workload.Pod) []byte {
+	requirements := func(r workload.Resources) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: resourceList(r.Requests), Limits: resourceList(r.Limits)}
 	}
-	var body struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
-		Spec struct {
-			InitContainers []container                  `json:"initContainers,omitempty"`
-			Containers     []container                  `json:"containers,omitempty"`
-			Resources      *corev1.ResourceRequirements `json:"resources,omitempty"`
-		} `json:"spec"`
-	}
-	body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion
+	var containers []containerPatch
 	for _, size := range step.Sizes {
-		list := &body.Spec.Containers
-		if c, _ := pod.Container(size.Container); c.IsSidecar {
-			list = &body.Spec.InitContainers
-		}
-		*list = append(*list, container{
-			Name: size.Container,
-			Resources: corev1.ResourceRequirements{
-				Requests: resourceList(size.Requests),
-				Limits:   resourceList(size.Limits),
-			},
-		})
+		c, _ := pod.Container(size.Container)
+		containers = append(containers, containerPatch{size.Container, requirements(size.Resources), c.IsSidecar})
 	}
+	spec := byList(containers)
 	if step.PodLevel != (workload.Resources{}) {
-		body.Spec.Resources = &corev1.ResourceRequirements{Requests: resourceList(step.PodLevel.Requests), Limits: resourceList(step.PodLevel.Limits)}
+		spec["resources"] = requirements(step.PodLevel)
 	}
-	patch, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the resize of pod %s: %w", step.Pod, err)
-	}
-	return patch, nil
+	return patchOf(step.UID, step.ResourceVersion, nil, spec)
 }
 
 func resourceList(a quantity.Amounts) corev1.ResourceList {

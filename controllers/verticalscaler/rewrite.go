@@ -193,7 +193,8 @@ func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Orig
 	return templatePatch(d, containers, managed), nil
 }
 
-// rewrittenResources are the changes of one container, and the values that are ours then.
+// rewrittenResources are the changes of one container by list, such as "requests", and resource, where nil removes a value. It
+// also returns the values that are ours then.
 //
 // A value of ours that the size leaves out is removed. It stays if its original value is not
 // recorded, because the status was lost: the container would be left without it.
@@ -226,42 +227,46 @@ func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Ori
 	return changes, ours
 }
 
-// containerPatch changes the resources of one container: by list, such as "requests", and
-// resource. Nil removes a value.
+// containerPatch changes the resources of one container.
 type containerPatch struct {
-	Name      string                    `json:"name"`
-	Resources map[string]map[string]any `json:"resources"`
+	Name      string `json:"name"`
+	Resources any    `json:"resources"`
 
 	isSidecar bool
 }
 
-// templatePatch is a strategic merge patch of exactly this version of the Deployment. The
-// containers must be in the order of the template: the patch puts them into its own order.
-// Without managed fields, the API server alone decides who owns what.
+// templatePatch is a patch of exactly this version of the Deployment.
 func templatePatch(d *appsv1.Deployment, containers []containerPatch, managed []metav1.ManagedFieldsEntry) []byte {
-	metadata := map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}
+	return patchOf(d.UID, d.ResourceVersion, managed, map[string]any{"template": map[string]any{"spec": byList(containers)}})
+}
+
+// patchOf is a strategic merge patch of exactly this version of an object. Containers must be in the order of the object: the
+// patch puts them into its own order. Without managed fields, the API server alone decides who owns what.
+func patchOf(uid types.UID, version string, managed []metav1.ManagedFieldsEntry, spec map[string]any) []byte {
+	metadata := map[string]any{"uid": uid, "resourceVersion": version}
 	if managed != nil {
 		metadata["managedFields"] = managed
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": metadata,
-		"spec":     map[string]any{"template": map[string]any{"spec": byList(containers)}},
-	})
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
 	if err != nil {
-		panic(err) // strings, maps and managed fields always encode
+		panic(err) // strings, maps, quantities and managed fields always encode
 	}
 	return patch
 }
 
 // byList puts native sidecars into the list of init containers.
-func byList(containers []containerPatch) map[string][]containerPatch {
-	out := map[string][]containerPatch{}
+func byList(containers []containerPatch) map[string]any {
+	lists := map[string][]containerPatch{}
 	for _, c := range containers {
 		list := "containers"
 		if c.isSidecar {
 			list = "initContainers"
 		}
-		out[list] = append(out[list], c)
+		lists[list] = append(lists[list], c)
+	}
+	out := map[string]any{}
+	for list, patches := range lists {
+		out[list] = patches
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
@@ -62,10 +63,16 @@ func runningPod(name string, containers ...workload.Container) workload.Pod {
 	return workload.Pod{Name: name, UID: "uid", Running: true, Current: true, Containers: containers}
 }
 
-// completeFor completes the status of a scaler.
+// completeFor completes the status of a scaler. Whatever a reconcile has found, each condition has a message, and a reason that
+// is explained to users.
 func completeFor(vs *v1beta1.VerticalScaler, s *scope) {
 	s.scaler = vs
 	completeStatus(s)
+	for _, c := range s.status.Conditions {
+		if _, ok := explain.ReasonFor(c.Reason); !ok || strings.TrimSpace(c.Message) == "" {
+			panic(fmt.Sprintf("%s=%s has the reason %q, and the message %q", c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
 }
 
 // aScope is one that has found all in order.

@@ -140,29 +140,6 @@ func TestAControllerServesByClass(t *testing.T) {
 	})
 }
 
-// The first conflict is mostly a cache that is late by milliseconds; what follows is something
-// that does not end soon.
-func TestConflictsInARowAreRetriedLessAndLess(t *testing.T) {
-	var conflicts queue.Conflicts
-	web, shop := request("web").NamespacedName, request("shop").NamespacedName
-	var got []time.Duration
-	for range 10 {
-		got = append(got, conflicts.Delay(web))
-	}
-	ms := time.Millisecond
-	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms, 5000 * ms}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("delays of conflicts in a row (-want +got):\n%s", diff)
-	}
-	if got := conflicts.Delay(shop); got != 50*ms {
-		t.Errorf("the first conflict of another object waits for %v, want %v", got, 50*ms)
-	}
-	conflicts.Forget(web)
-	if got := conflicts.Delay(web); got != 50*ms {
-		t.Errorf("the first conflict after a success waits for %v, want %v", got, 50*ms)
-	}
-}
-
 // Objects that are reconciled at the same moment are resynced evenly over the period, and each one always at its
 // own time.
 func TestResyncsAreSpreadOverThePeriod(t *testing.T) {
