@@ -8,6 +8,8 @@ package metrics
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,8 +32,9 @@ type Kind string
 
 // The types of metrics.
 const (
-	Counter Kind = "counter"
-	Gauge   Kind = "gauge"
+	Counter   Kind = "counter"
+	Gauge     Kind = "gauge"
+	Histogram Kind = "histogram"
 )
 
 // Metric describes one metric.
@@ -80,3 +83,31 @@ func NewGauge(m Metric) *prometheus.GaugeVec {
 	ctrlmetrics.Registry.MustRegister(v)
 	return v
 }
+
+// NewHistogram registers histograms with these upper bounds of their buckets.
+func NewHistogram(m Metric, buckets ...float64) *prometheus.HistogramVec {
+	m.Kind = Histogram
+	known = append(known, m)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.fullHelp(), Buckets: buckets}, m.Labels)
+	ctrlmetrics.Registry.MustRegister(v)
+	return v
+}
+
+// Latency is how long the API server takes to answer.
+var Latency average
+
+// average is a moving average of durations, in which each one counts for a twentieth.
+type average struct{ nanos atomic.Int64 }
+
+// Observe adds a duration.
+func (a *average) Observe(d time.Duration) {
+	for {
+		before := a.nanos.Load()
+		if a.nanos.CompareAndSwap(before, before+(d.Nanoseconds()-before)/20) {
+			return
+		}
+	}
+}
+
+// Mean is the average; 0 before the first duration.
+func (a *average) Mean() time.Duration { return time.Duration(a.nanos.Load()) }

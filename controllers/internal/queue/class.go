@@ -35,6 +35,19 @@ const (
 	Urgent Class = 100
 )
 
+// String is the name of the class in metrics.
+func (c Class) String() string {
+	switch {
+	case c >= crowd:
+		return "Urgent"
+	case c >= Edit:
+		return "Edit"
+	case c >= Workload:
+		return "Workload"
+	}
+	return "Routine"
+}
+
 // Priority returns the class as controller-runtime expects it.
 func (c Class) Priority() *int { return new(int(c)) }
 

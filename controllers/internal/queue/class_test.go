@@ -7,11 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 // withQueue calls f with a queue whose clock is that of synctest.
@@ -32,10 +38,7 @@ func withQueue(t *testing.T, f func(q *fairQueue)) {
 
 func newTestQueue(t *testing.T) *fairQueue {
 	t.Helper()
-	q, ok := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)).(*fairQueue)
-	if !ok {
-		t.Fatal("the queue has no classes")
-	}
+	q := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)).(*oneClass).PriorityQueue.(*fairQueue)
 	t.Cleanup(q.ShutDown)
 	return q
 }
@@ -136,4 +139,63 @@ func TestTheClassOfASource(t *testing.T) {
 	if err := From(Routine, add).WaitForSync(t.Context()); err != nil {
 		t.Errorf("a source that does not sync did not sync: %v", err)
 	}
+}
+
+// A wait counts for the class in which the request is served, from when it may be served.
+func TestWaitsAreMeasuredByClass(t *testing.T) {
+	withQueue(t, func(q *fairQueue) {
+		q.name = t.Name()
+		serve := func(request reconcile.Request) {
+			t.Helper()
+			if got, _ := q.Get(); got != request {
+				t.Errorf("got %s, want %s", got, request)
+			}
+			q.Done(request)
+		}
+		delayed := with(Routine)
+		delayed.After = 30 * time.Second
+		failed := with(Workload)
+		failed.RateLimited = true // for a second
+		q.AddWithOpts(with(Routine), in("a", 1), in("a", 2))
+		q.AddWithOpts(delayed, in("a", 3))
+		q.AddWithOpts(failed, in("a", 4))
+		time.Sleep(40 * time.Second)
+		q.AddWithOpts(with(Urgent), in("a", 1))
+		time.Sleep(5 * time.Second)
+		serve(in("a", 1))
+		serve(in("a", 4))
+		serve(in("a", 2))
+		serve(in("a", 3))
+		want := map[string]float64{"Urgent": 5, "Workload": 44, "Routine": 45 + 15}
+		for class, seconds := range want {
+			var got dto.Metric
+			if err := waits.WithLabelValues(q.name, class).(prometheus.Metric).Write(&got); err != nil {
+				t.Fatal(err)
+			}
+			if got.GetHistogram().GetSampleSum() != seconds {
+				t.Errorf("%s: waited for %g s, want %g", class, got.GetHistogram().GetSampleSum(), seconds)
+			}
+		}
+		if len(q.waiting) > 0 {
+			t.Errorf("%v are left", q.waiting)
+		}
+	})
+}
+
+// Late routine requests are told once, with the latency of the API server, and so is the end of it.
+func TestALateQueueIsToldOnce(t *testing.T) {
+	withQueue(t, func(q *fairQueue) {
+		var lines []string
+		q.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		metrics.Latency.Observe(20 * time.Second)
+		for i, wait := range []time.Duration{59 * time.Second, 61 * time.Second, 5 * time.Minute, 40 * time.Second, 61 * time.Second, 29 * time.Second, 0} {
+			q.AddWithOpts(with(Routine), in("a", i))
+			time.Sleep(wait)
+			q.mustGet(t, in("a", i), Routine)
+			q.Done(in("a", i))
+		}
+		if len(lines) != 2 || !strings.Contains(lines[0], `"waited"="1m1s" "averageRequestDuration"="1s"`) || !strings.Contains(lines[1], "anymore") {
+			t.Errorf("the log says:\n%s", strings.Join(lines, "\n"))
+		}
+	})
 }
