@@ -141,6 +141,12 @@ func TestFleetFollowsWhatUsersDo(t *testing.T) {
 	deleteObject(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
+	local := policyOf(namespace, "local")
+	create(t, local)
+	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, web by a user Recommend")
+	deleteObject(t, local)
+	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
+
 	deleteObject(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "deleting a Deployment", namespace, "web by a user Recommend")
 	create(t, testkit.Deployment(namespace, "api"))

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,9 +20,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/authority"
 )
 
 func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
@@ -99,15 +101,21 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 		t.Errorf("TLS 1.2: %s, %v", tls.VersionName(state.Version), err)
 	}
 
-	ca := authority.New(t)
+	cert, key, err := certutil.GenerateSelfSignedCertKey("metrics.test", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca.PEM)
+	roots.AppendCertsFromPEM(cert)
 	verified := func(c *tls.Config) { c.InsecureSkipVerify, c.RootCAs, c.ServerName = false, roots, "metrics.test" }
 	if _, err := dial(verified); err == nil {
 		t.Error("the self-signed certificate was verified")
 	}
-	cert, key := ca.Sign(t, "metrics.test")
-	authority.WriteFiles(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key})
+	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := dial(verified); err != nil {
 		t.Errorf("the certificate in the folder is not served: %v", err)
 	}

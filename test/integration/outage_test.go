@@ -6,11 +6,11 @@
 package integration
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,69 +36,43 @@ func TestADeletionDuringABrokenWatchIsSeen(t *testing.T) {
 	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), namespace, fleet)
 
 	// A scaler whose Deployment will be deleted, and one that waits behind another one.
-	create(t, testkit.Deployment(namespace, "missed-web"))
-	create(t, testkit.Deployment(namespace, "missed-shared"))
-	createScaler(t, namespace, "missed-web", "missed-web")
-	createScaler(t, namespace, "missed-first", "missed-shared")
-	sees(t, namespace, "missed-first", present)
-	createScaler(t, namespace, "second", "missed-shared")
-	sees(t, namespace, "missed-web", present)
+	create(t, testkit.Deployment(namespace, "web"))
+	create(t, testkit.Deployment(namespace, "shared"))
+	createScaler(t, namespace, "web", "web")
+	createScaler(t, namespace, "first", "shared")
+	sees(t, namespace, "first", present)
+	createScaler(t, namespace, "second", "shared")
+	sees(t, namespace, "web", present)
 	says(t, namespace, "second", "False", v1beta1.ReasonConflict)
 	// An owner whose Deployment and scaler will be deleted, and one whose name is taken.
-	create(t, testkit.Deployment(namespace, "missed-taken"))
-	create(t, ownerOf(namespace, "missed-owned"))
-	create(t, ownerOf(namespace, "missed-taken"))
-	owned, scaled := hasObjects(t, namespace, "missed-owned", "", "")
+	create(t, testkit.Deployment(namespace, "taken"))
+	create(t, ownerOf(namespace, "owned"))
+	create(t, ownerOf(namespace, "taken"))
+	owned, scaled := hasObjects(t, namespace, "owned", "", "")
 	testkit.Eventually(t, soon, func() string {
-		return ownerSays(t, namespace, "missed-taken", v1beta1.ConditionStalled, v1beta1.ReasonNotControlled)
+		return ownerSays(t, namespace, "taken", v1beta1.ConditionStalled, v1beta1.ReasonNotControlled)
 	})
 	// A policy whose scaler has no Deployment any longer.
-	create(t, testkit.Deployment(fleet, "missed-kept"))
-	create(t, testkit.Deployment(fleet, "missed-fleet"))
+	create(t, testkit.Deployment(fleet, "kept"))
+	create(t, testkit.Deployment(fleet, "fleet"))
 	create(t, policyOf(fleet, "all"))
-	hasScalers(t, "creating a policy", fleet, "missed-fleet by all Recommend, missed-kept by all Recommend")
+	hasScalers(t, "creating a policy", fleet, "fleet by all Recommend, kept by all Recommend")
 
 	broken.begin(t)
 	for _, object := range []client.Object{
-		testkit.Deployment(namespace, "missed-web"), testkit.Scaler(namespace, "missed-first", ""), testkit.Deployment(namespace, "missed-taken"),
-		testkit.Deployment(namespace, "missed-owned"), testkit.Scaler(namespace, "missed-owned", ""), testkit.Deployment(fleet, "missed-fleet"),
+		testkit.Deployment(namespace, "web"), testkit.Scaler(namespace, "first", ""), testkit.Deployment(namespace, "taken"),
+		testkit.Deployment(namespace, "owned"), testkit.Scaler(namespace, "owned", ""), testkit.Deployment(fleet, "fleet"),
 	} {
 		remove(t, object)
 		isForgotten(t, object)
 	}
-	broken.end()
+	broken.end(t)
 
-	sees(t, namespace, "missed-web", absent)
+	sees(t, namespace, "web", absent)
 	sees(t, namespace, "second", present)
-	hasObjects(t, namespace, "missed-owned", owned, scaled)
-	hasObjects(t, namespace, "missed-taken", "", "")
-	hasScalers(t, "the outage", fleet, "missed-kept by all Recommend")
-	broken.check(t, "/namespaces/"+fleet+"/verticalscalers") // The policy itself has deleted one there.
-}
-
-// isForgotten waits until the cache of the API server does not have an object: a list is read from there, and might otherwise be
-// older than the deletion.
-func isForgotten(t *testing.T, object client.Object) {
-	t.Helper()
-	testkit.Eventually(t, soon, func() string {
-		var list client.ObjectList = &appsv1.DeploymentList{}
-		if _, ok := object.(*v1beta1.VerticalScaler); ok {
-			list = &v1beta1.VerticalScalerList{}
-		}
-		if err := env.Client.List(t.Context(), list, &client.ListOptions{
-			Namespace: object.GetNamespace(), Raw: &metav1.ListOptions{ResourceVersion: "0"},
-		}); err != nil {
-			return err.Error()
-		}
-		found := ""
-		_ = meta.EachListItem(list, func(item runtime.Object) error {
-			if item.(client.Object).GetName() == object.GetName() {
-				found = object.GetName() + " is still there"
-			}
-			return nil
-		})
-		return found
-	})
+	hasObjects(t, namespace, "owned", owned, scaled)
+	hasObjects(t, namespace, "taken", "", "")
+	hasScalers(t, "the outage", fleet, "kept by all Recommend")
 }
 
 func ownerOf(namespace, name string) *v1beta1.ScaledDeployment {
@@ -143,20 +116,18 @@ func hasObjects(t *testing.T, namespace, name string, oldDeployment, oldScaler t
 	return d.UID, vs.UID
 }
 
-// outage breaks the watches of an operator.
+// outage breaks the watches of the operators that start from now on.
 type outage struct {
-	mu       sync.Mutex
-	open     map[*watched]bool
-	ended    chan struct{}  // closed while the watches work
-	outdated map[string]int // how many informers may know only what was before the outage, by path
-	cut      int
-	leaked   []string // the paths on which deletions were sent as events
+	mu    sync.Mutex
+	open  []io.Closer
+	ended chan struct{} // closed while the watches work
+	// oldest is the oldest version from which the API server can still tell what has changed.
+	oldest int64
 }
 
-// breakable makes the watches of the operators that start from now on breakable.
 func breakable(t *testing.T) *outage {
 	t.Helper()
-	o := &outage{open: map[*watched]bool{}, ended: make(chan struct{}), outdated: map[string]int{}}
+	o := &outage{ended: make(chan struct{})}
 	close(o.ended)
 	wrapped := env.Config.WrapTransport
 	env.Config.WrapTransport = transport.Wrappers(wrapped, func(next http.RoundTripper) http.RoundTripper { return breaking{o, next} })
@@ -170,34 +141,44 @@ func (o *outage) begin(t *testing.T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = make(chan struct{})
-	for w := range o.open {
-		o.outdated[w.path]++
-		o.cut++
-		_ = w.ReadCloser.Close()
+	if len(o.open) < 5 {
+		t.Fatalf("only %d watches are open", len(o.open))
 	}
-	if o.cut < 5 {
-		t.Fatalf("only %d watches are open", o.cut)
+	for _, watch := range o.open {
+		_ = watch.Close()
 	}
 }
 
-// end lets watches work again. They begin with a list.
-func (o *outage) end() {
+// end lets watches work again. They begin with a list, because the API server does not know what has happened before.
+func (o *outage) end(t *testing.T) {
+	t.Helper()
+	var list corev1.NamespaceList
+	if err := env.Client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.oldest, _ = strconv.ParseInt(list.ResourceVersion, 10, 64)
 	close(o.ended)
 }
 
-// check fails if the operator was told about a deletion by an event, except on a path with that end.
-func (o *outage) check(t *testing.T, except string) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, path := range o.leaked {
-		if !strings.HasSuffix(path, except) {
-			t.Errorf("%s: a deletion was sent as an event", path)
+// lock waits until the watches work, and keeps it like that.
+func (o *outage) lock(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		ended := o.ended
+		select {
+		case <-ended:
+			return nil
+		default:
+			o.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
 		}
 	}
-	t.Logf("%d watches were broken", o.cut)
 }
 
 type breaking struct {
@@ -208,36 +189,23 @@ type breaking struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b breaking) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.URL.Query().Get("watch") == "" {
+	query := request.URL.Query()
+	if query.Get("watch") == "" {
 		return b.next.RoundTrip(request)
 	}
-	b.mu.Lock()
-	ended := b.ended
-	b.mu.Unlock()
-	select {
-	case <-request.Context().Done():
-		return nil, request.Context().Err()
-	case <-ended:
+	if err := b.lock(request.Context()); err != nil {
+		return nil, err
 	}
-	if b.mustListFirst(request) {
+	defer b.mu.Unlock()
+	from, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	if err == nil && from < b.oldest && query.Get("sendInitialEvents") != "true" {
 		return expired(request), nil
 	}
 	response, err := b.next.RoundTrip(request)
 	if err == nil && response.StatusCode == http.StatusOK {
-		response.Body = b.watch(request.URL.Path, response.Body)
+		b.open = append(b.open, response.Body)
 	}
 	return response, err
-}
-
-// mustListFirst reports whether an informer may ask to go on where it was before the outage.
-func (b breaking) mustListFirst(request *http.Request) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.outdated[request.URL.Path] == 0 || request.URL.Query().Get("sendInitialEvents") == "true" {
-		return false
-	}
-	b.outdated[request.URL.Path]--
-	return true
 }
 
 // expired is the answer of an API server that no longer knows what was at that time.
@@ -247,43 +215,6 @@ func expired(request *http.Request) *http.Response {
 		Status: "410 Gone", StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)),
 	}
-}
-
-func (o *outage) watch(path string, body io.ReadCloser) io.ReadCloser {
-	w := &watched{body, o, path}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open[w] = true
-	return w
-}
-
-// watched is the body of a watch.
-type watched struct {
-	io.ReadCloser
-
-	outage *outage
-	path   string
-}
-
-// Read implements io.Reader.
-func (w *watched) Read(into []byte) (int, error) {
-	n, err := w.ReadCloser.Read(into)
-	if read := into[:n]; bytes.Contains(read, []byte("DELETED")) && bytes.Contains(read, []byte("missed-")) {
-		w.outage.mu.Lock()
-		defer w.outage.mu.Unlock()
-		if !slices.Contains(w.outage.leaked, w.path) {
-			w.outage.leaked = append(w.outage.leaked, w.path)
-		}
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (w *watched) Close() error {
-	w.outage.mu.Lock()
-	delete(w.outage.open, w)
-	w.outage.mu.Unlock()
-	return w.ReadCloser.Close()
 }
 
 // says waits until a scaler is Ready, or not, and kubectl get shows the reason for it.

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/authority"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // A Secret that the kubelet mounts appears, is replaced and is deleted while the operator
 // runs.
 func TestTheCertificateFollowsItsFiles(t *testing.T) {
-	ca, dir := authority.New(t), filepath.Join(t.TempDir(), "not there yet")
+	dir := filepath.Join(t.TempDir(), "not there yet")
 	c := &metricsCertificate{dir: dir}
 	names := func() []string {
 		t.Helper()
@@ -31,6 +31,20 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 			t.Errorf("%s, the certificate is for %q, want %q", when, got, want)
 		}
 	}
+	sign := func(name string) (cert, key []byte) {
+		t.Helper()
+		cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert, key
+	}
+	write := func(file string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	serves("without a folder", "localhost")
 	selfSigned, _ := c.Get(nil)
 	if again, _ := c.Get(nil); again != selfSigned {
@@ -39,15 +53,15 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cert, key := ca.Sign(t, "first")
-	authority.WriteFiles(t, dir, map[string][]byte{certFile: cert})
+	cert, key := sign("first")
+	write(certFile, cert)
 	serves("without a key", "localhost")
-	authority.WriteFiles(t, dir, map[string][]byte{keyFile: key})
+	write(keyFile, key)
 	serves("with both files", "first")
-	cert, key = ca.Sign(t, "second")
-	authority.WriteFiles(t, dir, map[string][]byte{certFile: cert})
+	cert, key = sign("second")
+	write(certFile, cert)
 	serves("while the key is still the old one", "first")
-	authority.WriteFiles(t, dir, map[string][]byte{keyFile: key})
+	write(keyFile, key)
 	serves("renewed", "second")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

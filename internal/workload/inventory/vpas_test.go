@@ -43,6 +43,7 @@ func vpaOf(namespace, name, deployment string) *unstructured.Unstructured {
 type served struct {
 	*fake.FakeDynamicClient
 	refusal atomic.Pointer[apierrors.StatusError]
+	watch   watch.Interface // the last one
 }
 
 func serve(objects ...runtime.Object) *served {
@@ -55,11 +56,12 @@ func serve(objects ...runtime.Object) *served {
 		return false, nil, nil
 	}
 	s.PrependReactor("list", "*", refuse)
-	s.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+	s.PrependWatchReactor("*", func(action clienttesting.Action) (_ bool, _ watch.Interface, err error) {
 		if err := s.refusal.Load(); err != nil {
 			return true, nil, err
 		}
-		return false, nil, nil
+		s.watch, err = s.Tracker().Watch(inventory.VPAResource, action.GetNamespace())
+		return true, s.watch, err
 	})
 	return s
 }
@@ -233,7 +235,7 @@ func testVPAChanges(t *testing.T) {
 	told.are(t, "shop/v of api; ") // not of the status
 }
 
-func TestTheVPAAPIIsInstalledLater(t *testing.T) {
+func TestTheVPAAPIIsInstalledLaterAndRemoved(t *testing.T) {
 	for name, refusal := range map[string]*apierrors.StatusError{"not served": notServed, "forbidden": forbidden, "broken": broken} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,6 +246,10 @@ func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 				s.refuse(nil)
 				time.Sleep(time.Minute) // by the bubble's clock: until the next retry
 				has(t, v, deployment("shop", "web"), "[shop/v]")
+				s.refuse(refusal)
+				s.watch.Stop()
+				time.Sleep(time.Minute)
+				has(t, v, deployment("shop", "web"), map[bool]string{true: "[shop/v]", false: "[]"}[refusal == broken])
 			})
 		})
 	}
