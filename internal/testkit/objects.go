@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -158,25 +159,13 @@ func (u *Usage) List(_ context.Context, namespace string, _ time.Time) ([]usage.
 // an error.
 func InParallel(t testing.TB, n int, f func(i int) error) {
 	t.Helper()
-	const workers = 16
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := range next {
-				if err := f(i); err != nil {
-					t.Errorf("item %d: %v", i, err)
-				}
-			}
-		})
-	}
+	var all errgroup.Group
+	all.SetLimit(16)
 	for i := range n {
-		next <- i
+		all.Go(func() error { return f(i) })
 	}
-	close(next)
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +83,17 @@ func (c *cache) List(ctx context.Context, list client.ObjectList, options ...cli
 		return c.view.List(ctx, list, how)
 	}
 	return c.api.List(ctx, list, how)
+}
+
+// itemsOf are the objects of a list.
+func itemsOf(list client.ObjectList) (objects []client.Object) {
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function returns no error
+		if o, ok := item.(client.Object); ok {
+			objects = append(objects, o)
+		}
+		return nil
+	})
+	return objects
 }
 
 // indexes are those of the operator's cache.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -34,6 +36,9 @@ type Write struct {
 	At time.Time
 	// Err is what the operator was told; nil if the write was accepted.
 	Err error
+
+	// changes is true if the write has changed its object.
+	changes bool
 }
 
 // Kind is the verb and the resource.
@@ -99,86 +104,119 @@ func Refuse(code int) func(Write, func() error) error {
 	}
 }
 
-// operatorClient is how the operator reaches the API server. It has the indexes of the operator's cache, and its writes
-// are recorded and may fail.
-type operatorClient struct {
-	client.WithWatch
-	world *World
-	// owner is the process that uses the client.
-	owner *Operator
-	// isLive is true if it reads from the API server. Others read from a cache, which has no managed fields, if the API server
-	// is in memory.
-	isLive bool
-}
-
-// reader is where the operator reads.
-func (c *operatorClient) reader() client.Reader {
-	switch {
-	case c.isLive:
-		return c.WithWatch
-	case c.owner.cache == nil:
-		return c.world.cache
+// client is how the operator reaches the API server. Its writes are recorded and may fail. A client that is not live reads
+// from a cache with the indexes of the operator's.
+func (o *Operator) client(isLive bool) client.WithWatch {
+	reader := func(api client.Reader, like runtime.Object) client.Reader {
+		_, isCheckpoint := like.(*v1beta1.VerticalScalerCheckpoint) // They are not cached.
+		switch {
+		case isLive, isCheckpoint:
+			return api
+		case o.cache == nil:
+			return o.world.cache
+		}
+		return o.cache
 	}
-	return c.owner.cache
-}
-
-// List implements client.Reader.
-func (c *operatorClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if c.owner.killed {
-		return errKilled
-	}
-	how := (&client.ListOptions{}).ApplyOptions(options)
-	if _, isPods := list.(*corev1.PodList); isPods { // The operator's own store of pods shares them.
-		how.UnsafeDisableDeepCopy = ptr.To(true)
-	}
-	return c.reader().List(ctx, list, how)
-}
-
-// Get implements client.Reader.
-func (c *operatorClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if c.owner.killed {
-		return errKilled
-	}
-	if _, isCheckpoint := o.(*v1beta1.VerticalScalerCheckpoint); isCheckpoint { // They are not cached.
-		return c.WithWatch.Get(ctx, key, o, options...)
-	}
-	return c.reader().Get(ctx, key, o, options...)
+	return interceptor.NewClient(o.world.ActsAs, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if o.killed {
+				return errKilled
+			}
+			return reader(c, object).Get(ctx, key, object, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if o.killed {
+				return errKilled
+			}
+			how := (&client.ListOptions{}).ApplyOptions(options)
+			if _, isPods := list.(*corev1.PodList); isPods { // The operator's own store of pods shares them.
+				how.UnsafeDisableDeepCopy = ptr.To(true)
+			}
+			return reader(c, list).List(ctx, list, how)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			how := (&client.CreateOptions{}).ApplyOptions(options)
+			return o.send("create", object, "", how.DryRun, func() error { return c.Create(ctx, object, how) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			how := (&client.UpdateOptions{}).ApplyOptions(options)
+			return o.send("update", object, "", how.DryRun, func() error { return c.Update(ctx, object, how) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			how := (&client.PatchOptions{}).ApplyOptions(options)
+			return o.send("patch", object, "", how.DryRun, func() error { return c.Patch(ctx, object, patch, how) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			how := (&client.DeleteOptions{}).ApplyOptions(options)
+			return o.send("delete", object, "", how.DryRun, func() error { return c.Delete(ctx, object, how) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			how := (&client.ApplyOptions{}).ApplyOptions(options)
+			return o.send("apply", document, "", how.DryRun, func() error { return c.Apply(ctx, document, how) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, object, body client.Object, options ...client.SubResourceCreateOption) error {
+			how := (&client.SubResourceCreateOptions{}).ApplyOptions(options)
+			return o.send("create", object, name, how.DryRun, func() error { return c.SubResource(name).Create(ctx, object, body, how) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			how := (&client.SubResourceUpdateOptions{}).ApplyOptions(options)
+			return o.send("update", object, name, how.DryRun, func() error { return c.SubResource(name).Update(ctx, object, how) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
+			return o.send("patch", object, name, how.DryRun, func() error {
+				if err := c.SubResource(name).Patch(ctx, object, patch, how); err != nil || name != "resize" || o.world.api != nil {
+					return err
+				}
+				return o.world.stamp(ctx, object)
+			})
+		},
+	})
 }
 
 // send records a write, and lets the world's fault decide about it.
-func (c *operatorClient) send(verb string, o any, subresource, name string, dryRun []string, send func() error) error {
-	if c.owner.killed {
+func (o *Operator) send(verb string, object any, subresource string, dryRun []string, send func() error) error {
+	switch {
+	case o.killed:
 		return errKilled
-	}
-	if len(dryRun) > 0 {
+	case len(dryRun) > 0:
 		return send()
 	}
-	w := Write{Verb: verb, Resource: resourceOf(o), Name: name, At: c.world.Clock.Now()}
+	world := o.world
+	w := Write{Verb: verb, Resource: resourceOf(object), At: world.Clock.Now()}
+	if named, ok := object.(interface{ GetName() string }); ok {
+		w.Name = named.GetName()
+	}
 	if subresource != "" {
 		w.Resource += "/" + subresource
 	}
-	c.world.numbers[w.Kind()]++
+	world.numbers[w.Kind()]++
 	sent := func() error {
+		from := len(world.changes)
+		world.isOurs = verb == "patch" || verb == "update"
 		err := send()
 		w.Code = codeOf(err)
+		written, isTyped := object.(client.Object)
+		switch {
+		case verb == "apply", !isTyped: // The document has no type that the monitor knows.
+			world.cache.forget()
+			world.versions()
+		case err == nil && verb != "delete" && written.GetUID() != "":
+			world.cache.forgetKind(written)
+			world.see(copyOf(written))
+		default:
+			world.cache.forgetKind(written)
+		}
+		world.isOurs = false
+		w.changes = slices.ContainsFunc(world.changes[from:], Change.isEffective)
 		return err
 	}
-	if fault := c.world.Fault; fault != nil {
-		w.Err = fault(w, c.world.numbers[w.Kind()], sent)
+	if fault := world.Fault; fault != nil {
+		w.Err = fault(w, world.numbers[w.Kind()], sent)
 	} else {
 		w.Err = sent()
 	}
-	c.world.writes = append(c.world.writes, w)
-	object, ok := o.(client.Object)
-	if verb == "apply" || !ok {
-		c.world.cache.forget()
-		c.world.versions() // The document has no type that the monitor knows.
-		return w.Err
-	}
-	c.world.cache.forgetKind(object)
-	if w.Err == nil && verb != "delete" && object.GetUID() != "" {
-		c.world.see(copyOf(object))
-	}
+	world.writes = append(world.writes, w)
 	return w.Err
 }
 
@@ -192,77 +230,6 @@ func resourceOf(o any) string {
 		return resourceFor(schema.GroupVersionKind{Kind: document.GetKind()}).Resource
 	}
 	return ""
-}
-
-// Create implements client.Writer.
-func (c *operatorClient) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
-	how := (&client.CreateOptions{}).ApplyOptions(options)
-	return c.send("create", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Create(ctx, o, options...) })
-}
-
-// Update implements client.Writer.
-func (c *operatorClient) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
-	how := (&client.UpdateOptions{}).ApplyOptions(options)
-	return c.send("update", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Update(ctx, o, options...) })
-}
-
-// Patch implements client.Writer.
-func (c *operatorClient) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-	how := (&client.PatchOptions{}).ApplyOptions(options)
-	return c.send("patch", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Patch(ctx, o, patch, options...) })
-}
-
-// Delete implements client.Writer.
-func (c *operatorClient) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
-	how := (&client.DeleteOptions{}).ApplyOptions(options)
-	return c.send("delete", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Delete(ctx, o, options...) })
-}
-
-// Apply implements client.Writer.
-func (c *operatorClient) Apply(ctx context.Context, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	how := (&client.ApplyOptions{}).ApplyOptions(options)
-	name := ""
-	if named, ok := document.(interface{ GetName() string }); ok {
-		name = named.GetName()
-	}
-	return c.send("apply", document, "", name, how.DryRun, func() error { return c.WithWatch.Apply(ctx, document, options...) })
-}
-
-// Status implements client.StatusClient.
-func (c *operatorClient) Status() client.SubResourceWriter { return c.SubResource("status") }
-
-// SubResource implements client.SubResourceClientConstructor.
-func (c *operatorClient) SubResource(name string) client.SubResourceClient {
-	return &subresource{c.WithWatch.SubResource(name), c, name}
-}
-
-type subresource struct {
-	client.SubResourceClient
-	client *operatorClient
-	name   string
-}
-
-// Create implements client.SubResourceWriter.
-func (s *subresource) Create(ctx context.Context, o client.Object, body client.Object, options ...client.SubResourceCreateOption) error {
-	how := (&client.SubResourceCreateOptions{}).ApplyOptions(options)
-	return s.client.send("create", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Create(ctx, o, body, options...) })
-}
-
-// Update implements client.SubResourceWriter.
-func (s *subresource) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
-	how := (&client.SubResourceUpdateOptions{}).ApplyOptions(options)
-	return s.client.send("update", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Update(ctx, o, options...) })
-}
-
-// Patch implements client.SubResourceWriter.
-func (s *subresource) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
-	return s.client.send("patch", o, s.name, o.GetName(), how.DryRun, func() error {
-		if err := s.SubResourceClient.Patch(ctx, o, patch, options...); err != nil || s.name != "resize" || s.client.world.api != nil {
-			return err
-		}
-		return s.client.world.stamp(ctx, o)
-	})
 }
 
 // stamp lets the API server's record of the latest resize of a pod have the time of the world: the API server's own clock is

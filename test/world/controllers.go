@@ -315,10 +315,10 @@ func (c *Controllers) condition(d *appsv1.Deployment, kind appsv1.DeploymentCond
 	return appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now, LastUpdateTime: now}
 }
 
-// collect plays the garbage collector: what lost its owner is deleted, and an owner waits for what belongs to it, or lets
-// it go, as its finalizer says.
+// collect plays the garbage collector: what lost its owner is deleted, and an owner that is deleted in the foreground waits
+// for what belongs to it.
 func (c *Controllers) collect(ctx context.Context) error {
-	owners := map[types.UID]client.Object{}
+	objects := map[types.UID]client.Object{}
 	here := client.InNamespace(c.world.Namespace)
 	for _, list := range []client.ObjectList{
 		&v1beta1.ScaledDeploymentList{}, &appsv1.DeploymentList{}, &v1beta1.VerticalScalerList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
@@ -328,63 +328,43 @@ func (c *Controllers) collect(ctx context.Context) error {
 			return err
 		}
 		for _, o := range itemsOf(list) {
-			owners[o.GetUID()] = o
+			objects[o.GetUID()] = o
 		}
 	}
-	blocking := map[types.UID]bool{} // owners in foreground deletion that still have dependents
-	for _, o := range owners {
+	waits := func(o client.Object) bool {
+		return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
+	}
+	owners := map[types.UID]bool{}
+	for _, o := range objects {
 		for _, reference := range o.GetOwnerReferences() {
-			owner := owners[reference.UID]
-			blocking[reference.UID] = blocking[reference.UID] || isDeleted(owner, metav1.FinalizerDeleteDependents)
-			if err := c.follow(ctx, o, reference, owner); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			owner := objects[reference.UID]
+			owners[reference.UID] = true
+			propagation := metav1.DeletePropagationBackground
+			switch {
+			case o.GetDeletionTimestamp() != nil:
+				continue
+			case waits(owner):
+				propagation = metav1.DeletePropagationForeground
+			case owner != nil || c.exists(ctx, o.GetNamespace(), reference):
+				continue
+			}
+			err := c.world.wrote(o, c.world.Client.Delete(ctx, o, client.PropagationPolicy(propagation), client.Preconditions{UID: ptr.To(o.GetUID())}))
+			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
 	}
-	for uid, owner := range owners {
-		if owner.GetDeletionTimestamp() == nil || blocking[uid] {
+	for uid, owner := range objects {
+		if !waits(owner) || owners[uid] {
 			continue
 		}
-		if err := c.release(ctx, owner); client.IgnoreNotFound(err) != nil {
+		before := copyOf(owner)
+		owner.SetFinalizers(slices.DeleteFunc(owner.GetFinalizers(), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
+		if err := c.world.wrote(owner, c.world.Client.Patch(ctx, owner, client.MergeFrom(before))); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// isDeleted reports whether an object is being deleted with a finalizer of the garbage collector.
-func isDeleted(o client.Object, finalizer string) bool {
-	return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), finalizer)
-}
-
-// follow orphans or deletes a dependent as its owner requires. The owner is nil if unknown.
-func (c *Controllers) follow(ctx context.Context, o client.Object, reference metav1.OwnerReference, owner client.Object) error {
-	switch {
-	case isDeleted(owner, metav1.FinalizerOrphanDependents):
-		before := copyOf(o)
-		o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
-		return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
-	case o.GetDeletionTimestamp() != nil:
-		return nil
-	case isDeleted(owner, metav1.FinalizerDeleteDependents):
-		return c.world.wrote(o, c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-	case owner == nil && !c.exists(ctx, o.GetNamespace(), reference):
-		return c.world.wrote(o, c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
-	}
-	return nil
-}
-
-// release removes the finalizers of the garbage collector from an object that is being deleted.
-func (c *Controllers) release(ctx context.Context, o client.Object) error {
-	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
-		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
-	})
-	if len(left) == len(o.GetFinalizers()) {
-		return nil
-	}
-	before := copyOf(o)
-	o.SetFinalizers(left)
-	return c.world.wrote(o, c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 }
 
 // exists reports whether an owner of a kind that the world does not list exists.

@@ -4,22 +4,201 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
+
+// The functions in this file whose names begin with a small letter describe how the world differs from what is expected, and
+// answer "" if it does not. The others let time pass until it does not, or fail the test.
+
+// firstOf is the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// lacks expects a condition of an object, about its latest generation, whose message contains all the words.
+func lacks(o client.Object, conditions []metav1.Condition, kind, status, reason string, words ...string) string {
+	c := ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
+	isMissing := func(word string) bool { return !strings.Contains(c.Message, word) }
+	if string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != o.GetGeneration() || slices.ContainsFunc(words, isMissing) {
+		return fmt.Sprintf("%s of generation %d of %s is %s, %s: %q; want generation %d, %s, %s, with %q",
+			kind, c.ObservedGeneration, o.GetName(), c.Status, c.Reason, c.Message, o.GetGeneration(), status, reason, words)
+	}
+	return ""
+}
+
+func (w *World) says(scaler, kind, status, reason string, words ...string) string {
+	w.Helper()
+	s := w.existing(scaler)
+	return lacks(&s, s.Status.Conditions, kind, status, reason, words...)
+}
+
+// Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
+func (w *World) Says(name, kind, status, reason string, words ...string) {
+	w.Helper()
+	w.Eventually(func() string { return w.says(name, kind, status, reason, words...) })
+}
+
+// OwnerSays lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
+// the words.
+func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
+	w.Helper()
+	w.Eventually(func() string {
+		o := w.Owner(name)
+		return lacks(o, o.Status.Conditions, kind, status, reason, words...)
+	})
+}
+
+// isApplied expects a scaler to say that the pods have the size and that their usage is
+// known, and the pods to have the size. The operator takes ten rounds to trust usage again. If its
+// decision was lost and all pods agree, it says that they have about what is recommended.
+func (w *World) isApplied(scaler, deployment string, s size) string {
+	applied := w.says(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
+	if applied != "" && w.hasDecision(scaler) != "" && w.says(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonWithinTolerance) == "" {
+		applied = ""
+	}
+	return firstOf(applied, w.podsHave(deployment, s), w.knowsUsage(scaler))
+}
+
+// knowsUsage expects a scaler to trust the usage of its pods.
+func (w *World) knowsUsage(scaler string) string {
+	return w.says(scaler, v1beta1.ConditionRecommendationProvided, "True", v1beta1.ReasonEnoughHistory)
+}
+
+// existing is a scaler; the zero value if it does not exist.
+func (w *World) existing(name string) (s v1beta1.VerticalScaler) {
+	w.Helper()
+	if err := w.Client.Get(w.ctx, w.Key(name), &s, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+// hasSeen expects the status of a scaler to be about the latest generation of a Deployment. It can be older: a
+// connection that is cut takes the watches with it, and they are opened again less and less often.
+func (w *World) hasSeen(scaler, deployment string) string {
+	s, d := w.Scaler(scaler), w.Deployment(deployment)
+	if s.Status.Target == nil || s.Status.Target.Generation != d.Generation {
+		return fmt.Sprintf("the status of scaler %s is not about generation %d of %s", scaler, d.Generation, deployment)
+	}
+	return ""
+}
+
+// hasDecision expects a scaler to have decided something.
+func (w *World) hasDecision(scaler string) string {
+	if w.existing(scaler).Status.Decision == nil {
+		return fmt.Sprintf("scaler %s has not decided", scaler)
+	}
+	return ""
+}
+
+// isTold expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
+func (w *World) isTold() string {
+	var scalers v1beta1.VerticalScalerList
+	var told v1beta1.NewPodSizesList
+	here := client.InNamespace(w.Namespace)
+	if err := errors.Join(w.Client.List(w.ctx, &scalers, here), w.Client.List(w.ctx, &told, here)); err != nil {
+		return err.Error()
+	}
+	var want, got []string
+	for _, s := range scalers.Items {
+		if n := s.Status.NewPods; n != nil && len(n.Containers) > 0 {
+			want = append(want, admission.LineOf(&s, *n))
+		}
+	}
+	for _, object := range told.Items {
+		got = append(got, strings.FieldsFunc(object.Spec.Deployments, func(r rune) bool { return r == '\n' })...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("the API server is told to give new pods %q, and the status says %q", got, want)
+	}
+	return ""
+}
+
+// templateIs expects the template of a Deployment to have a size, with its containers in
+// their order.
+func (w *World) templateIs(deployment string, s size) string {
+	got, want := sizesOf(w.Deployment(deployment).Spec.Template.Spec.Containers), sizesOf(template(nil, s).Spec.Containers)
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("the template of %s has %q", deployment, got)
+	}
+	return ""
+}
+
+// podsHave expects a Deployment to be complete, and its pods to have a size applied.
+func (w *World) podsHave(deployment string, s size) string {
+	return firstOf(w.IsRunning(deployment), w.podsAre(deployment, func(pod *corev1.Pod) string {
+		if IsResized(pod) {
+			return "waits for its kubelet"
+		}
+		return asks(pod, s)
+	}))
+}
+
+// podsAre expects something of each pod of a Deployment.
+func (w *World) podsAre(deployment string, expect func(*corev1.Pod) string) string {
+	pods := w.podsInOrder(deployment)
+	for i := range pods {
+		if wrong := expect(&pods[i]); wrong != "" {
+			return fmt.Sprintf("pod %s %s", pods[i].Name, wrong)
+		}
+	}
+	return ""
+}
+
+// asks expects the pod's spec to have a size.
+func asks(pod *corev1.Pod, s size) string {
+	if got, want := sizesOf(pod.Spec.Containers), sizesOf(template(nil, s).Spec.Containers); !slices.Equal(got, want) {
+		return fmt.Sprintf("has %q, not %q", got, want)
+	}
+	return ""
+}
+
+// sizesOf are the resources of containers, in order.
+func sizesOf(containers []corev1.Container) (lines []string) {
+	for _, c := range containers {
+		lines = append(lines, c.Name+" "+resourceLine(c.Resources))
+	}
+	return lines
+}
+
+// IsRunning describes what a Deployment lacks to be rolled out; "" if it is.
+func (w *World) IsRunning(name string) string {
+	var d appsv1.Deployment
+	if err := w.Client.Get(w.ctx, w.Key(name), &d, client.UnsafeDisableDeepCopy); err != nil {
+		return err.Error()
+	}
+	s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
+	if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
+		return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
+	}
+	if pods := w.podsInOrder(name); len(pods) != int(want) {
+		return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
+	}
+	return ""
+}
 
 // Deploy creates a Deployment and lets its pods start.
 func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
@@ -29,28 +208,12 @@ func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
 	return w.Deployment(d.Name)
 }
 
-// Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
-func (w *World) Says(name, kind, status, reason string, words ...string) {
-	w.Helper()
-	w.Eventually(func() string {
-		c := w.Condition(name, kind)
-		wrong := string(c.Status) != status || c.Reason != reason
-		for _, word := range words {
-			wrong = wrong || !strings.Contains(c.Message, word)
-		}
-		if wrong {
-			return fmt.Sprintf("%s is %s, %s: %q; want %s, %s, with %q", kind, c.Status, c.Reason, c.Message, status, reason, words)
-		}
-		return ""
-	})
-}
-
 // Sized lets minutes pass until a scaler says that all is applied, and every pod has the decided requests. It returns
 // those of the first container.
 func (w *World) Sized(name string) corev1.ResourceList {
 	w.Helper()
 	w.Eventually(func() string {
-		return firstOf(w.says(name, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied), w.hasDecided(name))
+		return firstOf(w.says(name, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied), w.hasDecided(name))
 	})
 	s := w.Scaler(name)
 	containers, first := s.Status.Decision.Containers, w.Deployment(s.Spec.DeploymentName).Spec.Template.Spec.Containers[0].Name
@@ -58,7 +221,7 @@ func (w *World) Sized(name string) corev1.ResourceList {
 	return requestsOf(containers[max(i, 0)])
 }
 
-// hasDecided expects all pods of a scaler to have the decided requests.
+// hasDecided expects all pods of a scaler to have the decided requests applied.
 func (w *World) hasDecided(scaler string) string {
 	s := w.Scaler(scaler)
 	if s.Status.Decision == nil {
@@ -70,8 +233,12 @@ func (w *World) hasDecided(scaler string) string {
 		return fmt.Sprintf("there are %d pods", len(pods))
 	}
 	for _, c := range s.Status.Decision.Containers {
-		if wrong := unapplied(pods, c.ContainerName, requestsOf(c)); wrong != "" {
-			return wrong
+		for _, pod := range pods {
+			for kind, amount := range requestsOf(c) {
+				if got := Actual(&pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
+					return fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
+				}
+			}
 		}
 	}
 	return ""
@@ -86,18 +253,6 @@ func requestsOf(c v1beta1.ContainerDecision) corev1.ResourceList {
 		requests[corev1.ResourceMemory] = *c.Requests.Memory
 	}
 	return requests
-}
-
-// unapplied describes a pod whose kubelet has not applied the requests of a container; empty for none.
-func unapplied(pods []corev1.Pod, container string, requests corev1.ResourceList) string {
-	for _, pod := range pods {
-		for kind, amount := range requests {
-			if got := Actual(&pod, container).Requests[kind]; got.Cmp(amount) != 0 {
-				return fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
-			}
-		}
-	}
-	return ""
 }
 
 // Actual is the resources that the kubelet reports as applied.
@@ -130,8 +285,8 @@ func (w *World) Between(what string, got resource.Quantity, least, most string) 
 func (w *World) Noted(uid types.UID, reason string, words ...string) {
 	w.Helper()
 	w.Eventually(func() string {
-		for _, e := range w.events {
-			if e.UID == uid && e.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Note, word) }) {
+		for _, e := range w.Events(uid) {
+			if e.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Note, word) }) {
 				return ""
 			}
 		}
@@ -153,13 +308,11 @@ func (w *World) Gone(object client.Object) {
 	}
 }
 
-// itemsOf are the objects of a list.
-func itemsOf(list client.ObjectList) (objects []client.Object) {
-	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function returns no error
-		if o, ok := item.(client.Object); ok {
-			objects = append(objects, o)
-		}
-		return nil
-	})
-	return objects
+// isGone expects an object not to exist.
+func (w *World) isGone(object client.Object) string {
+	err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	return fmt.Sprintf("%T %s is still there: %v", object, object.GetName(), err)
 }

@@ -43,8 +43,8 @@ type API struct {
 
 	mu  sync.Mutex
 	now func() metav1.Time
-	// observe, if set, is called for each change in order.
-	observe func(kind watch.EventType, o client.Object)
+	// observe, if set, is called for each change in order. before is nil for a new object.
+	observe func(kind watch.EventType, before, o client.Object)
 	created int
 }
 
@@ -60,6 +60,7 @@ type API struct {
 //   - There are no defaults and no validation, but that of resources of pods. There are no rights, quotas or webhooks.
 //   - Nothing can be watched.
 //   - The field managers of other objects are not recorded, unless the object is applied.
+//   - Dependents are not orphaned.
 //   - Fields are selected by metadata.name, and by the indexes of the operator's cache.
 //   - A kind that is not registered has no objects.
 func NewAPI(objects ...client.Object) *API {
@@ -358,18 +359,18 @@ func (a *API) store(w write, event watch.EventType, o client.Object) client.Obje
 	}
 	a.revision++
 	o.SetResourceVersion(strconv.FormatInt(a.revision, 10))
-	kind := w.kind.GroupKind()
-	i, found := a.find(w.kind, client.ObjectKeyFromObject(o))
+	kind, before := w.kind.GroupKind(), a.get(w.kind, client.ObjectKeyFromObject(o))
+	i, _ := a.find(w.kind, client.ObjectKeyFromObject(o))
 	switch {
 	case event == watch.Deleted:
 		a.objects[kind] = slices.Delete(a.objects[kind], i, i+1)
-	case found:
+	case before != nil:
 		a.objects[kind][i] = o
 	default:
 		a.objects[kind] = slices.Insert(a.objects[kind], i, o)
 	}
 	if a.observe != nil {
-		a.observe(event, o)
+		a.observe(event, before, o)
 	}
 	return o
 }
@@ -439,6 +440,11 @@ func (a *API) Update(_ context.Context, o client.Object, options ...client.Updat
 }
 
 func (a *API) updateWith(o client.Object, subresource, manager string, dryRun []string) error {
+	return a.change(o, subresource, manager, dryRun, func(w write, _ client.Object) (client.Object, error) { return w.typed(o) })
+}
+
+// change changes a stored object, and writes the result into the client's.
+func (a *API) change(o client.Object, subresource, manager string, dryRun []string, next func(w write, before client.Object) (client.Object, error)) error {
 	w, err := writeOf(o, subresource, manager, dryRun)
 	if err != nil {
 		return err
@@ -449,7 +455,7 @@ func (a *API) updateWith(o client.Object, subresource, manager string, dryRun []
 	if err != nil {
 		return err
 	}
-	after, err := w.typed(o)
+	after, err := next(w, before)
 	if err != nil {
 		return err
 	}
@@ -467,34 +473,17 @@ func (a *API) Patch(_ context.Context, o client.Object, patch client.Patch, opti
 }
 
 func (a *API) patchWith(o client.Object, patch client.Patch, subresource, manager string, dryRun []string) error {
-	w, err := writeOf(o, subresource, manager, dryRun)
-	if err != nil {
-		return err
-	}
 	content, err := patch.Data(o)
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before, err := a.current(w, o)
-	if err != nil {
-		return err
-	}
-	after, err := patched(before, patch.Type(), content)
-	if err != nil {
-		return err
-	}
-	if subresource == "resize" {
-		if err := checkResize(before, after); err != nil {
-			return err
+	return a.change(o, subresource, manager, dryRun, func(_ write, before client.Object) (client.Object, error) {
+		after, err := patched(before, patch.Type(), content)
+		if err == nil && subresource == "resize" {
+			err = checkResize(before, after)
 		}
-	}
-	stored, err := a.update(w, before, after)
-	if err != nil {
-		return err
-	}
-	return decode(stored, o, false)
+		return after, err
+	})
 }
 
 // patched is an object with a patch.
@@ -557,9 +546,6 @@ func (a *API) apply(w write, before client.Object, applied *unstructured.Unstruc
 	if before == nil && (applied.GetUID() != "" || applied.GetResourceVersion() != "") {
 		return nil, w.conflict(applied.GetName(), "the object does not exist")
 	}
-	if before != nil && applied.GetResourceVersion() != "" && applied.GetResourceVersion() != before.GetResourceVersion() {
-		return nil, w.conflict(applied.GetName(), "the object has been modified")
-	}
 	after, err := w.merge(before, applied, force, a.time())
 	if err != nil {
 		return nil, err
@@ -596,11 +582,8 @@ func (a *API) remove(w write, o client.Object, how *metav1.DeleteOptions) error 
 	}
 	after := copyOf(before)
 	if after.GetDeletionTimestamp() == nil {
-		switch ptr.Deref(how.PropagationPolicy, "") {
-		case metav1.DeletePropagationForeground:
+		if ptr.Deref(how.PropagationPolicy, "") == metav1.DeletePropagationForeground {
 			after.SetFinalizers(append(after.GetFinalizers(), metav1.FinalizerDeleteDependents))
-		case metav1.DeletePropagationOrphan:
-			after.SetFinalizers(append(after.GetFinalizers(), metav1.FinalizerOrphanDependents))
 		}
 	}
 	grace := terminationOf(after, how.GracePeriodSeconds)

@@ -4,12 +4,11 @@
 package world
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,10 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -33,44 +30,32 @@ import (
 // have read usage before.
 const settled = 5 * time.Second
 
-// Round is a round of usage.
-type Round struct {
+// round is a round of usage.
+type round struct {
 	// at is the newest revision seen by then, and time when that was.
 	at   int64
 	time time.Time
-	// silent are the running pods without usage, by UID, and their ReplicaSets.
-	silent map[types.UID]types.UID
-}
-
-// specVersion is a scaler's spec, or its deletion, and the revision from which it holds.
-type specVersion struct {
-	at   int64
-	gone bool
-	spec v1beta1.VerticalScalerSpec
-	// originals are what the scaler has recorded of its template; nil for nothing.
-	originals *v1beta1.OriginalResources
-	// reverts is true if the scaler has decided to revert a change.
-	reverts bool
+	// silent are the running pods without usage, by UID, and their Deployments.
+	silent map[types.UID]string
 }
 
 // sized is a write of sizes by the operator.
 type sized struct {
 	at     int64
-	what   string    // describes the object
-	set    types.UID // the pod's ReplicaSet; empty for a Deployment
-	target string    // the Deployment, if the write is to one
-	wrong  []string  // violations whatever the scaler says
+	what   string // describes the object
+	isPod  bool
+	target string   // the Deployment
+	wrong  []string // violations whatever the scaler says
 	deltas []delta
 }
 
 // delta is the effect of a write on one resource of a container.
 type delta struct {
-	container      string
-	resource       corev1.ResourceName
-	request, limit resource.Quantity
-	// These report which of them the write has raised, and whether it has lowered the request.
-	requestRaised, limitRaised, requestLowered bool
-	requestBefore, limitBefore                 resource.Quantity
+	container                  string
+	resource                   corev1.ResourceName
+	request, limit             resource.Quantity
+	requestBefore, limitBefore resource.Quantity
+	isLowered                  bool // the request
 }
 
 // monitor checks each write of the operator against these promises:
@@ -88,39 +73,32 @@ type delta struct {
 //     resize that is withdrawn lowers nothing: the kubelet has not granted it.
 //
 // A reconcile may have seen a scaler before its latest edit, so what the previous spec
-// allows is allowed, too. On a real API server, changes of different kinds are not seen in their order, so all are read first.
-func monitor(r Record) (out []string) {
-	m := &history{rounds: r.Rounds, scalers: map[string][]specVersion{}, sets: map[types.UID]string{}}
-	var writes []sized
-	for _, e := range r.Changes {
-		switch o := e.Object.(type) {
-		case *v1beta1.VerticalScaler:
-			m.scalers[o.Name] = append(m.scalers[o.Name], specVersion{
-				at: revision(o), gone: e.Type == watch.Deleted, spec: o.Spec, originals: o.Status.OriginalResources,
-				reverts: o.Status.Decision != nil && o.Status.Decision.Reason == plan.DecidedReverted,
-			})
-		case *appsv1.ReplicaSet:
-			if owner := metav1.GetControllerOf(o); owner != nil {
-				m.sets[o.UID] = owner.Name
-			}
+// allows is allowed, too. On a real API server, changes of different kinds are not seen in their order, so all scalers are
+// read first.
+func (w *World) monitor() (out []string) {
+	h := history{rounds: w.rounds, scalers: map[string][]version{}}
+	for _, e := range w.changes {
+		if s, ok := e.Object.(*v1beta1.VerticalScaler); ok {
+			h.scalers[s.Name] = append(h.scalers[s.Name], version{s, revision(s), e.Type == watch.Deleted})
 		}
 	}
-	for _, versions := range m.scalers {
-		slices.SortFunc(versions, func(a, b specVersion) int { return cmp.Compare(a.at, b.at) })
+	for _, versions := range h.scalers {
+		slices.SortFunc(versions, func(a, b version) int { return cmp.Compare(a.at, b.at) })
 	}
-	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
-		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) && isOurs(before, after, "resize") {
-			writes = append(writes, resizeOf(before, after))
+	for _, e := range w.changes {
+		if !e.isOurs || e.Before == nil || e.Type == watch.Deleted {
+			continue
 		}
-	})
-	changed(r.Changes, func(before, after *appsv1.Deployment, gone bool) {
-		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) && isOurs(before, after, "") {
-			writes = append(writes, rewriteOf(before, after))
+		var write sized
+		if before, after, isPod := versionsOf[*corev1.Pod](e); isPod && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+			write = resizeOf(before, after)
+		} else if before, after, ok := versionsOf[*appsv1.Deployment](e); ok && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+			write = rewriteOf(before, after)
+		} else {
+			continue
 		}
-	})
-	for _, w := range writes {
-		for _, wrong := range append(w.wrong, m.judge(w)...) {
-			out = append(out, fmt.Sprintf("%s, at revision %d: %s", w.what, w.at, wrong))
+		for _, wrong := range append(write.wrong, h.judge(write)...) {
+			out = append(out, fmt.Sprintf("%s, at revision %d: %s", write.what, write.at, wrong))
 		}
 	}
 	return out
@@ -128,25 +106,37 @@ func monitor(r Record) (out []string) {
 
 // history is what the monitor knows of a run.
 type history struct {
-	scalers map[string][]specVersion
-	sets    map[types.UID]string // the Deployments of ReplicaSets
-	rounds  []Round
+	scalers map[string][]version // by name, in order
+	rounds  []round
 }
 
-// resizeOf describes a resize.
-func resizeOf(before, after *corev1.Pod) sized {
-	w := sized{at: revision(after), what: "pod " + after.Name}
-	if owner := metav1.GetControllerOf(after); owner != nil {
-		w.set = owner.UID
+// version is a scaler as it was from a revision on.
+type version struct {
+	*v1beta1.VerticalScaler
+	at     int64
+	isGone bool
+}
+
+// deploymentOf is the Deployment of a pod, by the name of its ReplicaSet.
+func deploymentOf(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
 	}
+	return owner.Name[:max(0, strings.LastIndex(owner.Name, "-"))]
+}
+
+// resizeOf describes a resize. Pod-level resources follow those of the containers.
+func resizeOf(before, after *corev1.Pod) sized {
+	w := sized{at: revision(after), what: "pod " + after.Name, isPod: true, target: deploymentOf(after)}
 	spec := before.Spec.DeepCopy()
-	followPodLevel(spec.Resources, after.Spec.Resources)
+	spec.Resources = after.Spec.Resources
 	deltas, rest := deltasOf(*spec, after.Spec)
 	w.deltas = deltas
 	for i := range w.deltas {
 		d := &w.deltas[i]
 		applied, ok := Actual(before, d.container).Requests[d.resource]
-		d.requestLowered = d.requestLowered && (!ok || applied.Cmp(d.request) != 0) // otherwise, a resize is only withdrawn
+		d.isLowered = d.isLowered && (!ok || applied.Cmp(d.request) != 0) // otherwise, a resize is only withdrawn
 	}
 	if rest {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
@@ -155,21 +145,6 @@ func resizeOf(before, after *corev1.Pod) sized {
 		w.wrong = append(w.wrong, fmt.Sprintf("its QoS class would be %s, and was %s", is, was))
 	}
 	return w
-}
-
-// followPodLevel sets the CPU and memory of pod-level resources as they are after a resize, where they were
-// set before.
-func followPodLevel(before, after *corev1.ResourceRequirements) {
-	if before == nil || after == nil {
-		return
-	}
-	for _, lists := range [][2]corev1.ResourceList{{before.Requests, after.Requests}, {before.Limits, after.Limits}} {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if amount, ok := lists[1][name]; ok && !lists[0].Name(name, resource.DecimalSI).IsZero() {
-				lists[0][name] = amount
-			}
-		}
-	}
 }
 
 // rewriteOf describes a write of a template.
@@ -183,77 +158,6 @@ func rewriteOf(before, after *appsv1.Deployment) sized {
 	}
 	w.deltas = deltas
 	return w
-}
-
-// restoresOriginals reports whether a change of a template writes the values that a scaler has
-// recorded.
-func (m *history) restoresOriginals(w sized, c delta) bool {
-	for _, versions := range m.scalers {
-		for _, v := range versions {
-			if v.originals == nil || v.originals.DeploymentName != w.target {
-				continue
-			}
-			for _, original := range v.originals.Containers {
-				if original.ContainerName == c.container && c.restores(original) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// restores reports whether each value that was changed is the original one, or as close to
-// it as the other value allows.
-func (c delta) restores(original v1beta1.OriginalContainerResources) bool {
-	request, limit := original.Requests.CPU, original.Limits.CPU
-	if c.resource == corev1.ResourceMemory {
-		request, limit = original.Requests.Memory, original.Limits.Memory
-	}
-	requestFits := c.request.Cmp(c.requestBefore) == 0 || request != nil &&
-		(c.request.Cmp(*request) == 0 || request.Cmp(c.limit) > 0 && c.request.Cmp(c.limit) == 0)
-	limitFits := c.limit.Cmp(c.limitBefore) == 0 || limit != nil &&
-		(c.limit.Cmp(*limit) == 0 || limit.Cmp(c.request) < 0 && c.limit.Cmp(c.request) == 0)
-	return requestFits && limitFits
-}
-
-// isOurs reports whether the operator has made a change: the managed fields have a new
-// entry of the operator, and no other new entry. Another manager may only lose fields, as
-// it does when the operator takes over its values.
-func isOurs(before, after client.Object, subresource string) bool {
-	entries := func(o client.Object) map[string]metav1.ManagedFieldsEntry {
-		out := map[string]metav1.ManagedFieldsEntry{}
-		for _, entry := range o.GetManagedFields() {
-			if entry.Subresource == subresource {
-				out[entry.Manager+" "+string(entry.Operation)] = entry
-			}
-		}
-		return out
-	}
-	was, is := entries(before), entries(after)
-	ours := false
-	for _, key := range slices.Collect(maps.Keys(is)) {
-		if apiequality.Semantic.DeepEqual(was[key], is[key]) || hasOnlyLost(was[key], is[key]) {
-			continue
-		}
-		if is[key].Manager != ownership.Scalers {
-			return false
-		}
-		ours = true
-	}
-	return ours
-}
-
-// hasOnlyLost reports whether fields were taken from a manager, which wrote nothing itself.
-func hasOnlyLost(was, is metav1.ManagedFieldsEntry) bool {
-	if was.FieldsV1 == nil || is.FieldsV1 == nil || !apiequality.Semantic.DeepEqual(was.Time, is.Time) {
-		return false
-	}
-	before, after := &fieldpath.Set{}, &fieldpath.Set{}
-	if before.FromJSON(bytes.NewReader(was.FieldsV1.GetRawBytes())) != nil || after.FromJSON(bytes.NewReader(is.FieldsV1.GetRawBytes())) != nil {
-		return false
-	}
-	return after.Difference(before).Empty() && !before.Difference(after).Empty()
 }
 
 // deltasOf lists the changed resources of containers, and reports whether anything else has
@@ -277,107 +181,118 @@ func deltasOf(before, after corev1.PodSpec) (deltas []delta, rest bool) {
 func deltasIn(with, after *corev1.Container) (deltas []delta) {
 	was, is := with.Resources, after.Resources
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		c := delta{container: after.Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
-		request, limit := was.Requests[name], was.Limits[name]
-		if c.request.Cmp(request) == 0 && c.limit.Cmp(limit) == 0 {
-			continue
+		d := delta{
+			container: after.Name, resource: name,
+			request: is.Requests[name], limit: is.Limits[name], requestBefore: was.Requests[name], limitBefore: was.Limits[name],
 		}
-		c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
-		c.requestLowered, c.requestBefore, c.limitBefore = c.request.Cmp(request) < 0, request, limit
-		deltas = append(deltas, c)
+		if d.isLowered = d.request.Cmp(d.requestBefore) < 0; d.request.Cmp(d.requestBefore) != 0 || d.limit.Cmp(d.limitBefore) != 0 {
+			deltas = append(deltas, d)
+		}
 	}
 	with.Resources = is
 	return deltas
 }
 
 // judge checks a write against the scalers of that time.
-func (m *history) judge(w sized) []string {
-	target := w.target
-	if w.set != "" {
-		target = m.sets[w.set]
-	} else {
-		w.deltas = slices.DeleteFunc(slices.Clone(w.deltas), func(c delta) bool { return m.restoresOriginals(w, c) })
+func (h *history) judge(w sized) []string {
+	mayWrite := scaler.ResizesPods
+	if !w.isPod {
+		mayWrite = scaler.WritesTemplate
+		w.deltas = slices.DeleteFunc(slices.Clone(w.deltas), func(d delta) bool { return h.isRestored(w.target, d) })
 		if len(w.deltas) == 0 {
 			return nil
 		}
 	}
-	present := m.specsFor(w, target)
-	var allowing []v1beta1.VerticalScalerSpec
+	present := h.specsFor(w)
+	var least []string
+	isAllowed := false
 	for _, spec := range present {
-		mayWrite := scaler.WritesTemplate
-		if w.set != "" {
-			mayWrite = scaler.ResizesPods
+		if spec.Suspend || !mayWrite(&spec) {
+			continue
 		}
-		if !spec.Suspend && mayWrite(&spec) {
-			allowing = append(allowing, spec)
+		if wrong := beyond(w.deltas, spec); !isAllowed || len(wrong) < len(least) {
+			least = wrong
 		}
+		isAllowed = true
 	}
 	switch {
 	case len(present) == 0:
-		return []string{fmt.Sprintf("no scaler names Deployment %q", target)}
-	case len(allowing) == 0:
+		return []string{fmt.Sprintf("no scaler names Deployment %q", w.target)}
+	case !isAllowed:
 		return []string{fmt.Sprintf("no scaler may change it: %+v", present[0].UpdatePolicy)}
 	}
-	var least []string
-	for i, spec := range allowing {
-		if wrong := beyond(w.deltas, spec); i == 0 || len(wrong) < len(least) {
-			least = wrong
-		}
-	}
-	return append(least, m.loweredInSilence(w, target, present)...)
+	return append(least, h.loweredInSilence(w, present)...)
 }
 
-// specsFor returns the specs that a reconcile may have seen of the scalers of a Deployment.
-func (m *history) specsFor(w sized, deployment string) (specs []v1beta1.VerticalScalerSpec) {
-	for _, versions := range m.scalers {
-		for _, spec := range specsAt(versions, w) {
-			if spec.DeploymentName == deployment {
-				specs = append(specs, spec)
+// specsFor returns the specs that a reconcile may have seen of the scalers of a Deployment: of each scaler the one at that
+// time, and the one before.
+func (h *history) specsFor(w sized) (all []v1beta1.VerticalScalerSpec) {
+	for _, versions := range h.scalers {
+		var specs []v1beta1.VerticalScalerSpec
+		for _, v := range slices.Backward(versions) {
+			if v.at < w.at && (v.isGone || len(specs) >= 2) {
+				break
+			}
+			if v.at < w.at && (len(specs) == 0 || !apiequality.Semantic.DeepEqual(specs[len(specs)-1], v.Spec)) {
+				specs = append(specs, v.Spec)
+			}
+		}
+		all = append(all, specs...)
+	}
+	return slices.DeleteFunc(all, func(spec v1beta1.VerticalScalerSpec) bool { return spec.DeploymentName != w.target })
+}
+
+// isRestored reports whether a change of a template writes the original values that a scaler has recorded, or values as
+// close to them as the other value of the container allows.
+func (h *history) isRestored(deployment string, d delta) bool {
+	fits := func(before, after resource.Quantity, original *resource.Quantity, bound resource.Quantity, side int) bool {
+		return after.Cmp(before) == 0 ||
+			original != nil && (after.Cmp(*original) == 0 || original.Cmp(bound) == side && after.Cmp(bound) == 0)
+	}
+	for _, versions := range h.scalers {
+		for _, v := range versions {
+			held := v.Status.OriginalResources
+			if held == nil || held.DeploymentName != deployment {
+				continue
+			}
+			for _, c := range held.Containers {
+				request, limit := c.Requests.CPU, c.Limits.CPU
+				if d.resource == corev1.ResourceMemory {
+					request, limit = c.Requests.Memory, c.Limits.Memory
+				}
+				if c.ContainerName == d.container && fits(d.requestBefore, d.request, request, d.limit, 1) && fits(d.limitBefore, d.limit, limit, d.request, -1) {
+					return true
+				}
 			}
 		}
 	}
-	return specs
-}
-
-// specsAt returns the specs that a reconcile may have seen: the one at that time, and the one before. versions are in order.
-func specsAt(versions []specVersion, w sized) (specs []v1beta1.VerticalScalerSpec) {
-	for _, v := range slices.Backward(versions) {
-		switch {
-		case v.at >= w.at:
-			continue
-		case v.gone, len(specs) >= 2:
-			return specs
-		case len(specs) == 0 || !apiequality.Semantic.DeepEqual(specs[len(specs)-1], v.spec):
-			specs = append(specs, v.spec)
-		}
-	}
-	return specs
+	return false
 }
 
 // beyond describes the changes that a spec does not allow.
 func beyond(deltas []delta, spec v1beta1.VerticalScalerSpec) (out []string) {
-	for _, c := range deltas {
+	for _, d := range deltas {
 		wrong := func(format string, args ...any) {
-			out = append(out, fmt.Sprintf("container %s, %s: ", c.container, c.resource)+fmt.Sprintf(format, args...))
+			out = append(out, fmt.Sprintf("container %s, %s: ", d.container, d.resource)+fmt.Sprintf(format, args...))
 		}
-		if c.request.Sign() <= 0 {
-			wrong("the request is %s", &c.request)
+		if d.request.Sign() <= 0 {
+			wrong("the request is %s", &d.request)
 		}
-		if !c.limit.IsZero() && c.request.Cmp(c.limit) > 0 {
-			wrong("the request %s is more than the limit %s", &c.request, &c.limit)
+		if !d.limit.IsZero() && d.request.Cmp(d.limit) > 0 {
+			wrong("the request %s is more than the limit %s", &d.request, &d.limit)
 		}
-		policy := spec.ResourcePolicy.For(c.container)
+		policy := spec.ResourcePolicy.For(d.container)
 		if policy.Mode == v1beta1.ContainerModeOff {
 			wrong("the container is not managed")
 		}
-		if most := boundOf(policy.MaxAllowed, c.resource); most != nil && c.requestRaised && c.request.Cmp(*most) > 0 {
-			wrong("the request %s is more than %s", &c.request, most)
+		if most := boundOf(policy.MaxAllowed, d.resource); most != nil && d.request.Cmp(d.requestBefore) > 0 && d.request.Cmp(*most) > 0 {
+			wrong("the request %s is more than %s", &d.request, most)
 		}
-		if policy.Limits == nil {
+		if policy.Limits == nil || d.limitBefore.IsZero() {
 			continue
 		}
-		if most := boundOf(policy.Limits.MaxAllowed, c.resource); most != nil && c.limitRaised && c.limit.Cmp(*most) > 0 {
-			wrong("the limit %s is more than %s", &c.limit, most)
+		if most := boundOf(policy.Limits.MaxAllowed, d.resource); most != nil && d.limit.Cmp(d.limitBefore) > 0 && d.limit.Cmp(*most) > 0 {
+			wrong("the limit %s is more than %s", &d.limit, most)
 		}
 	}
 	return out
@@ -403,16 +318,13 @@ func revision(o client.Object) int64 {
 }
 
 // silentPod is a pod of the Deployment that was silent for long before the write; empty for none.
-func (m *history) silentPod(w sized, deployment string) types.UID {
-	before := slices.DeleteFunc(slices.Clone(m.rounds), func(a Round) bool { return a.at >= w.at })
+func (h *history) silentPod(w sized) types.UID {
+	before := slices.DeleteFunc(slices.Clone(h.rounds), func(a round) bool { return a.at >= w.at })
 	if len(before) == 0 {
 		return ""
 	}
 	last := before[len(before)-1]
-	for uid, set := range last.silent {
-		if m.sets[set] != deployment {
-			continue
-		}
+	for uid, deployment := range last.silent {
 		since := last.time
 		for _, a := range slices.Backward(before) {
 			if _, silent := a.silent[uid]; !silent {
@@ -420,7 +332,7 @@ func (m *history) silentPod(w sized, deployment string) types.UID {
 			}
 			since = a.time
 		}
-		if last.time.Sub(since) >= settled {
+		if deployment == w.target && last.time.Sub(since) >= settled {
 			return uid
 		}
 	}
@@ -429,41 +341,34 @@ func (m *history) silentPod(w sized, deployment string) types.UID {
 
 // loweredInSilence describes the requests that were lowered while a pod was silent. Usage is not the
 // reason if a boost ends, if a bound of the user falls, or if a template is reverted.
-func (m *history) loweredInSilence(w sized, deployment string, specs []v1beta1.VerticalScalerSpec) (out []string) {
-	uid := m.silentPod(w, deployment)
-	if uid == "" || w.set == "" && m.isReverting(w, deployment) {
+func (h *history) loweredInSilence(w sized, specs []v1beta1.VerticalScalerSpec) (out []string) {
+	uid := h.silentPod(w)
+	if uid == "" || !w.isPod && h.isReverting(w) {
 		return nil
 	}
-	for _, c := range w.deltas {
-		isExempt := slices.ContainsFunc(specs, func(spec v1beta1.VerticalScalerSpec) bool { return mayLower(c, spec) })
-		if c.requestLowered && !isExempt {
-			out = append(out, fmt.Sprintf("container %s, %s: the request was lowered to %s, and pod %s has no usage", c.container, c.resource, &c.request, uid))
+	for _, d := range w.deltas {
+		isExempt := slices.ContainsFunc(specs, func(spec v1beta1.VerticalScalerSpec) bool {
+			policy := spec.ResourcePolicy.For(d.container)
+			most := boundOf(policy.MaxAllowed, d.resource)
+			return policy.StartupBoost != nil && d.resource == corev1.ResourceCPU || most != nil && d.requestBefore.Cmp(*most) > 0
+		})
+		if d.isLowered && !isExempt {
+			out = append(out, fmt.Sprintf("container %s, %s: the request was lowered to %s, and pod %s has no usage", d.container, d.resource, &d.request, uid))
 		}
 	}
 	return out
 }
 
-// mayLower reports whether the spec lowers a request for another reason than usage.
-func mayLower(c delta, spec v1beta1.VerticalScalerSpec) bool {
-	policy := spec.ResourcePolicy.For(c.container)
-	if policy.StartupBoost != nil && c.resource == corev1.ResourceCPU {
-		return true
-	}
-	most := boundOf(policy.MaxAllowed, c.resource)
-	return most != nil && c.requestBefore.Cmp(*most) > 0
-}
-
 // isReverting reports whether a scaler of the Deployment had last decided to revert a change.
-func (m *history) isReverting(w sized, deployment string) bool {
-	for _, versions := range m.scalers {
-		isReverting := false
-		for _, v := range versions {
-			if v.at < w.at && v.spec.DeploymentName == deployment {
-				isReverting = v.reverts
+func (h *history) isReverting(w sized) bool {
+	for _, versions := range h.scalers {
+		for _, v := range slices.Backward(versions) {
+			if v.at < w.at && v.Spec.DeploymentName == w.target {
+				if d := v.Status.Decision; d != nil && d.Reason == plan.DecidedReverted {
+					return true
+				}
+				break
 			}
-		}
-		if isReverting {
-			return true
 		}
 	}
 	return false

@@ -47,7 +47,7 @@ const manyWakes = 10000
 
 func newOperator(w *World) *Operator {
 	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), known: map[types.NamespacedName]bool{}}
-	c, live := &operatorClient{WithWatch: w.ActsAs, world: w, owner: o}, &operatorClient{WithWatch: w.ActsAs, world: w, owner: o, isLive: true}
+	c, live := o.client(false), o.client(true)
 	o.fill()
 	params := w.config.Params()
 	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History}

@@ -5,7 +5,6 @@ package world
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ import (
 //	I3  memory never below what is known         monitor (silent pods), aboveKills
 //	I4  QoS stays, no resize gets 422            monitor, neverInvalid
 //	I5  no A-B-A                                 noFlapping; steps and cooldowns are pure (internal/plan)
-//	I6  availability                             evictions, availability
+//	I6  availability                             evictions
 //	I7  deciding twice decides nothing           quiet, from outside; as a property it is pure (internal/plan)
 //	I8  bounded writes, none when idle           quiet, everyWriteCounts
 //	I9  evidence survives restarts               the end state against the reference run, aboveKills
@@ -42,68 +41,55 @@ import (
 
 // Change is a change of an object.
 type Change struct {
-	Type   watch.EventType
-	Object client.Object
+	Type watch.EventType
+	// Before is the object before; nil if it is new.
+	Before, Object client.Object
 	// Seen is when it was seen.
 	Seen time.Time
+	// isOurs is true if the operator has updated or patched the object.
+	isOurs bool
 }
 
-// Record is all that happened in a run.
-type Record struct {
-	Changes []Change // in order
-	Writes  []Write  // of the operator, in the order of the answers
-	Rounds  []Round  // of usage
-	// Quiet is since when each write is a violation; zero if it never was.
-	Quiet time.Time
-	// Injected is the number of faults. A write whose answer was lost may be sent again, and then changes nothing.
-	Injected int
+// versionsOf are the two versions of an object of a kind. before is the zero value for a new object.
+func versionsOf[T client.Object](e Change) (before, after T, ok bool) {
+	after, ok = e.Object.(T)
+	before, _ = e.Before.(T)
+	return before, after, ok
 }
 
-// oracle describes what is wrong with a run.
-type oracle func(Record) []string
-
-// oracles are all oracles by name.
-func oracles() map[string]oracle {
-	return map[string]oracle{
-		"only-own-writes":    onlyOwnWrites,
-		"never-invalid":      neverInvalid,
-		"above-kills":        aboveKills,
-		"no-flapping":        noFlapping,
-		"evictions":          evictions,
-		"availability":       availability,
-		"quiet":              quiet,
-		"every-write-counts": everyWriteCounts,
-		"kstatus":            kstatus,
-		"monitor":            monitor,
-	}
+// isEffective reports whether a write of the operator may be the reason of a change: it only resizes pods.
+func (e Change) isEffective() bool {
+	before, after, isPod := versionsOf[*corev1.Pod](e)
+	return !isPod || before == nil || !apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
-// Violations describes what was wrong during the run, each with the name of its oracle.
-func (r Record) Violations() (out []string) {
-	all := oracles()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		for _, wrong := range all[name](r) {
-			out = append(out, name+": "+wrong)
+// Violations describes what was wrong so far, with the name of an oracle. It needs an API server in memory. injected is
+// the number of faults: a write whose answer was lost may be sent again, and then changes nothing.
+func (w *World) Violations(injected int) (out []string) {
+	for _, oracle := range []struct {
+		name  string
+		found []string
+	}{
+		{"only-own-writes", w.onlyOwnWrites()},
+		{"never-invalid", w.neverInvalid()},
+		{"above-kills", w.aboveKills()},
+		{"no-flapping", w.noFlapping()},
+		{"evictions", w.evictions()},
+		{"quiet", w.unexplained()},
+		{"every-write-counts", w.everyWriteCounts(injected)},
+		{"kstatus", w.kstatus()},
+		{"monitor", w.monitor()},
+	} {
+		for _, wrong := range oracle.found {
+			out = append(out, oracle.name+": "+wrong)
 		}
 	}
 	return out
 }
 
-// changed calls f with each version of the objects of a kind and the one before. The one
-// before is the zero object for the first version. Deletions are passed as gone.
-func changed[T client.Object](changes []Change, f func(before, after T, gone bool)) {
-	last := map[types.UID]T{}
-	for _, e := range changes {
-		if after, ok := e.Object.(T); ok {
-			f(last[after.GetUID()], after, e.Type == watch.Deleted)
-			last[after.GetUID()] = after
-		}
-	}
-}
-
 // onlyOwnWrites checks that the operator sends writes of no other kind than it must: it
 // deletes no pods, for one. A refused write counts as well.
-func onlyOwnWrites(r Record) (out []string) {
+func (w *World) onlyOwnWrites() (out []string) {
 	allowed := map[string]bool{
 		"patch pods/resize": true, "create pods/eviction": true, "patch deployments": true, "update deployments": true,
 		"patch verticalscalers": true, "update verticalscalers": true, "update verticalscalers/status": true, "create verticalscalers": true,
@@ -111,9 +97,9 @@ func onlyOwnWrites(r Record) (out []string) {
 		"update scaleddeployments/status": true, "create verticalscalercheckpoints": true, "update verticalscalercheckpoints": true,
 		"create newpodsizes": true, "update newpodsizes": true, "delete newpodsizes": true, "apply deployments": true, "apply verticalscalers": true,
 	}
-	for _, w := range r.Writes {
-		if !allowed[w.Verb+" "+w.Resource] {
-			out = append(out, w.String()+" is no write of the operator's")
+	for _, write := range w.writes {
+		if !allowed[write.Kind()] {
+			out = append(out, write.String()+" is no write of the operator's")
 		}
 	}
 	return out
@@ -121,10 +107,10 @@ func onlyOwnWrites(r Record) (out []string) {
 
 // neverInvalid checks that the API server finds no write invalid: the operator knows the
 // rules, and a refused write changes nothing but is tried again.
-func neverInvalid(r Record) (out []string) {
-	for _, w := range r.Writes {
-		if w.Code == 422 || w.Code == 400 {
-			out = append(out, w.String()+" is invalid")
+func (w *World) neverInvalid() (out []string) {
+	for _, write := range w.writes {
+		if write.Code == 422 || write.Code == 400 {
+			out = append(out, write.String()+" is invalid")
 		}
 	}
 	return out
@@ -145,12 +131,12 @@ func memoryOf(containers []corev1.Container) map[string]int64 {
 
 // aboveKills checks that no pod of a Deployment gets less memory than one of its containers
 // was OOM-killed with.
-func aboveKills(r Record) (out []string) {
+func (w *World) aboveKills() (out []string) {
 	killed := map[string]int64{} // by app and container
-	count := map[types.UID]map[string]int32{}
-	changed(r.Changes, func(before, after *corev1.Pod, gone bool) {
-		if gone {
-			return
+	for _, e := range w.changes {
+		before, after, isPod := versionsOf[*corev1.Pod](e)
+		if !isPod || e.Type == watch.Deleted {
+			continue
 		}
 		app := after.Labels[AppLabel]
 		if before != nil {
@@ -161,18 +147,12 @@ func aboveKills(r Record) (out []string) {
 				}
 			}
 		}
-		if count[after.UID] == nil {
-			count[after.UID] = map[string]int32{}
-		}
 		for _, s := range after.Status.ContainerStatuses {
-			t := s.LastTerminationState.Terminated
-			if t == nil || t.Reason != "OOMKilled" || s.RestartCount <= count[after.UID][s.Name] || s.Resources == nil {
-				continue
+			if t := s.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" && s.Resources != nil && before != nil && s.RestartCount > statusOf(before, s.Name).RestartCount {
+				killed[app+"/"+s.Name] = max(killed[app+"/"+s.Name], s.Resources.Limits.Memory().Value())
 			}
-			count[after.UID][s.Name] = s.RestartCount
-			killed[app+"/"+s.Name] = max(killed[app+"/"+s.Name], s.Resources.Limits.Memory().Value())
 		}
-	})
+	}
 	return out
 }
 
@@ -180,11 +160,11 @@ func aboveKills(r Record) (out []string) {
 // the operator has taken away. Restoring original values is no return: the scaler is then
 // gone or names another Deployment, or reverts a change. Neither is to withdraw a resize that
 // the kubelet has not granted.
-func noFlapping(r Record) (out []string) {
+func (w *World) noFlapping() (out []string) {
 	sizes := map[types.UID][]string{}
 	reverts := false
 	note := func(uid types.UID, what string, containers []corev1.Container) {
-		size := strings.Join(sizesOf(containers, true), ", ")
+		size := strings.Join(sizesOf(containers), ", ")
 		had := sizes[uid]
 		if len(had) > 0 && had[len(had)-1] == size {
 			return
@@ -195,7 +175,7 @@ func noFlapping(r Record) (out []string) {
 		}
 		sizes[uid] = append(had, size)
 	}
-	for _, e := range r.Changes {
+	for _, e := range w.changes {
 		switch o := e.Object.(type) {
 		case *v1beta1.VerticalScaler:
 			reverts = reverts || len(o.Status.RevertedChanges) > 0
@@ -225,68 +205,32 @@ func isEvicted(p *corev1.Pod) bool {
 	})
 }
 
-// evictions checks that each pod is evicted at most once, only with a
-// scaler that falls back to it, and only pods of that scaler's Deployment. Names of pods are
-// unique: their controllers generate them.
-func evictions(r Record) (out []string) {
-	apps := map[string]string{} // by pod
-	mayEvict := map[string]bool{}
-	sized := map[string]string{} // each pod as podLine describes it
-	for _, e := range r.Changes {
-		switch o := e.Object.(type) {
-		case *corev1.Pod:
-			apps[o.Name] = o.Labels[AppLabel]
-			if o.DeletionTimestamp == nil {
-				sized[o.Name] = podLine(o)
-			}
-		case *v1beta1.VerticalScaler:
-			if o.Spec.UpdatePolicy.Fallback == v1beta1.FallbackRecreate {
-				mayEvict[o.Spec.DeploymentName] = true
-			}
-		}
-	}
-	count := map[string]int{}
-	for _, w := range r.Writes {
-		if w.Resource != "pods/eviction" || !w.IsAccepted() {
-			continue
-		}
-		count[w.Name]++
-		if count[w.Name] == 2 {
-			out = append(out, fmt.Sprintf("pod %s was evicted twice", w.Name))
-		}
-		if app, known := apps[w.Name]; !known || !mayEvict[app] {
-			out = append(out, fmt.Sprintf("pod %s of %q was evicted, which no scaler may do", w.Name, app))
-		}
-		if line := sized[w.Name]; hasItsSize(line) {
-			out = append(out, fmt.Sprintf("pod %s was evicted, and waited for no resize: %s", w.Name, line))
-		}
-	}
-	return out
-}
-
-// hasItsSize reports whether a pod, as podLine describes it, runs and waits for no resize.
-func hasItsSize(line string) bool {
-	return strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " applied ") && !strings.Contains(line, "PodResize")
-}
-
-// availability checks that at most one pod of a Deployment is missing because of evictions.
-// A replacement counts once it is ready.
-func availability(r Record) (out []string) {
+// evictions checks that only pods are evicted that wait for a resize, of a Deployment whose scaler falls back to it, and
+// that at most one pod of a Deployment is missing because of them. A replacement counts once it is ready.
+func (w *World) evictions() (out []string) {
 	pods := map[types.UID]*corev1.Pod{}
-	want := map[string]int32{}
-	for _, e := range r.Changes {
+	want, mayEvict := map[string]int32{}, map[string]bool{} // by app
+	for _, e := range w.changes {
 		switch o := e.Object.(type) {
 		case *appsv1.Deployment:
 			want[o.Spec.Selector.MatchLabels[AppLabel]] = ptr.Deref(o.Spec.Replicas, 1)
+		case *v1beta1.VerticalScaler:
+			mayEvict[o.Spec.DeploymentName] = mayEvict[o.Spec.DeploymentName] || o.Spec.UpdatePolicy.Fallback == v1beta1.FallbackRecreate
 		case *corev1.Pod:
 			before := pods[o.UID]
 			pods[o.UID] = o
 			if e.Type == watch.Deleted {
 				delete(pods, o.UID)
 			}
-			app := o.Labels[AppLabel]
 			if !isEvicted(o) || before == nil || before.DeletionTimestamp != nil {
 				continue
+			}
+			app := o.Labels[AppLabel]
+			if !mayEvict[app] {
+				out = append(out, fmt.Sprintf("pod %s of %q was evicted, which no scaler may do", o.Name, app))
+			}
+			if line := podLine(before); strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " applied ") && !strings.Contains(line, "PodResize") {
+				out = append(out, fmt.Sprintf("pod %s was evicted, and waited for no resize: %s", o.Name, line))
 			}
 			if ready := readyPods(pods, app); ready < want[app]-1 {
 				out = append(out, fmt.Sprintf("with the eviction of pod %s, %d of %d pods of %s were ready", o.Name, ready, want[app], app))
@@ -306,40 +250,26 @@ func readyPods(pods map[types.UID]*corev1.Pod, app string) (ready int32) {
 	return ready
 }
 
-// quiet checks that nothing is written after the scenario has converged.
-func quiet(r Record) (out []string) {
-	if r.Quiet.IsZero() {
+// unexplained are the writes since the scenario has converged that do not follow from the time that passes. Each time that
+// the evidence has doubled, a checkpoint is saved, and the recommendation in the status may become surer.
+func (w *World) unexplained() (out []string) {
+	if w.quiet.IsZero() {
 		return nil
 	}
-	for _, w := range Unexplained(r.Changes, r.Writes, r.Quiet) {
-		out = append(out, w.String()+" after the scenario has converged")
-	}
-	return out
-}
-
-// Unexplained are the writes since a time that do not follow from the time that passes. Each
-// time that the evidence has doubled, a checkpoint is saved, and the recommendation in the
-// status may become surer.
-func Unexplained(changes []Change, writes []Write, since time.Time) (out []Write) {
 	surer := map[string]int{} // the number of status writes that changed the recommendation only
-	last := map[types.UID]*v1beta1.VerticalScaler{}
-	for _, e := range changes {
-		s, ok := e.Object.(*v1beta1.VerticalScaler)
-		if !ok {
-			continue
+	for _, e := range w.changes {
+		before, after, isScaler := versionsOf[*v1beta1.VerticalScaler](e)
+		if isScaler && before != nil && !e.Seen.Before(w.quiet) && e.Type == watch.Modified && isSurer(before, after) {
+			surer[after.Name]++
 		}
-		if before := last[s.UID]; before != nil && !e.Seen.Before(since) && e.Type == watch.Modified && isSurer(before, s) {
-			surer[s.Name]++
-		}
-		last[s.UID] = s
 	}
-	for _, w := range writes {
+	for _, write := range w.writes {
 		switch {
-		case w.At.Before(since), w.Resource == "verticalscalercheckpoints":
-		case w.Resource == "verticalscalers/status" && w.IsAccepted() && surer[w.Name] > 0:
-			surer[w.Name]--
+		case write.At.Before(w.quiet), write.Resource == "verticalscalercheckpoints":
+		case write.Resource == "verticalscalers/status" && write.IsAccepted() && surer[write.Name] > 0:
+			surer[write.Name]--
 		default:
-			out = append(out, w)
+			out = append(out, write.String()+" after the scenario has converged")
 		}
 	}
 	return out
@@ -357,110 +287,76 @@ func isSurer(before, after *v1beta1.VerticalScaler) bool {
 		apiequality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
 }
 
-// everyWriteCounts checks that each accepted write changes its object, and that of a resize its spec: the API server
-// accepts a write without a change, and delivers no event. Each injected fault excuses one such write.
-func everyWriteCounts(r Record) (out []string) {
-	changes := map[string]int{}
-	last := map[types.UID]client.Object{}
-	for _, e := range r.Changes {
-		if isOtherVersion(last[e.Object.GetUID()], e.Object) {
-			changes[resourceOf(e.Object)+" "+e.Object.GetName()]++
+// everyWriteCounts checks that each accepted write changes its object, and that no accepted resize is directly followed by
+// another of the same pod: the operator would have acted on a cache that is older than its own last write. The API server
+// accepts a write without a change, and delivers no event. Each injected fault excuses one of these, of each object.
+func (w *World) everyWriteCounts(injected int) (out []string) {
+	idle := map[string]int{}
+	again := 0
+	for i, write := range w.writes {
+		if write.IsAccepted() && !write.changes && write.Verb != "delete" && write.Resource != "pods/eviction" {
+			resource, _, _ := strings.Cut(write.Resource, "/")
+			if object := resource + " " + write.Name; idle[object] >= injected {
+				out = append(out, write.String()+" has changed nothing")
+			} else {
+				idle[object]++
+			}
 		}
-		last[e.Object.GetUID()] = e.Object
-	}
-	count := map[string]int{}
-	for _, w := range r.Writes {
-		resource, _, _ := strings.Cut(w.Resource, "/")
-		if !w.IsAccepted() || w.Verb == "delete" || w.Resource == "pods/eviction" {
+		if i == 0 {
 			continue
 		}
-		count[resource+" "+w.Name]++
-	}
-	for _, object := range slices.Sorted(maps.Keys(count)) {
-		if count[object] > changes[object]+r.Injected {
-			out = append(out, fmt.Sprintf("%s was written %d times, and has changed %d times", object, count[object], changes[object]))
+		if last := w.writes[i-1]; write.Resource == "pods/resize" && last.IsAccepted() && last.Resource == write.Resource && last.Name == write.Name {
+			if again++; again > injected {
+				out = append(out, write.String()+" is a second resize at once")
+			}
 		}
 	}
-	return append(out, resizedAtOnce(r)...)
-}
-
-// isOtherVersion reports whether a write of the operator may have led from one version of an object to the next: it only
-// resizes pods.
-func isOtherVersion(before, after client.Object) bool {
-	was, known := before.(*corev1.Pod)
-	if is, ok := after.(*corev1.Pod); known && ok {
-		return !apiequality.Semantic.DeepEqual(was.Spec, is.Spec)
-	}
-	return before == nil || before.GetResourceVersion() != after.GetResourceVersion()
-}
-
-// resizedAtOnce checks that no accepted resize is directly followed by another of the same pod: the operator would have
-// acted on a cache that is older than its own last write.
-func resizedAtOnce(r Record) (out []string) {
-	for i, w := range r.Writes[:max(0, len(r.Writes)-1)] {
-		if next := r.Writes[i+1]; w.Resource == "pods/resize" && w.IsAccepted() && next.Resource == w.Resource && next.Name == w.Name {
-			out = append(out, fmt.Sprintf("pod %s was resized again at once (%d)", w.Name, next.Code))
-		}
-	}
-	return out[min(r.Injected, len(out)):]
+	return out
 }
 
 // kstatus checks the rules that our conditions document, at each version of an object:
 // observedGeneration is never ahead, never goes back, and each condition is about it;
 // Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
 // False on a scaler that is Ready: it learns, waits, or is suspended.
-func kstatus(r Record) (out []string) {
-	was := map[types.UID]int64{}
-	for _, e := range r.Changes {
-		var observed int64
+func (w *World) kstatus() (out []string) {
+	for _, e := range w.changes {
+		var was, observed int64
 		var conditions []metav1.Condition
 		what := fmt.Sprintf("%s %s at %s", resourceOf(e.Object), e.Object.GetName(), e.Object.GetResourceVersion())
 		switch o := e.Object.(type) {
 		case *v1beta1.VerticalScaler:
 			observed, conditions = o.Status.ObservedGeneration, o.Status.Conditions
+			if before, _, _ := versionsOf[*v1beta1.VerticalScaler](e); before != nil {
+				was = before.Status.ObservedGeneration
+			}
 			if c := meta.FindStatusCondition(conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied && o.Status.Decision == nil {
 				out = append(out, what+": Applied, and nothing is decided")
 			}
 		case *v1beta1.ScaledDeployment:
 			observed, conditions = o.Status.ObservedGeneration, o.Status.Conditions
+			if before, _, _ := versionsOf[*v1beta1.ScaledDeployment](e); before != nil {
+				was = before.Status.ObservedGeneration
+			}
 			if meta.IsStatusConditionTrue(conditions, v1beta1.ConditionReady) && meta.IsStatusConditionTrue(conditions, v1beta1.ConditionReconciling) {
 				out = append(out, what+": both Ready and Reconciling")
 			}
 		}
-		if e.Type != watch.Deleted && len(conditions) > 0 {
-			out = append(out, checkConditions(what, e.Object.GetGeneration(), was[e.Object.GetUID()], observed, conditions)...)
-			was[e.Object.GetUID()] = observed
+		if e.Type == watch.Deleted || len(conditions) == 0 {
+			continue
 		}
+		if generation := e.Object.GetGeneration(); observed > generation || observed < was {
+			out = append(out, fmt.Sprintf("%s: observed generation went from %d to %d, of %d", what, was, observed, generation))
+		}
+		seen := map[string]bool{}
+		for _, c := range conditions {
+			if seen[c.Type] || c.ObservedGeneration != observed || c.Reason == "" || c.LastTransitionTime.IsZero() {
+				out = append(out, fmt.Sprintf("%s: in a status about generation %d there is %+v, twice: %t", what, observed, c, seen[c.Type]))
+			}
+			seen[c.Type] = true
+		}
+		out = append(out, exclusive(what, conditions)...)
 	}
 	return out
-}
-
-// checkConditions checks the rules of kstatus for one version of an object. was is the
-// observed generation of the version before.
-func checkConditions(what string, generation, was, observed int64, conditions []metav1.Condition) (out []string) {
-	wrong := func(format string, args ...any) {
-		out = append(out, what+": "+fmt.Sprintf(format, args...))
-	}
-	if observed > generation {
-		wrong("observed generation %d is ahead of %d", observed, generation)
-	}
-	if observed < was {
-		wrong("observed generation went from %d to %d", was, observed)
-	}
-	seen := map[string]bool{}
-	for _, c := range conditions {
-		if seen[c.Type] {
-			wrong("%s is there twice", c.Type)
-		}
-		seen[c.Type] = true
-		if c.ObservedGeneration != observed {
-			wrong("%s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, observed)
-		}
-		if c.Reason == "" || c.LastTransitionTime.IsZero() {
-			wrong("%s has no reason or no time", c.Type)
-		}
-	}
-	return append(out, exclusive(what, conditions)...)
 }
 
 // exclusive checks the conditions that exclude each other.

@@ -7,10 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,20 +51,6 @@ func (w *World) Scale(name string, changes ...func(*v1beta1.VerticalScaler)) {
 // InMode gives a scaler an update mode.
 func InMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
 	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
-}
-
-// Sets are the generations of the ReplicaSets of an app, by name.
-func (w *World) Sets(app string) map[string]int64 {
-	w.Helper()
-	var list appsv1.ReplicaSetList
-	if err := w.Client.List(w.ctx, &list, client.InNamespace(w.Namespace), client.MatchingLabels{AppLabel: app}); err != nil {
-		w.Fatal(err)
-	}
-	out := map[string]int64{}
-	for _, set := range list.Items {
-		out[set.Name] = set.Generation
-	}
-	return out
 }
 
 // NewOwner returns a ScaledDeployment with three replicas, without creating it.
@@ -115,7 +99,7 @@ func (w *World) Settled(name string) *appsv1.Deployment {
 	var d appsv1.Deployment
 	w.Eventually(func() string {
 		o := w.Owner(name)
-		if wrong := unlike(o, v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable); wrong != "" {
+		if wrong := lacks(o, o.Status.Conditions, v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable); wrong != "" {
 			return wrong
 		}
 		if err := w.Client.Get(w.ctx, w.Key(cmp.Or(o.Spec.DeploymentName, o.Name)), &d); err != nil {
@@ -131,24 +115,4 @@ func (w *World) Settled(name string) *appsv1.Deployment {
 		return ""
 	})
 	return &d
-}
-
-// OwnerSays lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
-// the words.
-func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
-	w.Helper()
-	w.Eventually(func() string { return unlike(w.Owner(name), kind, status, reason, words...) })
-}
-
-// unlike describes how a condition of a ScaledDeployment differs from what is wanted.
-func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...string) string {
-	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, kind), metav1.Condition{})
-	wrong := string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != o.Generation || o.Status.ObservedGeneration != o.Generation
-	for _, word := range words {
-		wrong = wrong || !strings.Contains(c.Message, word)
-	}
-	if wrong {
-		return fmt.Sprintf("%s of generation %d is %s, %s: %q; want generation %d, %s, %s, with %q", kind, c.ObservedGeneration, c.Status, c.Reason, c.Message, o.Generation, status, reason, words)
-	}
-	return ""
 }

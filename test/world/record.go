@@ -20,30 +20,27 @@ import (
 // record keeps what changes on the API server in memory.
 func (w *World) record() {
 	w.api.now = func() metav1.Time { return metav1.NewTime(w.Clock.Now()) }
-	w.api.observe = func(kind watch.EventType, o client.Object) {
+	w.api.observe = func(kind watch.EventType, before, o client.Object) {
 		if o.GetNamespace() == w.Namespace {
-			w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
+			w.changed(kind, before, o)
 		}
 	}
 }
 
-// Violations describes what was wrong so far, with the name of an oracle. It needs an API server in memory. injected is
-// the number of faults.
-func (w *World) Violations(injected int) []string {
-	return Record{w.changes, w.writes, w.rounds, w.quiet, injected}.Violations()
+func (w *World) changed(kind watch.EventType, before, o client.Object) {
+	w.changes = append(w.changes, Change{Type: kind, Before: before, Object: o, Seen: w.Clock.Now(), isOurs: w.isOurs})
 }
 
 // answered records a round of usage of running pods.
 func (w *World) answered(pods []corev1.Pod, samples []usage.Sample) {
-	a := Round{time: w.Clock.Now(), silent: map[types.UID]types.UID{}}
+	a := round{time: w.Clock.Now(), silent: map[types.UID]string{}}
 	for _, e := range w.changes {
 		a.at = max(a.at, revision(e.Object))
 	}
 	for _, pod := range pods {
 		for _, c := range pod.Spec.Containers {
-			isHeard := slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Pod == pod.Name && s.Container == c.Name })
-			if owner := metav1.GetControllerOfNoCopy(&pod); owner != nil && !isHeard {
-				a.silent[pod.UID] = owner.UID
+			if !slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Pod == pod.Name && s.Container == c.Name }) {
+				a.silent[pod.UID] = deploymentOf(&pod)
 			}
 		}
 	}
@@ -59,7 +56,7 @@ func (w *World) Rest(minutes int) {
 		w.quiet = w.Clock.Now().Add(time.Nanosecond)
 		w.beginMinute()
 		w.settle()
-		if len(Unexplained(w.changes, w.writes, w.quiet)) == 0 {
+		if len(w.unexplained()) == 0 {
 			break
 		}
 	}

@@ -80,7 +80,7 @@ func (w *World) SetUp(s Scenario) {
 		w.Uses(app, "alpha", 20, 25)
 		w.Uses(app, "mesh", 13, 16)
 	}
-	w.Silence(Gaps)
+	w.Usage.silence(func(round int) bool { return round == 1 || round == 4 })
 	w.Kubelet.restarted = true
 	s.Setup(w)
 }

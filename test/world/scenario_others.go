@@ -5,10 +5,10 @@ package world
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +29,7 @@ func sibling() Scenario {
 		Act: func(w *World) {
 			w.Create(w.scaler(web, web, v1beta1.UpdateModeRollout, large))
 			w.Await("a first rollout", func() string {
-				return w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
+				return w.says(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
 			})
 			w.apply(w.manifest(web, 1))
 			w.apply(w.manifest(web, 2))
@@ -37,14 +37,19 @@ func sibling() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.hasSeen(web, web), // Applied may still be about the rollout before.
-				w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
-				w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+				w.says(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied),
+				w.knowsUsage(web),
 				w.IsRunning(web),
-				w.podsAre(web, func(pod podSizes) string {
-					if image := pod.pod.Spec.Containers[0].Image; image != "example.com/zeta:2" {
-						return "still has image " + image
+				w.podsAre(web, func(pod *corev1.Pod) string { // The template has no limits.
+					pod = pod.DeepCopy()
+					want := template(nil, large).Spec.Containers
+					for i := range want {
+						want[i].Resources.Limits, pod.Spec.Containers[i].Resources.Limits = nil, nil
 					}
-					return pod.requests(large)
+					if image := pod.Spec.Containers[0].Image; image != "example.com/zeta:2" || !slices.Equal(sizesOf(pod.Spec.Containers), sizesOf(want)) {
+						return fmt.Sprintf("has %s and %q", image, sizesOf(pod.Spec.Containers))
+					}
+					return ""
 				}),
 			)
 		},
@@ -118,7 +123,7 @@ func conflict() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.isApplied("z-elder", web, large),
-				w.says("a-younger", v1beta1.ConditionStalled, metav1.ConditionTrue, v1beta1.ReasonConflict),
+				w.says("a-younger", v1beta1.ConditionStalled, "True", v1beta1.ReasonConflict),
 			)
 		},
 	}
@@ -140,10 +145,14 @@ func owned() Scenario {
 			w.Patch(owner(w), `{"spec":{"replicas":%d}}`, replicas-1)
 		},
 		Done: func(w *World) string {
+			o, fewer := w.Owner(web), ""
+			if n := len(w.podsInOrder(web)); n != replicas-1 {
+				fewer = fmt.Sprintf("there are %d pods", n)
+			}
 			return firstOf(
-				unlike(w.Owner(web), v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable),
+				lacks(o, o.Status.Conditions, v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable),
 				w.isApplied(web, web, large),
-				w.podsAre(web, func(podSizes) string { return "" }, replicas-1),
+				fewer,
 			)
 		},
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,13 +92,13 @@ func sizings() []Scenario {
 		// First one of the pods is lowered, and the others once it is verified.
 		{
 			name: "down", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
-			before: func(w *World) { w.Silence(NoPod) },
+			before: func(w *World) { w.Usage.silence(never) },
 			change: func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](1) },
 		},
 		// The pods are lowered because of their usage, once that of the last pod is known. Nothing may be lowered before.
 		{
 			name: "silent", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
-			before: func(w *World) { w.Silence(LastPod) },
+			before: func(w *World) { w.Usage.silence(always) },
 			change: func(s *v1beta1.VerticalScaler) {
 				for i := range s.Spec.ResourcePolicy.ContainerPolicies { // usage is below the minimum
 					s.Spec.ResourcePolicy.ContainerPolicies[i].MaxAllowed = nil
@@ -107,10 +106,10 @@ func sizings() []Scenario {
 			},
 			then: func(w *World) {
 				w.AwaitUsage(silentRounds)
-				if wrong := w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }); wrong != "" {
+				if wrong := w.podsAre(web, func(pod *corev1.Pod) string { return asks(pod, large) }); wrong != "" {
 					w.Fatalf("while a pod is silent, %s", wrong)
 				}
-				w.Silence(NoPod)
+				w.Usage.silence(never)
 			},
 		},
 		// One node has no room at first.
@@ -118,7 +117,7 @@ func sizings() []Scenario {
 			name: "deferred", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{0: Deferred},
 			then: func(w *World) {
 				w.Await("a deferred resize", func() string {
-					return w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonDeferred)
+					return w.says(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonDeferred)
 				})
 				w.Kubelet.Script(web, 0, Actuates)
 			},
@@ -128,9 +127,9 @@ func sizings() []Scenario {
 			name: "failing", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{2: Fails},
 			done: func(w *World) string {
 				return firstOf(
-					w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonResizeError),
-					w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
-					w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }),
+					w.says(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonResizeError),
+					w.knowsUsage(web),
+					w.podsAre(web, func(pod *corev1.Pod) string { return asks(pod, large) }),
 				)
 			},
 		},
@@ -162,7 +161,7 @@ func sizings() []Scenario {
 			},
 			then: func(w *World) {
 				w.Await("a first recommendation", func() string {
-					return w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory)
+					return w.knowsUsage(web)
 				})
 				w.Kill(&w.podsInOrder(web)[1], "zeta")
 			},
@@ -193,7 +192,7 @@ func sizings() []Scenario {
 					if err := w.Client.Create(w.ctx, pod, client.DryRunAll); err != nil {
 						return err.Error()
 					}
-					return podSizes{pod}.asks(large)
+					return asks(pod, large)
 				})
 				w.Patch(w.deployment(web, small), `{"spec":{"template":{"metadata":{"annotations":{"restarted":"true"}}}}}`)
 			},

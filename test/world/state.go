@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -21,8 +22,7 @@ import (
 )
 
 // State is the state of a world without what differs between two runs: names of pods, UIDs,
-// times, resource versions, and numbers that depend on when samples were taken. Two states
-// are compared with Diff.
+// times, resource versions, and numbers that depend on when samples were taken.
 type State struct {
 	Deployments []DeploymentState
 	Owners      []OwnerState
@@ -42,25 +42,17 @@ type DeploymentState struct {
 	ReplicaSets int
 }
 
-// ScalerState is a VerticalScaler.
+// ScalerState is a VerticalScaler. What differs between two runs is left out of its status.
 type ScalerState struct {
-	Name       string
-	Deleting   bool
-	Finalizers []string
+	Name                 string
+	Deleting, Checkpoint bool
+	Finalizers           []string
 	// Conditions are type=status reason, in order.
 	Conditions []string
-	// Decision are the decided requests by container. DecidedFor is the reason.
-	Decision   []string
-	DecidedFor string
-	// Template is true if the decision is in the template.
-	Template    bool
-	Reverts     int32
-	ContestedBy []string
-	Reverted    []string
-	// Originals are the recorded values of the template, and NewPods those of new pods.
-	Originals  []string
-	NewPods    []string
-	Checkpoint bool
+	Decision   *v1beta1.Decision
+	Reverted   []v1beta1.RevertedChange
+	Originals  *v1beta1.OriginalResources
+	NewPods    []v1beta1.NewPodContainer
 }
 
 // OwnerState is a ScaledDeployment.
@@ -71,9 +63,6 @@ type OwnerState struct {
 	Replicas   int32
 }
 
-// Diff describes how another state differs from this one; "" if it does not.
-func (s State) Diff(other State) string { return cmp.Diff(s, other) }
-
 // DiffAfterFaults describes how the end of a run with faults differs from this one, which had none. Three differences are
 // tolerated. A decision that was lost after it was applied is adopted from the pods, if they disagree, or not needed, if
 // they agree; and the silent pod may have no usage just now.
@@ -82,7 +71,7 @@ func (s State) DiffAfterFaults(got State) string {
 	for i := range min(len(got.Scalers), len(s.Scalers)) {
 		got.Scalers[i].tolerate(s.Scalers[i])
 	}
-	return s.Diff(got)
+	return cmp.Diff(s, got)
 }
 
 func (s *ScalerState) tolerate(want ScalerState) {
@@ -92,25 +81,28 @@ func (s *ScalerState) tolerate(want ScalerState) {
 			s.Conditions[i] = strings.Replace(line, "=True "+is, "=True "+by, 1)
 		}
 	}
-	if s.DecidedFor == plan.DecidedAdopted {
-		s.DecidedFor = want.DecidedFor
-	}
-	if s.Decision == nil {
-		s.DecidedFor = want.DecidedFor
-		replace(v1beta1.ReasonWithinTolerance, v1beta1.ReasonApplied)
-	}
-	if s.Decision == nil || slices.EqualFunc(s.Decision, want.Decision, isPartOf) {
-		s.Decision = want.Decision
-	}
 	replace(v1beta1.ReasonMetricsIncomplete, v1beta1.ReasonEnoughHistory)
+	switch {
+	case want.Decision == nil:
+	case s.Decision == nil:
+		s.Decision = want.Decision
+		replace(v1beta1.ReasonWithinTolerance, v1beta1.ReasonApplied)
+	default:
+		adopted := *s.Decision
+		if adopted.Reason == plan.DecidedAdopted {
+			adopted.Reason = want.Decision.Reason
+		}
+		if slices.EqualFunc(adopted.Containers, want.Decision.Containers, isPartOf) {
+			adopted.Containers = want.Decision.Containers
+		}
+		s.Decision = &adopted
+	}
 }
 
-// isPartOf reports whether a line of decided requests is the other without some of them.
-func isPartOf(line, whole string) bool {
-	requests := func(r rune) bool { return r == ' ' || r == '/' }
-	return slices.EqualFunc(strings.FieldsFunc(line, requests), strings.FieldsFunc(whole, requests), func(a, b string) bool {
-		return a == b || a == "<nil>"
-	})
+// isPartOf reports whether decided requests are the others without some of them.
+func isPartOf(part, whole v1beta1.ContainerDecision) bool {
+	within := func(a, b *resource.Quantity) bool { return a == nil || b != nil && a.Cmp(*b) == 0 }
+	return part.ContainerName == whole.ContainerName && within(part.Requests.CPU, whole.Requests.CPU) && within(part.Requests.Memory, whole.Requests.Memory)
 }
 
 // EndState reads the state of the namespace.
@@ -147,7 +139,7 @@ func (w *World) EndState() (State, error) {
 }
 
 func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []corev1.Pod) (DeploymentState, error) {
-	out := DeploymentState{Name: d.Name, Containers: sizesOf(d.Spec.Template.Spec.Containers, true)}
+	out := DeploymentState{Name: d.Name, Containers: sizesOf(d.Spec.Template.Spec.Containers)}
 	var err error
 	if out.Fields, err = fieldLines(d.ManagedFields); err != nil {
 		return out, fmt.Errorf("reading the managed fields of Deployment %s: %w", d.Name, err)
@@ -210,33 +202,24 @@ func fieldLines(entries []metav1.ManagedFieldsEntry) (lines []string, err error)
 }
 
 func scalerState(s *v1beta1.VerticalScaler, hasCheckpoint bool) ScalerState {
+	status := s.Status.DeepCopy()
 	out := ScalerState{
-		Name: s.Name, Deleting: s.DeletionTimestamp != nil, Finalizers: s.Finalizers, Conditions: conditionLines(s.Status.Conditions), Checkpoint: hasCheckpoint,
+		Name: s.Name, Deleting: s.DeletionTimestamp != nil, Checkpoint: hasCheckpoint, Finalizers: s.Finalizers,
+		Conditions: conditionLines(status.Conditions), Decision: status.Decision, Originals: status.OriginalResources,
 	}
-	if d := s.Status.Decision; d != nil {
-		out.DecidedFor, out.Template, out.Reverts, out.ContestedBy = d.Reason, d.AppliedToTemplate, d.Reverts, d.ContestedBy
-		for _, c := range d.Containers {
-			out.Decision = append(out.Decision, c.ContainerName+" "+amountLine(c.Requests))
-		}
+	if out.Decision != nil {
+		out.Decision.Time, out.Decision.LastRevertTime, out.Decision.Verification = metav1.Time{}, nil, nil
 	}
-	for _, r := range s.Status.RevertedChanges {
-		out.Reverted = append(out.Reverted, fmt.Sprintf("%s %s %s", r.ContainerName, r.Resource, &r.Value))
+	if out.Originals != nil {
+		out.Originals.UID = ""
 	}
-	if o := s.Status.OriginalResources; o != nil {
-		for _, c := range o.Containers {
-			out.Originals = append(out.Originals, fmt.Sprintf("%s %s %s up to %s", o.DeploymentName, c.ContainerName, amountLine(c.Requests), amountLine(c.Limits)))
-		}
+	for _, r := range status.RevertedChanges {
+		out.Reverted = append(out.Reverted, v1beta1.RevertedChange{ContainerName: r.ContainerName, Resource: r.Resource, Value: r.Value})
 	}
-	if n := s.Status.NewPods; n != nil {
-		for _, c := range n.Containers {
-			out.NewPods = append(out.NewPods, fmt.Sprintf("%s %s up to %s", c.ContainerName, amountLine(c.Requests), amountLine(c.Limits)))
-		}
+	if status.NewPods != nil {
+		out.NewPods = status.NewPods.Containers
 	}
 	return out
-}
-
-func amountLine(a v1beta1.Amounts) string {
-	return fmt.Sprintf("%s/%s", a.CPU, a.Memory)
 }
 
 func conditionLines(conditions []metav1.Condition) (lines []string) {

@@ -52,6 +52,18 @@ func (w *World) Uses(app, container string, cpuMillis, memoryMebi int64) {
 	u.uses = append(u.uses, use{app, container, cpuMillis, memoryMebi * mebi})
 }
 
+// silence lets there be no usage of the last pod of each Deployment in these rounds, counted from 0. Until such a pod has had
+// usage for ten rounds in a row, the operator lowers nothing, unless the pod has just started.
+func (u *Usage) silence(in func(round int) bool) {
+	u.Silent = func(pod *corev1.Pod, _ string) bool {
+		return u.world.Kubelet.Ordinal(pod)%replicas == replicas-1 && in(u.Rounds-1)
+	}
+}
+
+func never(int) bool { return false }
+
+func always(int) bool { return true }
+
 // List implements collect.Source.
 func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
 	if namespace != u.world.Namespace { // These are asked for at the same time.

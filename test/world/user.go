@@ -19,24 +19,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Silence is of which pods there is no usage.
-type Silence int
-
-const (
-	// Gaps is the last pod of each Deployment, in the second and in the fifth round.
-	Gaps Silence = iota
-	// NoPod is none. A scenario in which requests fall needs it: the operator lowers nothing until a silent pod has had
-	// usage for ten rounds in a row, unless the pod has just started.
-	NoPod
-	// LastPod is the last pod of each Deployment, in all rounds.
-	LastPod
-)
-
-// Covers reports whether a round has no usage of a pod. Rounds are counted from 0.
-func (s Silence) Covers(ordinal, round int) bool {
-	return ordinal%replicas == replicas-1 && (s == LastPod || s == Gaps && (round == 1 || round == 4))
-}
-
 // Key is the key of an object in the namespace.
 func (w *World) Key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: name}
@@ -89,12 +71,7 @@ func (w *World) Change(name, manager string, change func(*appsv1.Deployment)) {
 }
 
 // Pods are the pods of an app that are not being deleted, by name.
-func (w *World) Pods(app string) []corev1.Pod {
-	w.Helper()
-	return w.podsOf(app)
-}
-
-func (w *World) podsOf(app string, options ...client.ListOption) []corev1.Pod {
+func (w *World) Pods(app string, options ...client.ListOption) []corev1.Pod {
 	w.Helper()
 	var list corev1.PodList
 	if err := w.Client.List(w.ctx, &list, append(options, client.InNamespace(w.Namespace), client.MatchingLabels{AppLabel: app})...); err != nil {
@@ -124,7 +101,7 @@ func (w *World) Condition(name, kind string) metav1.Condition {
 // podsInOrder are the pods of an app that are not being deleted, by their ordinals. They must not be modified.
 func (w *World) podsInOrder(app string) []corev1.Pod {
 	w.Helper()
-	pods := w.podsOf(app, client.UnsafeDisableDeepCopy)
+	pods := w.Pods(app, client.UnsafeDisableDeepCopy)
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return w.Kubelet.Ordinal(&a) - w.Kubelet.Ordinal(&b) })
 	return pods
 }

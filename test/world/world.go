@@ -77,7 +77,7 @@ type World struct {
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
 	seen    map[types.UID]client.Object // on a real API server
-	rounds  []Round
+	rounds  []round
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -86,7 +86,8 @@ type World struct {
 	// trimmed are objects as they are in the cache.
 	trimmed map[client.Object]client.Object
 	changes []Change
-	quiet   time.Time
+	isOurs  bool      // the operator writes now
+	quiet   time.Time // since when each write is a violation; zero if it never was
 }
 
 // Options are how a world differs from the usual one.
@@ -135,7 +136,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options Options) 
 		w.Start()
 	}
 	t.Cleanup(func() {
-		for _, violation := range monitor(Record{Changes: w.changes, Rounds: w.rounds}) {
+		for _, violation := range w.monitor() {
 			t.Errorf("the monitor: %s", violation)
 		}
 	})
@@ -339,11 +340,6 @@ func (w *World) Kill(pod *corev1.Pod, container string) {
 	}
 }
 
-// Silence lets there be no usage of some pods, from now on.
-func (w *World) Silence(of Silence) {
-	w.Usage.Silent = func(pod *corev1.Pod, _ string) bool { return of.Covers(w.Kubelet.Ordinal(pod), w.Usage.Rounds-1) }
-}
-
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
 func (w *World) Writes() []Write { return w.writes }
 
@@ -378,7 +374,7 @@ func (w *World) versions() map[types.UID]string {
 	for uid, o := range w.seen {
 		if versions[uid] == "" {
 			delete(w.seen, uid)
-			w.changes = append(w.changes, Change{watch.Deleted, o, w.Clock.Now()})
+			w.changed(watch.Deleted, o, o)
 		}
 	}
 	return versions
@@ -395,7 +391,7 @@ func (w *World) see(o client.Object) {
 	if known {
 		kind = watch.Modified
 	}
-	w.changes = append(w.changes, Change{kind, o, w.Clock.Now()})
+	w.changed(kind, before, o)
 }
 
 // wrote notes a write of a controller or a kubelet to an object, and returns its error.

@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 )
 
 // BenchmarkQueue compares our queue with the one of client-go, which knows no classes: the CPU time to fill it with
@@ -20,7 +18,7 @@ func BenchmarkQueue(b *testing.B) {
 	plain, own := workqueue.NewTypedRateLimitingQueue(limiter), newQueue("", limiter)
 	defer plain.ShutDown()
 	defer own.ShutDown()
-	for name, q := range map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{"client-go": plain, bench.Operator: own} {
+	for name, q := range map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{"client-go": plain, "operator": own} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
