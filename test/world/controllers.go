@@ -82,18 +82,10 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	if latest < 0 || revisionOf(newestOf(sets)) > revisionOf(&sets[latest]) {
 		return c.beginRollout(ctx, d, sets, latest, hash)
 	}
-	r := rollout{want: int(ptr.Deref(d.Spec.Replicas, 1)), set: &sets[latest]}
-	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil {
-			r.count(pod)
-		}
-	}
-	err = c.step(ctx, r)
 	refused := ""
-	if err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
-		refused, err = err.Error(), nil
-	}
-	if err != nil {
+	if err := c.step(ctx, &sets[latest], int(ptr.Deref(d.Spec.Replicas, 1)), pods); apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		refused = err.Error()
+	} else if err != nil {
 		return err
 	}
 	return c.status(ctx, d, refused)
@@ -112,49 +104,43 @@ func (c *Controllers) beginRollout(ctx context.Context, d *appsv1.Deployment, se
 	return c.world.wrote(&sets[latest], c.world.Client.Patch(ctx, sets[latest].DeepCopy(), patch))
 }
 
-// rollout is how far a Deployment is.
-type rollout struct {
-	want int
-	set  *appsv1.ReplicaSet // of the latest template
-	// current are the pods of the set, and old all others.
-	current, old []corev1.Pod
-	ready        int
-}
-
-func (r *rollout) count(pod corev1.Pod) {
-	if isReady(&pod) {
-		r.ready++
+// step creates a pod of the latest ReplicaSet, or deletes one. During a rollout there is at most one pod more than wanted, and
+// an old pod that is ready is deleted once its successor is.
+func (c *Controllers) step(ctx context.Context, set *appsv1.ReplicaSet, want int, pods []corev1.Pod) error {
+	var current, old []corev1.Pod
+	ready, isNewReady := 0, true
+	for _, pod := range pods {
+		isNew := metav1.IsControlledBy(&pod, set)
+		switch {
+		case pod.DeletionTimestamp != nil:
+			continue
+		case isNew:
+			current = append(current, pod)
+		default:
+			old = append(old, pod)
+		}
+		if isReady(&pod) {
+			ready++
+		} else if isNew {
+			isNewReady = false
+		}
 	}
-	if metav1.IsControlledBy(&pod, r.set) {
-		r.current = append(r.current, pod)
-	} else {
-		r.old = append(r.old, pod)
+	alive := len(current) + len(old)
+	if most := want + min(1, len(old)); len(current) < want && alive < most {
+		return c.createPod(ctx, set)
 	}
-}
-
-// step creates a pod or deletes one.
-func (c *Controllers) step(ctx context.Context, r rollout) error {
-	alive, surge := len(r.current)+len(r.old), 0
-	if len(r.old) > 0 {
-		surge = 1
-	}
-	switch {
-	case len(r.current) < r.want && alive < r.want+surge:
-		return c.createPod(ctx, r.set)
-	case alive <= r.want:
+	if alive <= want {
 		return nil
-	case len(r.old) == 0:
-		return c.world.wrote(&r.current[0], c.world.Client.Delete(ctx, &r.current[len(r.current)-1]))
 	}
-	last := &r.old[len(r.old)-1]
-	if r.ready > r.want || !isReady(last) || allReady(r.current) {
-		return c.world.wrote(last, c.world.Client.Delete(ctx, last))
+	candidates := current
+	if len(old) > 0 {
+		candidates = old
+	}
+	victim := &candidates[len(candidates)-1]
+	if len(old) == 0 || ready > want || !isReady(victim) || isNewReady {
+		return c.world.wrote(victim, c.world.Client.Delete(ctx, victim))
 	}
 	return nil
-}
-
-func allReady(pods []corev1.Pod) bool {
-	return !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !isReady(&p) })
 }
 
 func isReady(pod *corev1.Pod) bool {

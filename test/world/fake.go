@@ -178,10 +178,7 @@ func (v *view) List(_ context.Context, into client.ObjectList, options ...client
 		} else if !isSelected {
 			continue
 		}
-		item, err := itemFor(into, kind, o)
-		if err != nil {
-			return err
-		}
+		item := itemFor(into, kind, o)
 		if err := decode(o, item, ptr.Deref(how.UnsafeDisableDeepCopy, false)); err != nil {
 			return err
 		}
@@ -192,22 +189,18 @@ func (v *view) List(_ context.Context, into client.ObjectList, options ...client
 }
 
 // itemFor is an empty item of a list.
-func itemFor(list client.ObjectList, kind schema.GroupVersionKind, stored client.Object) (client.Object, error) {
+func itemFor(list client.ObjectList, kind schema.GroupVersionKind, stored client.Object) (item client.Object) {
 	switch list.(type) {
 	case *metav1.PartialObjectMetadataList:
-		item := &metav1.PartialObjectMetadata{}
-		item.SetGroupVersionKind(kind)
-		return item, nil
+		item = &metav1.PartialObjectMetadata{}
 	case *unstructured.UnstructuredList:
-		item := &unstructured.Unstructured{}
-		item.SetGroupVersionKind(kind)
-		return item, nil
+		item = &unstructured.Unstructured{}
+	default:
+		item, _ = reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
+		return item
 	}
-	item, ok := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%T is no object", stored)
-	}
-	return item, nil
+	item.GetObjectKind().SetGroupVersionKind(kind)
+	return item
 }
 
 // selects reports whether a list has an object.
@@ -293,10 +286,7 @@ func (w write) typed(o client.Object) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, ok := made.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%s is no object", w.kind)
-	}
+	out, _ := made.(client.Object)
 	switch u, isUntyped := o.(*unstructured.Unstructured); {
 	case isUntyped:
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
@@ -505,10 +495,7 @@ func patched(before client.Object, how types.PatchType, patch []byte) (client.Ob
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	out, ok := after.Interface().(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%T is no object", before)
-	}
+	out, _ := after.Interface().(client.Object)
 	return out, json.Unmarshal(is, out)
 }
 

@@ -47,31 +47,28 @@ const (
 // Kubelet plays the kubelets of the world's pods, and its scheduler: a pod without a node gets one.
 type Kubelet struct {
 	world    *World
-	scripts  map[string]map[int]Answer // by app and ordinal
-	ordinals map[types.UID]int         // the order in which the pods of an app were seen, from 0
-	seen     map[string]int            // the number of pods by app
-	served   map[types.UID]string      // the version that was last looked at
+	scripts  map[scripted]Answer
+	ordinals map[types.UID]int // the order in which the pods of an app were seen, from 0
+	seen     map[string]int    // the number of pods by app
 	// restarted is true if the containers of every third pod have restarted before.
 	restarted bool
 }
 
+// scripted is a pod by its app and ordinal.
+type scripted struct {
+	app     string
+	ordinal int
+}
+
 func newKubelet(w *World) *Kubelet {
-	return &Kubelet{
-		world: w, scripts: map[string]map[int]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{}, served: map[types.UID]string{},
-	}
+	return &Kubelet{world: w, scripts: map[scripted]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{}}
 }
 
 // Script sets the answer to the resizes of a pod, also to the one that it waits for. Pods with an app label are counted from
 // 0 in the order in which they start.
 func (k *Kubelet) Script(app string, ordinal int, answer Answer) {
-	if k.scripts[app] == nil {
-		k.scripts[app] = map[int]Answer{}
-	}
-	k.scripts[app][ordinal] = answer
+	k.scripts[scripted{app, ordinal}] = answer
 }
-
-// lookAgain makes the kubelets look at all pods, and not only at those that have changed.
-func (k *Kubelet) lookAgain() { clear(k.served) }
 
 // Ordinal is the pod's place among the pods of its app.
 func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
@@ -82,22 +79,6 @@ func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
 	k.ordinals[pod.UID] = k.seen[app]
 	k.seen[app]++
 	return k.ordinals[pod.UID]
-}
-
-// Kill lets a container run out of memory. It restarts at once.
-func (k *Kubelet) Kill(pod *corev1.Pod, container string) error {
-	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { oomKill(pod, container, now) })
-}
-
-// change changes a pod's status at the time of its node.
-func (k *Kubelet) change(pod *corev1.Pod, change func(pod *corev1.Pod, now metav1.Time)) error {
-	w := k.world
-	current := &corev1.Pod{}
-	if err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current); err != nil {
-		return err
-	}
-	change(current, k.now(current))
-	return w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet")))
 }
 
 // now is the time by the clock of the pod's node.
@@ -118,10 +99,6 @@ func (k *Kubelet) work(ctx context.Context) error {
 	}
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range pods {
-		if k.served[pods[i].UID] == pods[i].ResourceVersion {
-			continue
-		}
-		k.served[pods[i].UID] = pods[i].ResourceVersion
 		if err := k.serve(ctx, pods[i].DeepCopy()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("playing the kubelet of pod %s: %w", pods[i].Name, err)
 		}
@@ -135,9 +112,6 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 	}
 	if pod.DeletionTimestamp != nil {
 		return k.world.wrote(pod, k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
-	}
-	if len(pod.Spec.SchedulingGates) > 0 {
-		return nil
 	}
 	if pod.Spec.NodeName == "" {
 		if err := k.schedule(ctx, pod); err != nil || pod.Spec.NodeName == "" {
@@ -155,7 +129,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 // answer does with a pod's status what its kubelet does.
 func (k *Kubelet) answer(pod *corev1.Pod, now metav1.Time) {
 	if pod.Status.Phase != corev1.PodRunning {
-		begin(pod, now)
+		Actuate(pod, now)
 		if k.restarted && k.Ordinal(pod)%replicas == 1 {
 			for i := range pod.Status.ContainerStatuses {
 				s := &pod.Status.ContainerStatuses[i]
@@ -164,13 +138,11 @@ func (k *Kubelet) answer(pod *corev1.Pod, now metav1.Time) {
 			}
 		}
 	}
-	setReady(pod, now)
 	if IsResized(pod) {
 		k.resize(pod, now)
 	} else {
 		pod.Status.ObservedGeneration = pod.Generation
-		setPodCondition(pod, corev1.PodResizePending, "", "", now)
-		setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
+		removeConditions(pod, corev1.PodResizePending, corev1.PodResizeInProgress)
 	}
 }
 
@@ -188,7 +160,7 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 
 // resize answers a resize by the script.
 func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
-	answer := k.scripts[pod.Labels[AppLabel]][k.Ordinal(pod)]
+	answer := k.scripts[scripted{pod.Labels[AppLabel], k.Ordinal(pod)}]
 	inProgress := func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodResizeInProgress && c.ObservedGeneration == pod.Generation
 	}
@@ -202,23 +174,18 @@ func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
 	case answer == Late && !slices.ContainsFunc(pod.Status.Conditions, inProgress):
 		progress(pod, "InProgress", "", now)
 	default:
-		actuate(pod, now)
+		actuate(pod)
 	}
 }
 
 // Actuate sets the pod's status as a kubelet does that has started the pod with what its spec says.
 func Actuate(pod *corev1.Pod, now metav1.Time) {
-	begin(pod, now)
-	setReady(pod, now)
-}
-
-// begin starts the pod's containers.
-func begin(pod *corev1.Pod, now metav1.Time) {
 	s := &pod.Status
 	s.Phase, s.StartTime, s.ObservedGeneration = corev1.PodRunning, &now, pod.Generation
-	setPodCondition(pod, corev1.PodScheduled, "Scheduled", "", now)
-	setPodCondition(pod, corev1.PodReadyToStartContainers, "Started", "", now)
-	setPodCondition(pod, corev1.PodInitialized, "Started", "", now)
+	setCondition(pod, corev1.PodScheduled, "Scheduled", "", now)
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		setCondition(pod, kind, "Started", "", now)
+	}
 	status := func(c corev1.Container) corev1.ContainerStatus {
 		return corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true), ContainerID: "scripted://" + c.Name,
@@ -236,14 +203,6 @@ func begin(pod *corev1.Pod, now metav1.Time) {
 	if pod.Spec.Resources != nil {
 		s.Resources, s.AllocatedResources = pod.Spec.Resources.DeepCopy(), pod.Spec.Resources.Requests.DeepCopy()
 	}
-}
-
-func setReady(pod *corev1.Pod, now metav1.Time) {
-	for i := range pod.Status.ContainerStatuses {
-		pod.Status.ContainerStatuses[i].Ready = true
-	}
-	setPodCondition(pod, corev1.ContainersReady, "Started", "", now)
-	setPodCondition(pod, corev1.PodReady, "Started", "", now)
 }
 
 // containersOf are the containers of a pod, also its init containers.
@@ -288,53 +247,31 @@ func allocate(pod *corev1.Pod) {
 	if pod.Spec.Resources != nil {
 		pod.Status.AllocatedResources = pod.Spec.Resources.Requests.DeepCopy()
 	}
-	setPodCondition(pod, corev1.PodResizePending, "", "", metav1.Time{})
+	removeConditions(pod, corev1.PodResizePending)
 }
 
 // progress accepts a resize without applying it.
 func progress(pod *corev1.Pod, reason, message string, now metav1.Time) {
 	allocate(pod)
-	setPodCondition(pod, corev1.PodResizeInProgress, reason, message, now)
+	setCondition(pod, corev1.PodResizeInProgress, reason, message, now)
 }
 
-func actuate(pod *corev1.Pod, now metav1.Time) {
+func actuate(pod *corev1.Pod) {
 	allocate(pod)
 	for _, c := range containersOf(pod) {
 		if s := statusOf(pod, c.Name); s != nil && s.Resources != nil {
-			if restartsFor(c, *s.Resources) {
-				restart(s, now)
-			}
 			s.Resources = c.Resources.DeepCopy()
 		}
 	}
 	if pod.Spec.Resources != nil {
 		pod.Status.Resources = pod.Spec.Resources.DeepCopy()
 	}
-	setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
-}
-
-// restartsFor reports whether the container's resize policy asks for a restart.
-func restartsFor(c *corev1.Container, before corev1.ResourceRequirements) bool {
-	for _, policy := range c.ResizePolicy {
-		changed := !c.Resources.Requests[policy.ResourceName].Equal(before.Requests[policy.ResourceName]) ||
-			!c.Resources.Limits[policy.ResourceName].Equal(before.Limits[policy.ResourceName])
-		if changed && policy.RestartPolicy == corev1.RestartContainer {
-			return true
-		}
-	}
-	return false
+	removeConditions(pod, corev1.PodResizeInProgress)
 }
 
 func pend(pod *corev1.Pod, reason string, now metav1.Time) {
 	pod.Status.ObservedGeneration = pod.Generation
-	setPodCondition(pod, corev1.PodResizePending, reason, "the node has no room, says the script", now)
-}
-
-// restart gives a container another run.
-func restart(s *corev1.ContainerStatus, now metav1.Time) {
-	s.RestartCount++
-	s.ContainerID = fmt.Sprintf("scripted://%s/%d", s.Name, s.RestartCount)
-	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	setCondition(pod, corev1.PodResizePending, reason, "the node has no room, says the script", now)
 }
 
 // oomKill records an OOM kill of a container that has restarted since.
@@ -343,29 +280,25 @@ func oomKill(pod *corev1.Pod, container string, now metav1.Time) {
 	s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "OOMKilled", StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,
 	}}
-	restart(s, now)
+	s.RestartCount++
+	s.ContainerID = fmt.Sprintf("scripted://%s/%d", s.Name, s.RestartCount)
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 }
 
-// setPodCondition sets a condition to True; without a reason, it removes the condition.
-func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, message string, now metav1.Time) {
-	is := func(c corev1.PodCondition) bool { return c.Type == kind }
-	next := corev1.PodCondition{
-		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
-	}
-	i := slices.IndexFunc(pod.Status.Conditions, is)
-	switch {
-	case reason == "":
-		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, is)
-	case i < 0:
+// setCondition sets a condition to True.
+func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, message string, now metav1.Time) {
+	next := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation}
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
 		pod.Status.Conditions = append(pod.Status.Conditions, next)
-	default:
-		before := pod.Status.Conditions[i]
-		if before.Reason == reason && before.Message == message {
-			next.LastTransitionTime = before.LastTransitionTime
-		}
-		if kind != corev1.PodResizePending && kind != corev1.PodResizeInProgress {
-			next.ObservedGeneration = before.ObservedGeneration
-		}
-		pod.Status.Conditions[i] = next
+		return
 	}
+	if before := pod.Status.Conditions[i]; before.Reason == reason && before.Message == message {
+		next.LastTransitionTime = before.LastTransitionTime
+	}
+	pod.Status.Conditions[i] = next
+}
+
+func removeConditions(pod *corev1.Pod, kinds ...corev1.PodConditionType) {
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return slices.Contains(kinds, c.Type) })
 }

@@ -18,7 +18,6 @@ func (w *World) Round(f func() string) string {
 	defer w.mu.Unlock()
 	w.Clock.SetTime(time.Now())
 	w.cache.forget()
-	w.Kubelet.lookAgain()
 	w.work()
 	return f()
 }

@@ -173,7 +173,6 @@ func (w *World) Restart() {
 func (w *World) Settle() {
 	w.Helper()
 	w.cache.forget() // the test may have written
-	w.Kubelet.lookAgain()
 	w.settle()
 }
 
@@ -308,7 +307,6 @@ func (w *World) Await(what string, f func() string) {
 		return
 	}
 	w.cache.forget()
-	w.Kubelet.lookAgain()
 	wrong := ""
 	is := func() bool { wrong = f(); return wrong == "" }
 	for range patience {
@@ -335,7 +333,12 @@ func (w *World) AwaitUsage(rounds int) {
 // Kill lets a container run out of memory. It restarts at once.
 func (w *World) Kill(pod *corev1.Pod, container string) {
 	w.Helper()
-	if err := w.Kubelet.Kill(pod, container); err != nil {
+	current := &corev1.Pod{}
+	if err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current); err != nil {
+		w.Fatal(err)
+	}
+	oomKill(current, container, w.Kubelet.now(current))
+	if err := w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))); err != nil {
 		w.Fatal(err)
 	}
 }
