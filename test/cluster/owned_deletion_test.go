@@ -57,8 +57,8 @@ func (w *fixture) allGone(name string) {
 	w.gone(testkit.Scaler(w.Namespace, name, ""))
 	w.gone(testkit.Deployment(w.Namespace, name))
 	w.eventually(func() string {
-		if pods, sets := w.Pods(name), w.Sets(name); len(pods)+len(sets) > 0 {
-			return fmt.Sprintf("%d pods and %d ReplicaSets are still there", len(pods), len(sets))
+		if pods := w.Pods(name); len(pods) > 0 {
+			return fmt.Sprintf("%d pods are still there", len(pods))
 		}
 		return ""
 	})

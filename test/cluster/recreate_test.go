@@ -108,8 +108,8 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	if n := w.evictions(); n != 3 {
 		t.Errorf("%d evictions", n)
 	}
-	if d := w.Deployment("web"); d.Generation != before.Generation || len(w.Sets("web")) != 1 {
-		t.Errorf("the template was written: generation %d, %d ReplicaSets", d.Generation, len(w.Sets("web")))
+	if d := w.Deployment("web"); d.Generation != before.Generation {
+		t.Errorf("the template was written: generation %d", d.Generation)
 	}
 	w.noted(w.Scaler("web").UID, "Evicted", "Pod ", "decided size")
 	if s := w.Scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
