@@ -24,8 +24,8 @@ import (
 const (
 	eventDecided  = "Decided"  // new sizes are decided; only on the Deployment
 	eventReverted = "Reverted" // a change made pods worse, and is reverted
-	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes
-	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template
+	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes; only on the Deployment
+	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template; only on the Deployment
 	eventApplied  = "Applied"  // all pods have the decided sizes; only on the scaler
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
@@ -96,7 +96,7 @@ func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 		r.Recorder.Eventf(s.scaler, nil, kind, reason, actionSize, "%s", note)
 		return
 	}
-	if reason != eventDecided {
+	if reason != eventDecided && reason != eventEvicted && reason != eventSetBack {
 		r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
 	}
 	if reason != eventApplied {

@@ -73,7 +73,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		return false, err
 	}
 	r.addRecorded(s, &situation)
-	o.situation = situation
+	o.situation, s.policy = situation, scaler.PlanPolicy(s.scaler, situation.Deployment)
 	return false, nil
 }
 

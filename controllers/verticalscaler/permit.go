@@ -24,7 +24,6 @@ import (
 // new pods.
 func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool, err error) {
 	situation := &s.observation.situation
-	s.policy = scaler.PlanPolicy(s.scaler, situation.Deployment)
 	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
 	if why, frozen := r.Freeze.Frozen(s.scaler.Namespace); frozen {
 		situation.Frozen = plan.Obstacle{Reason: v1beta1.ReasonFrozen, Message: why}

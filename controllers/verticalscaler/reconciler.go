@@ -236,8 +236,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
 	}
-	situation := &s.observation.situation
-	policy := scaler.PlanPolicy(s.scaler, situation.Deployment)
+	situation, policy := &s.observation.situation, s.policy
 	var containers []string
 	for _, c := range situation.Deployment.Containers {
 		containers = append(containers, c.Name)

@@ -118,9 +118,8 @@ func conditionsOf(s *scope) []metav1.Condition {
 	containers, isUnmatched := containersFound(s)
 	stalled := stalled(s, target, provided, containers)
 	changing := changing(s, stalled)
-	all := []metav1.Condition{
-		ready(s, target, provided, applied, stalled), target, provided, applied, changing, reconciling(s, changing, stalled), stalled,
-	}
+	all := make([]metav1.Condition, 0, 11)
+	all = append(all, ready(s, target, provided, applied, stalled), target, provided, applied, changing, reconciling(s, changing, stalled), stalled)
 	if isUnmatched {
 		all = append(all, containers)
 	}

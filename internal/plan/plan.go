@@ -11,16 +11,22 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Next decides what to do next.
 func Next(s Situation, policy Policy, now time.Time) Plan {
+	if byName := func(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }; !slices.IsSortedFunc(s.Pods, byName) {
+		s.Pods = slices.SortedFunc(slices.Values(s.Pods), byName)
+	}
 	if s.Unsized.Exists() && !policy.NeedsSizedNewPods() {
 		policy.SizesNewPods = false
 	}

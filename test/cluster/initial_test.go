@@ -178,7 +178,7 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	if first := w.pod(waiting.Name); first.UID != waiting.UID {
 		t.Error("the pod that waited was replaced")
 	}
-	w.noted(w.Scaler("web").UID, "SetBack", waiting.Name)
+	w.noted(w.Deployment("web").UID, "SetBack", waiting.Name)
 
 	// Where there is room later, they get their size in place.
 	w.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "filler"}})

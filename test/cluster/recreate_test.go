@@ -111,7 +111,7 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	if d := w.Deployment("web"); d.Generation != before.Generation {
 		t.Errorf("the template was written: generation %d", d.Generation)
 	}
-	w.noted(w.Scaler("web").UID, "Evicted", "Pod ", "decided size")
+	w.noted(w.Deployment("web").UID, "Evicted", "Pod ", "decided size")
 	if s := w.Scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
 		t.Errorf("new pods are sized by %+v", s.Status.NewPods)
 	}

@@ -19,8 +19,9 @@ import (
 // Situation is everything that a plan depends on.
 type Situation struct {
 	Deployment workload.Deployment
-	Pods       []workload.Pod
-	Bounds     workload.Bounds
+	// Pods are the pods, by name.
+	Pods   []workload.Pod
+	Bounds workload.Bounds
 	// Quotas are what the ResourceQuotas of the namespace have left.
 	Quotas []workload.Quota
 	// LargestNode is, for each resource, the largest allocatable amount of any node. 0

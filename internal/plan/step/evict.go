@@ -32,7 +32,7 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	var candidates []workload.Pod
-	for _, pod := range p.byName() {
+	for _, pod := range p.Pods {
 		if model.IsAlive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
 			candidates = append(candidates, pod)
 		}
@@ -133,7 +133,7 @@ func podsUnavailable() model.Obstacle {
 }
 
 func (p planner) availability() (a availability) {
-	for _, pod := range p.byName() {
+	for _, pod := range p.Pods {
 		switch {
 		case pod.IsOver():
 		case !pod.Current:

@@ -5,13 +5,11 @@ package step
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // resize plans the next in-place resize.
@@ -28,17 +26,12 @@ func (p planner) resize() model.Plan {
 	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	verdicts := make([]podVerdict, 0, len(p.Pods))
-	for _, pod := range p.byName() {
+	for _, pod := range p.Pods {
 		if model.IsAlive(pod) {
 			verdicts = append(verdicts, p.classify(pod))
 		}
 	}
 	return p.choose(fold(verdicts))
-}
-
-// byName are the pods by name.
-func (p planner) byName() []workload.Pod {
-	return slices.SortedFunc(slices.Values(p.Pods), func(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // tally is the sum of the pods' verdicts.

@@ -29,7 +29,7 @@ func (p planner) setBack() (planner, *model.Resize) {
 		return p, nil
 	}
 	made := p.withDefaults(p.NewPod())
-	for _, pod := range p.byName() {
+	for _, pod := range p.Pods {
 		if !lacksNode(pod) || !isUnchanged(pod) {
 			continue
 		}

@@ -73,8 +73,7 @@ func compare(s model.Situation, policy model.Policy, d *model.Decision, now time
 // healthOf is the health of the comparable pods that belong together.
 func (c comparison) healthOf(belongs func(workload.Pod) bool) cohortHealth {
 	var health cohortHealth
-	pods := slices.SortedFunc(slices.Values(c.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for _, pod := range pods {
+	for _, pod := range c.Pods {
 		if c.isComparable(pod) && belongs(pod) {
 			health.add(c.podHealth(pod))
 		}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -48,8 +47,7 @@ func CheckStarts(f Finding, s model.Situation, policy model.Policy, now time.Tim
 // starting names a container that is not Ready with less yet, and left is when that counts.
 func failedStart(s model.Situation, now time.Time) (good model.Requests, evidence, starting string, left time.Duration) {
 	good = model.Requests{}
-	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for _, pod := range pods {
+	for _, pod := range s.Pods {
 		if !pod.Current || pod.Ready || pod.IsOver() {
 			continue
 		}

@@ -95,7 +95,9 @@ func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*p
 	newest := newestOf(sets)
 	out := []workload.Pod{}
 	for _, set := range sets {
-		for _, pod := range bySet(set) {
+		pods := bySet(set)
+		out = slices.Grow(out, len(pods))
+		for _, pod := range pods {
 			if pod.namespace == d.Namespace {
 				out = append(out, *pod.pod)
 				out[len(out)-1].Current, out[len(out)-1].ReplicaSet = set == newest, set.uid
