@@ -11,7 +11,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,7 +136,7 @@ const untoldRetry = time.Second
 // awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
 // triggers a reconcile.
 func (r *Reconciler) awaitNewPodSizes(s *scope) {
-	wanted := lineOf(s.scaler, newPodsStatus(s.plan.NewPods))
+	wanted := lineOf(s.scaler, scaler.APINewPods(s.plan.NewPods))
 	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == "" {
 		return
 	}
@@ -145,15 +144,6 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
 		s.again(untoldRetry)
 	}
-}
-
-// newPodsStatus is what the status says of new pods; nil for nothing.
-func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
-	out := scaler.APINewPods(n)
-	if equality.Semantic.DeepEqual(*out, v1beta1.NewPods{}) {
-		return nil
-	}
-	return out
 }
 
 // recordedNewPods is what the status says of new pods after a reconcile. Sizes that were recorded under another claim are
@@ -165,7 +155,7 @@ func recordedNewPods(s *scope) *v1beta1.NewPods {
 	case s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods
 	}
-	return newPodsStatus(s.plan.NewPods)
+	return scaler.APINewPods(s.plan.NewPods)
 }
 
 // newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.

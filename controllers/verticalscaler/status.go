@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -34,16 +35,16 @@ const progressDelay = 5 * time.Second
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
 	key := client.ObjectKeyFromObject(s.scaler)
-	since, isEqual := r.memory.of(key).progressSince, scaler.EqualStatus(s.scaler.Status, s.status)
-	if since.IsZero() {
-		since = s.now
-	}
+	before, isEqual := r.memory.of(key).progressSince, scaler.EqualStatus(s.scaler.Status, s.status)
+	since := cmp.Or(before, s.now)
 	if left := progressDelay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
 		r.memory.change(key, func(m *memory) { m.progressSince = since })
 		s.again(left)
 		return nil
 	}
-	r.memory.change(key, func(m *memory) { m.progressSince = time.Time{} })
+	if !before.IsZero() {
+		r.memory.change(key, func(m *memory) { m.progressSince = time.Time{} })
+	}
 	if isEqual {
 		return nil
 	}

@@ -41,7 +41,7 @@ const failingFor = 10 * time.Second
 // answered one for a while. It returns any other error.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope, err error, follows string, to *plan.Obstacle) error {
 	key, since := client.ObjectKeyFromObject(s.scaler), time.Time{}
-	if err == nil {
+	if err == nil && !r.memory.of(key).failingSince.IsZero() {
 		r.memory.change(key, func(m *memory) { m.failingSince = time.Time{} })
 	}
 	if err == nil || errors.Is(err, checkpoint.ErrOvertaken) {

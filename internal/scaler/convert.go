@@ -272,7 +272,7 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 	return out
 }
 
-// APINewPods is never nil.
+// APINewPods is nil for nothing.
 func APINewPods(n model.NewPods) *v1beta1.NewPods {
 	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureTime: apiTime(n.FailedAt), FailureMessage: conditions.OneLine(n.Failure)}
 	if !n.EffectiveSince.IsZero() {
@@ -282,6 +282,9 @@ func APINewPods(n model.NewPods) *v1beta1.NewPods {
 		out.Containers = append(out.Containers, v1beta1.NewPodContainer{
 			ContainerName: size.Container, Requests: APIAmounts(size.Requests), Limits: APIAmounts(size.Limits),
 		})
+	}
+	if meansTheSame(out, &v1beta1.NewPods{}) {
+		return nil
 	}
 	slices.SortFunc(out.Containers, func(a, b v1beta1.NewPodContainer) int { return cmp.Compare(a.ContainerName, b.ContainerName) })
 	return out
