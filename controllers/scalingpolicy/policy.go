@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
@@ -132,7 +133,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 			r.written.Forget(key)
 			r.writtenAt.Delete(key)
 			r.conflict.Forget(key)
-			measured(key).Forget()
+			metrics.ForgetPolicy(key)
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading the policy: %w", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 // slowPeriod is how often a status is written at most because of the states and savings of scalers alone: they follow
@@ -27,7 +28,7 @@ const slowPeriod = 10 * time.Second
 // writeStatus writes the status unless it is equal to the one that was read.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before, status := *s.status.DeepCopy(), statusOf(s)
-	measured(client.ObjectKeyFromObject(s.object)).Record(measuredState(status))
+	metrics.RecordPolicy(client.ObjectKeyFromObject(s.object), status)
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}

@@ -3,7 +3,13 @@
 
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
 
 // SeriesPerPolicy is the most series of a policy.
 const SeriesPerPolicy = 8
@@ -26,48 +32,49 @@ func ofPolicy(name, help string, labels ...string) *prometheus.GaugeVec {
 	return NewGauge(Metric{Name: name, Help: help, Labels: append([]string{labelKind, labelPolicyNamespace, labelPolicy}, labels...), Stability: Alpha, AboutPolicies: true})
 }
 
-// Policy names a ScalingPolicy, or a ClusterScalingPolicy, which has no namespace.
-type Policy struct{ Kind, Namespace, Name string }
-
-// PolicyState is what the status of a policy says.
-type PolicyState struct {
-	Scaled, Skipped int32
-	// Stages is nil if the policy promotes no scalers.
-	Stages *Stages
-}
-
-// Stages are the scalers of a policy by how far they are.
-type Stages struct {
-	Collecting, Waiting, Verifying, Promoted, Harmed int32
-	// Halted is true if the promotion has halted.
-	Halted bool
-}
-
-// Record replaces what is known of the policy.
-func (p Policy) Record(state PolicyState) {
-	set := func(of *prometheus.GaugeVec, v int32, labels ...string) {
-		of.WithLabelValues(append([]string{p.Kind, p.Namespace, p.Name}, labels...)...).Set(float64(v))
+// labelsOf are the labels of a policy. A ClusterScalingPolicy has no namespace.
+func labelsOf(policy types.NamespacedName) []string {
+	kind := v1beta1.ScalingPolicyKind
+	if policy.Namespace == "" {
+		kind = v1beta1.ClusterScalingPolicyKind
 	}
-	set(policyDeployments, state.Scaled, "scaled")
-	set(policyDeployments, state.Skipped, "skipped")
-	if state.Stages == nil {
-		p.forget(policyScalers, policyHalted)
+	return []string{kind, policy.Namespace, policy.Name}
+}
+
+// RecordPolicy replaces what is known of a policy by what its status says.
+func RecordPolicy(policy types.NamespacedName, status v1beta1.ScalingPolicyStatus) {
+	set := func(of *prometheus.GaugeVec, v int32, labels ...string) {
+		of.WithLabelValues(append(labelsOf(policy), labels...)...).Set(float64(v))
+	}
+	var skipped int32
+	for _, count := range status.Skipped {
+		skipped += count.Count
+	}
+	set(policyDeployments, status.Scaled, "scaled")
+	set(policyDeployments, skipped, "skipped")
+	r := status.Rollout
+	if r == nil {
+		forgetPolicy(policy, policyScalers, policyHalted)
 		return
 	}
-	set(policyScalers, state.Stages.Collecting, "collecting")
-	set(policyScalers, state.Stages.Waiting, "waiting")
-	set(policyScalers, state.Stages.Verifying, "verifying")
-	set(policyScalers, state.Stages.Promoted, "promoted")
-	set(policyScalers, state.Stages.Harmed, "harmed")
-	set(policyHalted, int32(toInt(state.Stages.Halted)))
+	set(policyScalers, r.Collecting, "collecting")
+	set(policyScalers, r.Waiting, "waiting")
+	set(policyScalers, r.Verifying, "verifying")
+	set(policyScalers, r.Promoted, "promoted")
+	set(policyScalers, r.Harmed, "harmed")
+	promoting := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionPromoting)
+	set(policyHalted, int32(toInt(promoting != nil && promoting.Reason == v1beta1.ReasonPromotionHalted)))
 }
 
-// Forget drops the series of a deleted policy.
-func (p Policy) Forget() { p.forget(policyDeployments, policyScalers, policyHalted) }
+// ForgetPolicy drops the series of a deleted policy.
+func ForgetPolicy(policy types.NamespacedName) {
+	forgetPolicy(policy, policyDeployments, policyScalers, policyHalted)
+}
 
-func (p Policy) forget(metrics ...*prometheus.GaugeVec) {
+func forgetPolicy(policy types.NamespacedName, metrics ...*prometheus.GaugeVec) {
+	labels := labelsOf(policy)
 	for _, m := range metrics {
-		m.DeletePartialMatch(prometheus.Labels{labelKind: p.Kind, labelPolicyNamespace: p.Namespace, labelPolicy: p.Name})
+		m.DeletePartialMatch(prometheus.Labels{labelKind: labels[0], labelPolicyNamespace: labels[1], labelPolicy: labels[2]})
 	}
 }
 

@@ -8,23 +8,28 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-)
 
-// fleetPolicy and teamPolicy have one name.
-var (
-	fleetPolicy = Policy{Kind: "ClusterScalingPolicy", Name: "fleet"}
-	teamPolicy  = Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "fleet"}
-	gone        = Policy{Kind: "ScalingPolicy", Namespace: "shop", Name: "gone"}
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
+	// A ClusterScalingPolicy and a ScalingPolicy have one name.
+	fleetPolicy, teamPolicy, gone := types.NamespacedName{Name: "fleet"}, key("shop", "fleet"), key("shop", "gone")
+	promoting := v1beta1.ScalingPolicyStatus{
+		Selected: 501, Scaled: 480,
+		Skipped:    []v1beta1.PolicyCount{{Reason: v1beta1.ReasonExcluded, Count: 14}, {Reason: v1beta1.ReasonOtherScaler, Count: 6}},
+		Rollout:    &v1beta1.PolicyRolloutStatus{Collecting: 300, Waiting: 156, Verifying: 20, Promoted: 24, Harmed: 3},
+		Conditions: []metav1.Condition{{Type: v1beta1.ConditionReady}, {Type: v1beta1.ConditionPromoting, Reason: v1beta1.ReasonPromotionHalted}},
+	}
 	ForgetPolicies()
-	fleetPolicy.Record(PolicyState{Scaled: 1})
-	fleetPolicy.Record(PolicyState{Scaled: 480, Skipped: 20, Stages: &Stages{Collecting: 300, Waiting: 156, Verifying: 20, Promoted: 24, Harmed: 3, Halted: true}})
-	teamPolicy.Record(PolicyState{Scaled: 2})
-	gone.Record(PolicyState{Scaled: 7, Stages: &Stages{}})
-	gone.Forget()
+	RecordPolicy(fleetPolicy, v1beta1.ScalingPolicyStatus{Scaled: 1})
+	RecordPolicy(fleetPolicy, promoting)
+	RecordPolicy(teamPolicy, v1beta1.ScalingPolicyStatus{Scaled: 2})
+	RecordPolicy(gone, v1beta1.ScalingPolicyStatus{Scaled: 7, Rollout: &v1beta1.PolicyRolloutStatus{}})
+	ForgetPolicy(gone)
 	want := `
 # HELP verticalscaler_policy_deployments [ALPHA] Deployments that the selectors of the policy match, by state: scaled if they have a scaler of this policy, skipped if they must have none.
 # TYPE verticalscaler_policy_deployments gauge
@@ -46,13 +51,18 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 	if err := testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), "verticalscaler_policy_deployments", "verticalscaler_policy_promotion_halted", "verticalscaler_policy_scalers"); err != nil {
 		t.Error(err)
 	}
-	teamPolicy.Forget()
+	ForgetPolicy(teamPolicy)
 	if n := policySeries(); n != SeriesPerPolicy {
 		t.Errorf("a policy has %d series, want %d", n, SeriesPerPolicy)
 	}
-	fleetPolicy.Record(PolicyState{Scaled: 1})
+	RecordPolicy(fleetPolicy, v1beta1.ScalingPolicyStatus{Scaled: 1})
 	if n := policySeries(); n != 2 {
 		t.Errorf("a policy that no longer promotes has %d series, want 2", n)
+	}
+	promoting.Conditions[1].Reason = v1beta1.ReasonPaused
+	RecordPolicy(fleetPolicy, promoting)
+	if got := testutil.ToFloat64(policyHalted); got != 0 {
+		t.Errorf("a promotion that goes on is halted: %v", got)
 	}
 	ForgetPolicies()
 	if n := policySeries(); n != 0 {
