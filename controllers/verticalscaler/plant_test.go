@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -55,8 +54,9 @@ type plant struct {
 	refused error
 	// unreadable is the answer to reads of checkpoints; nil accepts them.
 	unreadable error
-	// conflict is the answer to resizes; nil accepts them.
+	// conflict is the answer to resizes; nil accepts them. answer gives another one to each; nil for none.
 	conflict error
+	answer   func(o client.Object, patch client.Patch) error
 	// resized are the pods that were resized, in order.
 	resized []string
 	// actuates is true if pods get the resources of a resize at once.
@@ -143,13 +143,7 @@ func newPlant(t testing.TB, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 func (p *plant) start(objects []client.Object) {
 	p.t.Helper()
 	p.objects = objects
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{})
+	builder := fake.NewClientBuilder().WithScheme(watchedScheme(p.t)).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{})
 	if err := inventory.Index(p.t.Context(), indexing{builder}); err != nil {
 		p.t.Fatal(err)
 	}
@@ -199,6 +193,9 @@ func (p *plant) start(objects []client.Object) {
 				return errors.New("only resizes patch a subresource")
 			}
 			p.resized = append(p.resized, o.GetName())
+			if p.answer != nil {
+				return p.answer(o, patch)
+			}
 			if p.actuates {
 				return actuate(ctx, c, o, patch)
 			}

@@ -7,18 +7,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 func team(hard, used string) *corev1.ResourceQuota {
@@ -51,36 +43,6 @@ func TestWhichQuotaChangesTriggerAReconcile(t *testing.T) {
 	}
 	if !p.Delete(event.DeleteEvent{Object: team("2", "1")}) {
 		t.Error("a deleted quota lets scalers continue")
-	}
-}
-
-func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	vs := func(namespace, name string) *v1beta1.VerticalScaler {
-		s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}}
-		scaler.RecordClaim(&s.Status, scaler.Claim(s))
-		return s
-	}
-	behind := vs("shop", "behind")
-	scaler.DropClaim(&behind.Status)
-	restoring := vs("shop", "restoring") // behind another scaler, and not done yet
-	scaler.DropClaim(&restoring.Status)
-	restoring.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web"}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		behind, restoring, vs("shop", "waiting"), vs("shop", "applied"), vs("other", "waiting"),
-	).Build()
-	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
-	mayWait := func(key types.NamespacedName) bool { return key.Name != "applied" }
-	got, err := lookup{reader}.ofQuota(mayWait)(t.Context(), team("2", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []reconcile.Request{{NamespacedName: key("restoring")}, {NamespacedName: key("waiting")}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
@@ -24,23 +22,20 @@ import (
 // reconcile would count its pods wrongly.
 func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
-	var resized []string
 	var patched client.Patch
-	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-			resized, patched = append(resized, o.GetName()), patch
-			o.SetGeneration(2) // The API server says so, and the cache does not yet.
-			return nil
-		},
-	})
+	p.answer = func(o client.Object, patch client.Patch) error {
+		patched = patch
+		o.SetGeneration(2) // The API server says so, and the cache does not yet.
+		return nil
+	}
 	for i := range 4 {
-		if _, _, err := p.reconcile(); err != nil || len(resized) != 1 {
-			t.Fatalf("reconcile %d on an old cache: %v, resized %v, want one pod", i, err, resized)
+		if _, _, err := p.reconcile(); err != nil || len(p.resized) != 1 {
+			t.Fatalf("reconcile %d on an old cache: %v, resized %v, want one pod", i, err, p.resized)
 		}
 	}
 
 	// The cache catches up, and the kubelet has applied the resize.
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: resized[0]}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.resized[0]}}
 	if err := p.server.Patch(t.Context(), pod, patched); err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +48,8 @@ func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	if err := p.server.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.reconcile(); err != nil || len(resized) != 2 || resized[0] == resized[1] {
-		t.Errorf("once the cache has caught up: %v, resized %v, want a second pod", err, resized)
+	if _, _, err := p.reconcile(); err != nil || len(p.resized) != 2 || p.resized[0] == p.resized[1] {
+		t.Errorf("once the cache has caught up: %v, resized %v, want a second pod", err, p.resized)
 	}
 }
 
@@ -62,17 +57,13 @@ func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 // these writes ends after a while, and the pod is sized.
 func TestAnOldGenerationIsBelievedAfterAWhile(t *testing.T) {
 	p := newPlant(t, 400)
-	resized := 0
-	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			resized++
-			o.SetGeneration(2) // which the backup does not have
-			return nil
-		},
-	})
+	p.answer = func(o client.Object, _ client.Patch) error {
+		o.SetGeneration(2) // which the backup does not have
+		return nil
+	}
 	for after, want := range []int{1, 1, 2} { // in half minutes
-		if _, _, err := p.reconcile(); err != nil || resized != want {
-			t.Errorf("after %d half minutes: %v, %d resizes, want %d", after, err, resized, want)
+		if _, _, err := p.reconcile(); err != nil || len(p.resized) != want {
+			t.Errorf("after %d half minutes: %v, resized %v, want %d", after, err, p.resized, want)
 		}
 		p.clock.SetTime(p.clock.Now().Add(ownwrites.StaleFor / 2))
 	}
@@ -87,16 +78,8 @@ func TestARejectionEndsWithinTheResyncPeriod(t *testing.T) {
 			t.Errorf("%s: %s of %s", uid, period, p.ResyncPeriod)
 		}
 	}
-	p, rejects := newPlant(t, 400), true
-	tries := 0
-	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			if tries++; rejects {
-				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("the right is missing"))
-			}
-			return nil
-		},
-	})
+	p := newPlant(t, 400)
+	p.conflict = apierrors.NewForbidden(corev1.Resource("pods"), "checkout-1-a", errors.New("the right is missing"))
 	var result reconcile.Result
 	for range 6 { // until all pods are rejected
 		var err error
@@ -104,16 +87,16 @@ func TestARejectionEndsWithinTheResyncPeriod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := tries
-	rejects = false
-	for passed := time.Duration(0); tries == before && passed < p.ResyncPeriod; passed += result.RequeueAfter {
+	before := len(p.resized)
+	p.conflict = nil
+	for passed := time.Duration(0); len(p.resized) == before && passed < p.ResyncPeriod; passed += result.RequeueAfter {
 		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
 		var err error
 		if _, result, err = p.reconcile(); err != nil || result.RequeueAfter <= 0 {
 			t.Fatalf("again in %s: %v", result.RequeueAfter, err)
 		}
 	}
-	if tries == before {
+	if len(p.resized) == before {
 		t.Error("no resize is tried within the period")
 	}
 }

@@ -260,7 +260,7 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	<-serving
 }
 
-func watchedScheme(t *testing.T) *runtime.Scheme {
+func watchedScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {

@@ -55,31 +55,20 @@ func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration
 // Our own last write arrives in the cache within milliseconds, so the first retry is soon. A
 // cache that stays behind, or another writer of the same object, gets fewer and fewer of them.
 type Conflicts struct {
-	mu  sync.Mutex
-	row map[types.NamespacedName]int
+	once sync.Once
+	row  workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // Delay is when to reconcile the object again after a conflict: 50 ms after the first in a row,
 // and twice as long after each further one, up to 5 s.
-func (c *Conflicts) Delay(object types.NamespacedName) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.row == nil {
-		c.row = map[types.NamespacedName]int{}
-	}
-	delay := firstConflict
-	for range c.row[object] {
-		delay = min(2*delay, longestConflict)
-	}
-	if delay < longestConflict {
-		c.row[object]++
-	}
-	return delay
-}
+func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
 
 // Forget ends the row of conflicts of an object.
-func (c *Conflicts) Forget(object types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.row, object)
+func (c *Conflicts) Forget(object types.NamespacedName) { c.limiter().Forget(object) }
+
+func (c *Conflicts) limiter() workqueue.TypedRateLimiter[types.NamespacedName] {
+	c.once.Do(func() {
+		c.row = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstConflict, longestConflict)
+	})
+	return c.row
 }

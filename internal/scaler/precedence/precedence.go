@@ -6,11 +6,11 @@ package precedence
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -21,13 +21,10 @@ import (
 // whichever scaler that is, so that no change concerns them.
 const MaxTold = 8
 
-// treeDegree is the number of children of a node of the tree, as the library's users choose it.
-const treeDegree = 32
-
 // Order knows which scalers name the same Deployment, and in which order they take precedence:
 // the oldest first, then the first by name.
 //
-// A change costs O(log n) for n scalers, a question O(log n + told). Nothing is copied. An Order that
+// A question costs O(log n) for n scalers of one Deployment, and a change moves those behind it in memory. An Order that
 // follows the events of an informer may be newer than the informer's store. All methods may be
 // called concurrently.
 type Order struct {
@@ -35,8 +32,8 @@ type Order struct {
 	told int
 
 	mu      sync.RWMutex
-	known   map[types.NamespacedName]contender // by the scaler's key
-	ordered *btree.BTree[contender]            // by Deployment, then by precedence
+	known   map[types.NamespacedName]contender   // by the scaler's key
+	ordered map[types.NamespacedName][]contender // by Deployment
 }
 
 // contender is a scaler among those of one Deployment.
@@ -61,7 +58,7 @@ func (s Standing) IsFirst() bool { return s == Standing{} }
 
 // New returns an order without scalers, which tells so many scalers of a Deployment which of them sizes it.
 func New(told int) *Order {
-	return &Order{told: told, known: map[types.NamespacedName]contender{}, ordered: btree.New(treeDegree, contender.isBefore)}
+	return &Order{told: told, known: map[types.NamespacedName]contender{}, ordered: map[types.NamespacedName][]contender{}}
 }
 
 // Of returns the order of all scalers of one or more namespaces.
@@ -77,14 +74,9 @@ func contenderOf(vs *v1beta1.VerticalScaler) contender {
 	return contender{scaler.Target(vs), vs.CreationTimestamp.Time, vs.Name}
 }
 
-// isBefore orders the contenders of all Deployments.
-func (c contender) isBefore(other contender) bool {
-	return cmp.Or(
-		cmp.Compare(c.deployment.Namespace, other.deployment.Namespace),
-		cmp.Compare(c.deployment.Name, other.deployment.Name),
-		c.created.Compare(other.created),
-		cmp.Compare(c.name, other.name),
-	) < 0
+// compare orders the contenders of a Deployment.
+func (c contender) compare(other contender) int {
+	return cmp.Or(c.created.Compare(other.created), cmp.Compare(c.name, other.name))
 }
 
 func (c contender) key() types.NamespacedName {
@@ -98,7 +90,7 @@ func (o *Order) StandingOf(vs *v1beta1.VerticalScaler) Standing {
 	defer o.mu.RUnlock()
 	var before []contender
 	for _, other := range o.first(self.deployment) {
-		if other.name != self.name && other.isBefore(self) {
+		if other.name != self.name && other.compare(self) < 0 {
 			before = append(before, other)
 		}
 	}
@@ -118,15 +110,9 @@ func (o *Order) behind(before []contender) Standing {
 
 // first lists the first contenders of a Deployment by precedence, one more than are told who that
 // is.
-func (o *Order) first(deployment types.NamespacedName) (list []contender) {
-	o.ordered.AscendGreaterOrEqual(contender{deployment: deployment}, func(other contender) bool {
-		if other.deployment != deployment || len(list) > o.told {
-			return false
-		}
-		list = append(list, other)
-		return true
-	})
-	return list
+func (o *Order) first(deployment types.NamespacedName) []contender {
+	list := o.ordered[deployment]
+	return list[:min(len(list), o.told+1)]
 }
 
 // Note records the scaler as it is now, and returns the scalers whose standing that changes: also
@@ -135,7 +121,7 @@ func (o *Order) Note(vs *v1beta1.VerticalScaler) (affected []types.NamespacedNam
 	now := contenderOf(vs)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if was, ok := o.known[now.key()]; ok && !was.isBefore(now) && !now.isBefore(was) {
+	if was, ok := o.known[now.key()]; ok && was.deployment == now.deployment && was.compare(now) == 0 {
 		return nil
 	}
 	return o.replace(now.key(), &now)
@@ -165,11 +151,17 @@ func (o *Order) replace(key types.NamespacedName, now *contender) (affected []ty
 		}
 	}
 	if existed {
-		o.ordered.Delete(was)
+		list := o.ordered[was.deployment]
+		i, _ := slices.BinarySearchFunc(list, was, contender.compare)
+		if o.ordered[was.deployment] = slices.Delete(list, i, i+1); len(list) == 1 {
+			delete(o.ordered, was.deployment)
+		}
 		delete(o.known, key)
 	}
 	if now != nil {
-		o.ordered.ReplaceOrInsert(*now)
+		list := o.ordered[now.deployment]
+		i, _ := slices.BinarySearchFunc(list, *now, contender.compare)
+		o.ordered[now.deployment] = slices.Insert(list, i, *now)
 		o.known[key] = *now
 	}
 	for _, deployment := range deployments {

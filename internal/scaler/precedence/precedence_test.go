@@ -80,7 +80,7 @@ func TestTheOrderAgreesWithASortedList(t *testing.T) {
 	for key := range stored {
 		c.Forget(key)
 	}
-	if len(c.known)+c.ordered.Len() > 0 {
-		t.Errorf("%d and %d are left of what was forgotten", len(c.known), c.ordered.Len())
+	if len(c.known)+len(c.ordered) > 0 {
+		t.Errorf("%d and %d are left of what was forgotten", len(c.known), len(c.ordered))
 	}
 }
