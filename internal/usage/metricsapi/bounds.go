@@ -4,7 +4,6 @@
 package metricsapi
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 
@@ -17,13 +16,9 @@ const (
 	// tested with 3,000 (https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md).
 	defaultMaxBytes = 32 << 20
 
-	// maxSmall is the largest response that is read beside others. It has room for a thousand pods
-	// with labels. Of larger responses, one is in memory at a time: with several, a metrics-server
-	// that misbehaves would make the operator exceed the memory of its container.
-	maxSmall = 1 << 20
-
-	// maxBlank is the most white space in a row. The decoder of the standard library looks at it again with each read.
-	maxBlank = 1 << 20
+	// maxPart is the most bytes that are read for one pod, or for anything beside the pods: several responses are
+	// read at once, and each has one part in memory. A pod with a hundred containers takes 15 KiB.
+	maxPart = 1 << 20
 
 	// maxItems is the largest number of pods and containers in the response of a namespace, valid or not. It
 	// bounds what is left of a response after it was decoded, which many namespaces have in memory together.
@@ -36,41 +31,23 @@ const (
 // errTooMany is the error for a response with more items than any namespace, or any cluster, has.
 var errTooMany = fmt.Errorf("%w: it has too many items", usage.ErrTooLarge)
 
-// bounded reads a response of at most a number of bytes, and waits for the turn before it reads more than a
-// small part. A token of the response may be as large as the whole.
+// bounded reads a response of at most a number of bytes, in parts.
 type bounded struct {
 	stream io.Reader
 	most   int64
-	// acquire waits until no other large response is read; isLarge is true after it.
-	acquire func() error
-	isLarge bool
-
-	read  int64
-	blank int // the blanks in a row, as far as whole reads have no others
+	read   int64
+	part   int // the bytes read since the last part ended
 }
 
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (n int, err error) {
-	if b.read > maxSmall && !b.isLarge {
-		if err := b.acquire(); err != nil {
-			return 0, fmt.Errorf("waiting until another large response is read: %w", err)
-		}
-		b.isLarge = true
-	}
-	if !b.isLarge {
-		p = p[:min(int64(len(p)), maxSmall+1-b.read)]
-	}
-	n, err = b.stream.Read(p)
-	if b.read += int64(n); b.read > b.most {
+	n, err = b.stream.Read(p[:min(len(p), maxPart)])
+	b.read += int64(n)
+	switch b.part += n; {
+	case b.read > b.most:
 		return 0, fmt.Errorf("%w: it is longer than %d bytes", usage.ErrTooLarge, b.most)
-	}
-	if len(bytes.TrimLeft(p[:n], " \t\r\n")) == 0 {
-		b.blank += n
-	} else {
-		b.blank = 0
-	}
-	if b.blank > maxBlank {
-		return 0, fmt.Errorf("%w: it has %d blanks in a row", usage.ErrTooLarge, b.blank)
+	case b.part > maxPart:
+		return 0, fmt.Errorf("%w: a part of it is longer than %d bytes", usage.ErrTooLarge, maxPart)
 	}
 	return n, err
 }

@@ -29,15 +29,13 @@ const (
 	maxPodName       = 253
 	maxContainerName = 63
 
-	// maxPod is the most bytes of a pod. One with a hundred containers takes 15 KiB.
-	maxPod = 1 << 20
-
 	// maxQuantity is the longest accepted quantity. A valid one has at most 20 characters.
 	maxQuantity = 40
 )
 
 // decoder reads a PodMetricsList pod by pod. A pod or an amount that is wrong costs only itself.
 type decoder struct {
+	body *bounded
 	json *json.Decoder
 	now  time.Time
 	// wanted has what is read, by namespace. Items of other namespaces are ignored.
@@ -101,8 +99,8 @@ func (c containerMetrics) read() (cpuMillis, memoryBytes int64, why usage.Refusa
 	return cpuMillis, memoryBytes, why
 }
 
-func newDecoder(body io.Reader, namespaces []string, now time.Time, most int) *decoder {
-	d := &decoder{json: json.NewDecoder(body), now: now, wanted: make(map[string]*answer, len(namespaces)), most: most, containersOf: map[string]bool{}}
+func newDecoder(body *bounded, namespaces []string, now time.Time, most int) *decoder {
+	d := &decoder{body: body, json: json.NewDecoder(body), now: now, wanted: make(map[string]*answer, len(namespaces)), most: most, containersOf: map[string]bool{}}
 	for _, namespace := range namespaces {
 		d.wanted[namespace] = &answer{seen: map[string]bool{}}
 	}
@@ -183,9 +181,7 @@ func (d *decoder) item() error {
 	if err := d.json.Decode(&d.raw); err != nil {
 		return err
 	}
-	if len(d.raw) > maxPod {
-		return fmt.Errorf("%w: a pod of %d bytes", errTooMany, len(d.raw))
-	}
+	d.body.part = 0
 	var pod podMetrics
 	err := json.Unmarshal(d.raw, &pod) // what has another type is left out
 	d.judge(pod, err != nil)

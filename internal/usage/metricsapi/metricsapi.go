@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,8 +47,6 @@ type Source struct {
 	timeout time.Duration
 	// maxBytes is the largest accepted response.
 	maxBytes int64
-	// large is held while a large response is read.
-	large *semaphore.Weighted
 }
 
 // New returns a source for a cluster.
@@ -67,7 +64,7 @@ func New(cfg *rest.Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the metrics API: %w", err)
 	}
-	return &Source{client: client, timeout: defaultTimeout, maxBytes: defaultMaxBytes, large: semaphore.NewWeighted(1)}, nil
+	return &Source{client: client, timeout: defaultTimeout, maxBytes: defaultMaxBytes}, nil
 }
 
 // List reads the usage of all pods of a namespace. An error means that nothing was read. It wraps
@@ -106,14 +103,8 @@ func (s *Source) read(ctx context.Context, namespace string, wanted []string, mo
 	if err != nil {
 		return nil, 0, err
 	}
-	body := &bounded{stream: stream, most: s.maxBytes, acquire: func() error { return s.large.Acquire(ctx, 1) }}
-	defer func() {
-		_ = stream.Close() // read only: no data can be lost
-		if body.isLarge {
-			s.large.Release(1)
-		}
-	}()
-	d := newDecoder(body, wanted, now, mostItems)
+	defer stream.Close() //nolint:errcheck // read only: no data can be lost
+	d := newDecoder(&bounded{stream: stream, most: s.maxBytes}, wanted, now, mostItems)
 	if err := d.list(); ctx.Err() != nil && err != nil { // which the connection may only report as closed
 		return nil, 0, fmt.Errorf("%w: %w", ctx.Err(), err)
 	} else if err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func sample(pod, container string) usage.Sample {
 
 // decode reads the response of a namespace.
 func decode(body string) (usage.Answer, error) {
-	d := newDecoder(strings.NewReader(body), []string{"shop"}, noon, maxItems)
+	d := newDecoder(&bounded{stream: strings.NewReader(body), most: defaultMaxBytes}, []string{"shop"}, noon, maxItems)
 	err := d.list()
 	return d.wanted["shop"].Answer, err
 }
@@ -298,8 +299,18 @@ func TestListErrors(t *testing.T) {
 		},
 		"a body of endless white space": {
 			answer: func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprint(w, `{"items":[`+strings.Repeat(" ", maxBlank+1<<20))
-			}, want: "blanks in a row",
+				fmt.Fprint(w, `{"items":[`+strings.Repeat(" ", 2*maxPart))
+			}, want: "a part of it is longer",
+		},
+		"a pod that is too long": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, list(pod("web-1", good("app")), pod(strings.Repeat("a", 2*maxPart))))
+			}, want: "a part of it is longer",
+		},
+		"more pods than there can be": {
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, list(slices.Repeat([]string{`{"metadata":{"namespace":"shop"}}`}, maxItems+1)...))
+			}, want: "too many items",
 		},
 		"a server that never answers": {
 			answer:  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
