@@ -98,39 +98,6 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	}
 }
 
-func TestValues(t *testing.T) {
-	all := []series{
-		{under: []backtest.Measures{
-			{
-				Hours: 24, RequestedCPU: 48, WantedCPU: 20, UnservedCPU: 1, StarvedHours: 6, StarvedMeanHours: 3, HasMemory: true,
-				RequestedMemory: 72, KillDays: 1, Days: 1, Resizes: 2,
-			},
-			{Hours: 24, RequestedCPU: 24, WantedCPU: 20, HasMemory: true, RequestedMemory: 24, Days: 1, Resizes: 1},
-		}},
-		{under: []backtest.Measures{{Hours: 72, RequestedCPU: 72, Days: 3, Resizes: 9}, {Hours: 72, RequestedCPU: 144, Days: 3}}},
-	}
-	none := math.NaN()
-	for name, tc := range map[string]struct {
-		times []float64
-		want  values
-	}{
-		"each once":       {[]float64{1, 1}, values{{1.25, 12.5, 6.25, 2.5, 3, 100, 2.75}, {1.75, 0, 0, 0, 1, 0, 0.25}}},
-		"the first twice": {[]float64{2, 1}, values{{1.4, 50. / 3, 25. / 3, 10. / 3, 3, 100, 2.6}, {1.6, 0, 0, 0, 1, 0, 0.4}}},
-		"without memory":  {[]float64{0, 2}, values{{1, 0, 0, 0, none, none, 3}, {2, 0, 0, 0, none, none, 0}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := valuesOf(all, tc.times)
-			for rule := range tc.want {
-				for m, want := range tc.want[rule] {
-					if math.Abs(got[rule][m]-want) > 1e-12 || math.IsNaN(got[rule][m]) != math.IsNaN(want) {
-						t.Errorf("rule %d: %s is %g, want %g", rule, measures[m].name, got[rule][m], want)
-					}
-				}
-			}
-		})
-	}
-}
-
 // If every series costs half under one rule, so does every draw, however much the series differ.
 func TestTheBootstrapIsPaired(t *testing.T) {
 	var all []series
@@ -176,29 +143,5 @@ func TestSiblingsAreDrawnTogether(t *testing.T) {
 	})
 	if !isLeftOut {
 		t.Error("the siblings were in every draw")
-	}
-}
-
-func TestInterval(t *testing.T) {
-	var thousand []float64
-	for i := range 1000 {
-		thousand = append(thousand, float64(1000-i))
-	}
-	for name, tc := range map[string]struct {
-		of        []float64
-		low, high float64
-	}{
-		"25th and 975th of 1000":        {thousand, 25, 975},
-		"NaN does not count":            {append([]float64{math.NaN()}, thousand...), 25, 975},
-		"one value is its own interval": {[]float64{3}, 3, 3},
-		"no values have no interval":    {nil, math.NaN(), math.NaN()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			low, high := interval(tc.of)
-			same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
-			if !same(low, tc.low) || !same(high, tc.high) {
-				t.Errorf("the interval is [%g, %g], want [%g, %g]", low, high, tc.low, tc.high)
-			}
-		})
 	}
 }

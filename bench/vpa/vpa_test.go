@@ -21,6 +21,7 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/priority"
 
 	ours "github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 const (
@@ -68,8 +69,8 @@ func (l *library) add(pod int, name model.ResourceName, at, amount int64) {
 
 func (l *library) recommend() ours.Recommendation {
 	r := l.recommender.GetRecommendedPodResources(model.ContainerNameToAggregateStateMap{"app": l.total})["app"]
-	amounts := func(from model.Resources) ours.Amounts {
-		return ours.Amounts{CPUMillis: int64(from[model.ResourceCPU]), MemoryBytes: int64(from[model.ResourceMemory])}
+	amounts := func(from model.Resources) quantity.Amounts {
+		return quantity.Amounts{CPUMillis: int64(from[model.ResourceCPU]), MemoryBytes: int64(from[model.ResourceMemory])}
 	}
 	return ours.Recommendation{Target: amounts(r.Target), Lower: amounts(r.LowerBound), Upper: amounts(r.UpperBound)}
 }
@@ -184,7 +185,7 @@ func TestUpdates(t *testing.T) {
 		random  = rand.New(rand.NewPCG(3, 5))
 		updated = 0
 	)
-	list := func(a ours.Amounts) corev1.ResourceList {
+	list := func(a quantity.Amounts) corev1.ResourceList {
 		return corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewMilliQuantity(a.CPUMillis, resource.DecimalSI),
 			corev1.ResourceMemory: *resource.NewQuantity(a.MemoryBytes, resource.BinarySI),
@@ -192,18 +193,18 @@ func TestUpdates(t *testing.T) {
 	}
 	const rounds = 20_000
 	for i := range rounds {
-		around := func(a ours.Amounts, percent int64) ours.Amounts {
-			return ours.Amounts{
+		around := func(a quantity.Amounts, percent int64) quantity.Amounts {
+			return quantity.Amounts{
 				CPUMillis:   a.CPUMillis * (100 - percent + random.Int64N(2*percent+1)) / 100,
 				MemoryBytes: a.MemoryBytes * (100 - percent + random.Int64N(2*percent+1)) / 100,
 			}
 		}
 		// Whole percentages, so that sums hit the exact threshold.
-		thousand := ours.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
+		thousand := quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
 		r := ours.Recommendation{
 			Target: around(thousand, []int64{0, 1, 5, 8, 15, 60}[random.IntN(6)]),
-			Lower:  around(ours.Amounts{CPUMillis: 920, MemoryBytes: 920 * mebi}, 10),
-			Upper:  around(ours.Amounts{CPUMillis: 1080, MemoryBytes: 1080 * mebi}, 10),
+			Lower:  around(quantity.Amounts{CPUMillis: 920, MemoryBytes: 920 * mebi}, 10),
+			Upper:  around(quantity.Amounts{CPUMillis: 1080, MemoryBytes: 1080 * mebi}, 10),
 		}
 		pod := ours.Pod{
 			Requests: thousand,

@@ -51,7 +51,7 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	} {
 		testkit.Eventually(t, soon, func() string {
 			got, err := prometheus.Query(query)
-			if want := want(); err != nil || len(got) != 1 || got[0].Value[1] != want {
+			if want := want(); err != nil || len(got) != 1 || got[0].Value.String() != want {
 				return fmt.Sprintf("%s = %v, %v; want %s", query, got, err, want)
 			}
 			return ""

@@ -3,7 +3,11 @@
 
 package vpa
 
-import "math"
+import (
+	"math"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
 
 // The recommender's defaults.
 const (
@@ -28,12 +32,9 @@ const (
 	most = 1e14
 )
 
-// Amounts are of CPU in millicores and of memory in bytes.
-type Amounts struct{ CPUMillis, MemoryBytes int64 }
-
 // Recommendation is what a container should request, and the range outside of which it
 // is changed at once.
-type Recommendation struct{ Target, Lower, Upper Amounts }
+type Recommendation struct{ Target, Lower, Upper quantity.Amounts }
 
 // Model is the state of VPA's recommender for one container. Several pods share the distribution of
 // CPU. Their memory is taken as one pod's: the largest.

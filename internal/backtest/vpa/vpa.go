@@ -85,19 +85,19 @@ func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	}
 	r := p.model.Recommend()
 	if !p.hasMemory {
-		none := o.Requests.MemoryBytes
-		r.Target.MemoryBytes, r.Lower.MemoryBytes, r.Upper.MemoryBytes = none, none, none
+		unchanged := o.Requests.MemoryBytes
+		r.Target.MemoryBytes, r.Lower.MemoryBytes, r.Upper.MemoryBytes = unchanged, unchanged, unchanged
 	}
-	p.pod.Requests = Amounts(o.Requests)
+	p.pod.Requests = o.Requests
 	if !p.pod.IsUpdated(r, now) {
 		return o.Requests, false
 	}
-	return quantity.Amounts(r.Target), true
+	return r.Target, true
 }
 
 // Pod is the updater's view of a pod.
 type Pod struct {
-	Requests Amounts
+	Requests quantity.Amounts
 	Started  time.Time
 	// ContainerStarted is when its container was started last.
 	ContainerStarted time.Time

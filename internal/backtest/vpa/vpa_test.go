@@ -28,24 +28,24 @@ func TestRecommend(t *testing.T) {
 		want    vpa.Recommendation
 	}{
 		"nothing known": {0, false, vpa.Recommendation{
-			Target: vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
-			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
-			Upper:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Target: quantity.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Lower:  quantity.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  quantity.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
 		}},
 		"one sample bounds nothing": {1, false, vpa.Recommendation{
-			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
-			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
-			Upper:  vpa.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
+			Target: quantity.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
+			Lower:  quantity.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  quantity.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
 		}},
 		"8 days bound closely": {8 * 24 * 60, false, vpa.Recommendation{
-			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
-			Lower:  vpa.Amounts{CPUMillis: 295, MemoryBytes: 511645055},
-			Upper:  vpa.Amounts{CPUMillis: 333, MemoryBytes: 575750162},
+			Target: quantity.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
+			Lower:  quantity.Amounts{CPUMillis: 295, MemoryBytes: 511645055},
+			Upper:  quantity.Amounts{CPUMillis: 333, MemoryBytes: 575750162},
 		}},
 		"a kill asks for 100 MiB more, and the margin": {1, true, vpa.Recommendation{
-			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 628694953},
-			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
-			Upper:  vpa.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
+			Target: quantity.Amounts{CPUMillis: 296, MemoryBytes: 628694953},
+			Lower:  quantity.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  quantity.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
 		}},
 	}
 	for name, tc := range cases {

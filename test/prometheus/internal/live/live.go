@@ -10,8 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
@@ -106,32 +109,18 @@ func Start(t *testing.T, target, namespace string) *Prometheus {
 	return p
 }
 
-// Sample is one series of an answer.
-type Sample struct {
-	Labels map[string]string `json:"metric"`
-	Value  []any             `json:"value"`
-}
-
-// Query asks for the present values. An answer that is an error is an error.
-func (p *Prometheus) Query(expression string) ([]Sample, error) {
-	response, err := http.PostForm(p.Address+"/api/v1/query", url.Values{"query": {expression}})
+// Query asks for the present values.
+func (p *Prometheus) Query(expression string) (model.Vector, error) {
+	client, err := api.NewClient(api.Config{Address: p.Address})
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	var answer struct {
-		Status, Error string
-		Data          struct {
-			Result []Sample `json:"result"`
-		}
+	value, _, err := v1.NewAPI(client).Query(context.Background(), expression, time.Now())
+	vector, ok := value.(model.Vector)
+	if err == nil && !ok {
+		err = fmt.Errorf("the result is a %T", value)
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return nil, err
-	}
-	if answer.Status != "success" {
-		return nil, fmt.Errorf("%s: %s", answer.Status, answer.Error)
-	}
-	return answer.Data.Result, nil
+	return vector, err
 }
 
 // Query is a query of a dashboard.
@@ -184,7 +173,7 @@ func (p *Prometheus) Empty(queries []Query) (empty []string) {
 			empty = append(empty, fmt.Sprintf("%s, %s: %v", q.Dashboard, q.Panel, err))
 		case len(samples) == 0:
 			empty = append(empty, fmt.Sprintf("%s, %s: %s", q.Dashboard, q.Panel, q.Expression))
-		case slices.ContainsFunc(samples, func(s Sample) bool { return s.Value[1] == "NaN" }):
+		case slices.ContainsFunc(samples, func(s *model.Sample) bool { return math.IsNaN(float64(s.Value)) }):
 			empty = append(empty, fmt.Sprintf("%s, %s is not a number: %s", q.Dashboard, q.Panel, q.Expression))
 		}
 	}
