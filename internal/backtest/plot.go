@@ -84,7 +84,8 @@ var (
 	}
 )
 
-func classOf(rule int) string { return fmt.Sprintf("p%d", rule) }
+// ClassOf is the class of what is drawn for a rule: p0 for the first one.
+func ClassOf(rule int) string { return fmt.Sprintf("p%d", rule) }
 
 func (a axis) plot(trace Trace, outcomes []Outcome, warmUp time.Duration) Plot {
 	s := scale{from: trace.Samples[0].At, length: float64(trace.length() / time.Second)}
@@ -107,12 +108,12 @@ func (a axis) plot(trace Trace, outcomes []Outcome, warmUp time.Duration) Plot {
 		Days:   s.days(),
 	}
 	for i, outcome := range outcomes {
-		view.Lines = append(view.Lines, Line{classOf(i), s.steps(outcome.Changes, a.requested)})
+		view.Lines = append(view.Lines, Line{ClassOf(i), s.steps(outcome.Changes, a.requested)})
 		seen := map[int]bool{}
 		for _, at := range outcome.Kills {
 			if column := s.column(at); a.hasKills && !seen[column] {
 				seen[column] = true
-				view.Kills = append(view.Kills, Kill{classOf(i), s.x(column), float64(6 + 9*i)})
+				view.Kills = append(view.Kills, Kill{ClassOf(i), s.x(column), float64(6 + 9*i)})
 			}
 		}
 	}
@@ -215,18 +216,13 @@ func (s scale) days() (marks []Day) {
 	return marks
 }
 
-// roundTop is the next higher value of one digit.
+// roundTop is the next higher multiple of half a digit.
 func roundTop(v float64) float64 {
 	if v <= 0 {
 		return 1
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, digit := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
-		if digit*unit >= v*1.02 {
-			return digit * unit
-		}
-	}
-	return 15 * unit
+	unit := math.Pow(10, math.Floor(math.Log10(v))) / 2
+	return math.Ceil(v*1.02/unit) * unit
 }
 
 func axisText(v float64) string { return fmt.Sprintf("%.3g", v) }

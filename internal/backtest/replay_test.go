@@ -56,62 +56,35 @@ func TestReplay(t *testing.T) {
 	nearly := hourly([2]float64{500, 512}, [2]float64{500, 512})
 	nearly.Samples[1].At += 1800
 
+	half, killed := hourly([2]float64{500, 512}, [2]float64{500, 512}), hourly([2]float64{0, 2048}, [2]float64{0, 2048}, [2]float64{0, 2048})
+	always := func(cpu, memory int64) backtest.Rule {
+		return rule(func(backtest.Observation) (quantity.Amounts, bool) {
+			return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory}, true
+		})
+	}
 	cases := map[string]struct {
 		trace  backtest.Trace
 		rule   backtest.Rule
 		warmUp time.Duration
 		want   backtest.Measures
 	}{
-		"half of what is requested is used": {
-			trace: hourly([2]float64{500, 512}, [2]float64{500, 512}),
-			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 1, HasMemory: true, RequestedMemory: 2, Days: 1},
-		},
+		"half of what is requested is used": {half, backtest.Static(), 0, backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 1, HasMemory: true, RequestedMemory: 2, Days: 1}},
 		"what is wanted beyond the request is unserved, and starves": {
-			trace: hourly([2]float64{1500, 0}, [2]float64{1000, 0}),
-			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 2.5, UnservedCPU: 0.5, StarvedHours: 1, StarvedMeanHours: 1, Days: 1},
+			hourly([2]float64{1500, 0}, [2]float64{1000, 0}), backtest.Static(), 0,
+			backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 2.5, UnservedCPU: 0.5, StarvedHours: 1, StarvedMeanHours: 1, Days: 1},
 		},
-		"each interval above the limit is a kill": {
-			trace: hourly([2]float64{0, 2048}, [2]float64{0, 1024}, [2]float64{0, 1025}),
-			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 3, RequestedCPU: 3, HasMemory: true, RequestedMemory: 3, KillDays: 1, Days: 1},
+		"an interval above the limit is a kill": {
+			hourly([2]float64{0, 2048}, [2]float64{0, 1024}, [2]float64{0, 1025}), backtest.Static(), 0,
+			backtest.Measures{Hours: 3, RequestedCPU: 3, HasMemory: true, RequestedMemory: 3, KillDays: 1, Days: 1},
 		},
-		"an answer takes effect with the next interval": {
-			trace: hourly([2]float64{0, 2048}, [2]float64{0, 2048}, [2]float64{0, 2048}),
-			rule:  doubling(),
-			want:  backtest.Measures{Hours: 3, RequestedCPU: 3, HasMemory: true, RequestedMemory: 5, KillDays: 1, Days: 1, Resizes: 1},
-		},
-		"the warm-up is replayed, but not measured": {
-			trace:  hourly([2]float64{0, 2048}, [2]float64{0, 2048}, [2]float64{0, 2048}),
-			rule:   doubling(),
-			warmUp: 2 * time.Hour,
-			want:   backtest.Measures{Hours: 1, RequestedCPU: 1, HasMemory: true, RequestedMemory: 2, Days: 1},
-		},
-		"a gap counts as one interval": {
-			trace: gap,
-			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 3, RequestedCPU: 3, WantedCPU: 1.5, HasMemory: true, RequestedMemory: 3, Days: 2},
-		},
-		"a late sample makes its interval longer": {
-			trace: nearly,
-			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 2.5, RequestedCPU: 2.5, WantedCPU: 1.25, HasMemory: true, RequestedMemory: 2.5, Days: 1},
-		},
+		"an answer takes effect with the next interval": {killed, doubling(), 0, backtest.Measures{Hours: 3, RequestedCPU: 3, HasMemory: true, RequestedMemory: 5, KillDays: 1, Days: 1, Resizes: 1}},
+		"the warm-up is replayed, but not measured":     {killed, doubling(), 2 * time.Hour, backtest.Measures{Hours: 1, RequestedCPU: 1, HasMemory: true, RequestedMemory: 2, Days: 1}},
+		"a gap counts as one interval":                  {gap, backtest.Static(), 0, backtest.Measures{Hours: 3, RequestedCPU: 3, WantedCPU: 1.5, HasMemory: true, RequestedMemory: 3, Days: 2}},
+		"a late sample makes its interval longer":       {nearly, backtest.Static(), 0, backtest.Measures{Hours: 2.5, RequestedCPU: 2.5, WantedCPU: 1.25, HasMemory: true, RequestedMemory: 2.5, Days: 1}},
 		"a tiny change is none, and neither is one of memory that was not recorded": {
-			trace: hourly([2]float64{500, 0}, [2]float64{500, 0}),
-			rule: rule(func(o backtest.Observation) (quantity.Amounts, bool) {
-				return quantity.Amounts{CPUMillis: 1001, MemoryBytes: 1}, true
-			}),
-			want: backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 1, Days: 1},
+			hourly([2]float64{500, 0}, [2]float64{500, 0}), always(1001, 1), 0, backtest.Measures{Hours: 2, RequestedCPU: 2, WantedCPU: 1, Days: 1},
 		},
-		"a request is never nothing": {
-			trace: hourly([2]float64{0, 0}, [2]float64{0, 0}),
-			rule: rule(func(o backtest.Observation) (quantity.Amounts, bool) {
-				return quantity.Amounts{CPUMillis: -5}, true
-			}),
-			want: backtest.Measures{Hours: 2, RequestedCPU: 1.001, Days: 1, Resizes: 1},
-		},
+		"a request is never nothing": {hourly([2]float64{0, 0}, [2]float64{0, 0}), always(-5, 0), 0, backtest.Measures{Hours: 2, RequestedCPU: 1.001, Days: 1, Resizes: 1}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -277,8 +277,8 @@ func TestHTML(t *testing.T) {
 			}
 		}
 		want := map[string][]string{
-			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, `<path class="usage" d="M0 `, "Cores requested; today 2.000;"},
-			"priced": {"Cost per month EUR", "COST/MONTH EUR"},
+			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, `<path class="usage" d="M0 `, `style="background-size: 100% 100%">2.000</td>`},
+			"priced": {"Cost per month", "COST/MONTH EUR"},
 		}[name]
 		for _, want := range append(want, "</html>", ">git</th>") {
 			if !strings.Contains(text, want) {

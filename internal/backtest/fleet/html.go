@@ -9,7 +9,8 @@ import (
 	"html/template"
 	"io"
 	"math"
-	"strings"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
@@ -19,12 +20,6 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-const (
-	// barWidth and barHeight are the size of the longest bar.
-	barWidth, barHeight = 320, 16
-	barStep             = 24
-)
-
 // pageView is what the page shows.
 type pageView struct {
 	Title   string
@@ -32,7 +27,6 @@ type pageView struct {
 	Unknown string // why figures are unknown; empty if none is
 	Header  []string
 	Rules   []ruleView
-	Charts  []chartView
 	Columns []string
 	Rows    []rowView
 	Rest    string
@@ -41,21 +35,13 @@ type pageView struct {
 
 type ruleView struct {
 	Name, About, Class string
-	Cells              []string
+	Cells              []cellView
 }
 
-// chartView is a bar for each rule.
-type chartView struct {
-	Title  string
-	Height int
-	Bars   []barView
-}
-
-type barView struct {
-	Name, Class, Text string
-	Width             float64
-	Y, TextY          int
-	TextX             float64
+// cellView is a cell with a bar.
+type cellView struct {
+	Text    string
+	Percent float64 // of the most in its column; 0 for no bar
 }
 
 type rowView struct {
@@ -79,9 +65,8 @@ func (r *Report) WriteHTML(w io.Writer, top int) error {
 		view.WarmUp = fmt.Sprintf("%g", float64(r.WarmUpSeconds)/hourSeconds/24)
 	}
 	for i, rule := range r.Rules {
-		view.Rules = append(view.Rules, ruleView{rule.Rule, r.about[rule.Rule], classOf(i), r.totalCells(i)[1:]})
+		view.Rules = append(view.Rules, ruleView{rule.Rule, r.about[rule.Rule], backtest.ClassOf(i), r.totalViews(i)})
 	}
-	view.Charts = r.charts()
 	for i := range r.Containers[:min(top, len(r.Containers))] {
 		view.Rows = append(view.Rows, r.rowView(&r.Containers[i]))
 	}
@@ -93,47 +78,31 @@ func (r *Report) WriteHTML(w io.Writer, top int) error {
 
 const hourSeconds = 60 * 60
 
-func classOf(rule int) string { return fmt.Sprintf("p%d", rule) }
-
-// charts compare the rules.
-func (r *Report) charts() []chartView {
-	charts := []chartView{
-		r.chart("Cores requested", amount, func(t Total) float64 { return t.Cores }),
-		r.chart("GiB requested", amount, func(t Total) float64 { return t.GiB }),
+// totalViews are the sums of a rule, with bars that compare it with the others.
+func (r *Report) totalViews(rule int) (cells []cellView) {
+	values := r.values(r.Rules[rule])
+	for i, text := range r.totalCells(rule)[1:] {
+		most := 0.0
+		for _, other := range r.Rules {
+			most = max(most, r.values(other)[i])
+		}
+		cell := cellView{Text: text}
+		if most > 0 {
+			cell.Percent = math.Round(values[i] / most * 100)
+		}
+		cells = append(cells, cell)
 	}
-	if r.Usage != nil {
-		charts = append(charts,
-			r.chart("Time starved of CPU", func(v float64) string { return fmt.Sprintf("%.2f%%", v) }, func(t Total) float64 { return t.StarvedPercent }),
-			r.chart("OOM days", func(v float64) string { return fmt.Sprintf("%d of %d", int(v), r.ContainerDays) }, func(t Total) float64 { return float64(t.OOMDays) }))
-	}
-	if r.hasCost() {
-		title := strings.TrimSpace("Cost per month " + r.Currency)
-		charts = append(charts, r.chart(title, money, func(t Total) float64 { return *t.CostPerMonth }))
-	}
-	return charts
+	return cells
 }
 
-// chart has no bar for a rule that is unknown.
-func (r *Report) chart(title string, text func(float64) string, value func(Total) float64) chartView {
-	chart, most := chartView{Title: title, Height: len(r.Rules) * barStep}, 0.0
-	for _, rule := range r.Rules {
-		if rule.Sum != nil {
-			most = max(most, value(rule))
-		}
+// values are what bars show, by column; 0 for no bar.
+func (r *Report) values(t Total) []float64 {
+	sum, harm := ptr.Deref(t.Sum, Sum{}), ptr.Deref(t.Harm, Harm{})
+	values := []float64{sum.Cores, sum.GiB}
+	if r.hasCost() {
+		values = append(values, ptr.Deref(sum.CostPerMonth, 0))
 	}
-	for i, rule := range r.Rules {
-		if rule.Sum == nil {
-			continue
-		}
-		width := 0.0
-		if most > 0 {
-			width = math.Round(value(rule)/most*barWidth*10) / 10
-		}
-		chart.Bars = append(chart.Bars, barView{
-			Name: rule.Rule, Class: classOf(i), Text: text(value(rule)), Width: width, Y: i * barStep, TextY: i*barStep + 13, TextX: width + 6,
-		})
-	}
-	return chart
+	return append(values, 0, 0, harm.StarvedPercent, float64(harm.OOMDays), harm.ResizesPerDay)
 }
 
 func (r *Report) rowView(row *Row) rowView {
