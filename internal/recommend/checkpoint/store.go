@@ -68,7 +68,6 @@ type entry struct {
 	mu         sync.Mutex // guards the rest
 	owner      types.UID
 	deployment string
-	profile    profile.Profile
 	histories  history.Histories // nil until loaded
 	filling    filling
 	restored   string // the scaler's RestoredAnnotation when the checkpoint was read
@@ -98,12 +97,8 @@ func markOf(rec recommend.Container, container *history.Container) mark {
 // ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
 // was charged by another profile fades.
 func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
-	return s.paramsWith(scaler.Profile(&vs.Spec))
-}
-
-func (s *Store) paramsWith(p profile.Profile) history.Params {
 	params := s.Params
-	params.Prices = profile.Of(p).Prices
+	params.Prices = profile.Of(scaler.Profile(&vs.Spec)).Prices
 	return params
 }
 
@@ -137,7 +132,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 		return nil
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
-	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
+	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
 	e.histories, e.object, e.saved, e.newer, e.filling, e.known = history.Histories{}, nil, nil, nil, filling{}, digest{}
 	if err == nil {
 		e.object = &object
@@ -292,7 +287,6 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	if e.histories == nil || e.owner != vs.UID {
 		return save{}, errors.New("saving a history that was never loaded")
 	}
-	e.profile = scaler.Profile(&vs.Spec)
 	marks := e.marks(recommendations)
 	holdsPast := !e.filling.done || e.object != nil && e.object.Annotations[FilledAnnotation] != ""
 	switch {

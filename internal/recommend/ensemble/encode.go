@@ -31,9 +31,8 @@ const (
 // version; the caller stores one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
 // about the same. Amounts above the greatest are encoded as that: a state that was read stays readable, whatever was read.
 func (c *CPU) AppendBinary(b []byte) []byte {
-	for _, d := range c.durations() {
-		b = binary.AppendUvarint(b, uint64(*d))
-	}
+	b = binary.AppendUvarint(b, uint64(c.observed))
+	b = binary.AppendUvarint(b, uint64(c.fadeAge))
 	for _, f := range c.floats() {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(min(*f, greatest)))
 	}
@@ -54,10 +53,6 @@ func (c *CPU) AppendBinary(b []byte) []byte {
 	return b
 }
 
-func (c *CPU) durations() []*time.Duration {
-	return []*time.Duration{&c.observed, &c.fadeAge}
-}
-
 func (c *CPU) floats() []*float32 {
 	list := []*float32{&c.mean, &c.fast, &c.noise, &c.span, &c.lack}
 	for i := range c.spread {
@@ -73,7 +68,7 @@ func (c *CPU) floats() []*float32 {
 // result is a valid state or an error.
 func DecodeBinary(b []byte) (CPU, []byte, error) {
 	var c CPU
-	for _, d := range c.durations() {
+	for _, d := range []*time.Duration{&c.observed, &c.fadeAge} {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > uint64(longest) {
 			return CPU{}, nil, ErrEncoding

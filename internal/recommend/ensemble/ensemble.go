@@ -520,8 +520,5 @@ func (c *CPU) Peak() int64 {
 	return int64(math.Ceil(float64(max(c.known[Week], meanOf(c.open.usages())))))
 }
 
-// Observed is the length of the history on the time scale of the short windows.
-func (c *CPU) Observed() time.Duration { return c.observed }
-
 // longest is the upper limit of the observed time. Adding any step to it does not overflow.
 const longest = time.Duration(math.MaxInt64 / 4)

@@ -255,11 +255,11 @@ func TestAHotPodDoesNotStarve(t *testing.T) {
 func TestRaiseOnlyRaises(t *testing.T) {
 	var c CPU
 	fleet(&c, 3, 2*day, func(i, _ int) float64 { return 300 + 50*float64(i) })
-	before, observed, saved := c.Need().Millis, c.Observed(), c.AppendBinary(nil)
+	before, observed, saved := c.Need().Millis, c.observed, c.AppendBinary(nil)
 	for range 1000 {
 		c.Raise(5)
 	}
-	if n := c.Need(); n.Millis != before || c.Observed() != observed || !slices.Equal(c.AppendBinary(nil), saved) {
+	if n := c.Need(); n.Millis != before || c.observed != observed || !slices.Equal(c.AppendBinary(nil), saved) {
 		t.Errorf("low usage of a part of the pods: Need() = %+v, want %dm", n, before)
 	}
 	if c.Raise(2000); c.Need().Millis != 2000 || c.Need().Urgent != 2000 {
