@@ -82,19 +82,6 @@ func TestABatchIsKilledInItsFirstRunOnly(t *testing.T) {
 	}
 }
 
-// TestAContainerThatBeginsTooSmallIsKilledOnce: with 60 % of what is needed, or with half.
-func TestAContainerThatBeginsTooSmallIsKilledOnce(t *testing.T) {
-	for _, percent := range []int64{50, 60, 90} {
-		s := &sized{limit: 1000 * percent / 100 * mebi, params: params}
-		for minute := range 24 * 60 {
-			s.need(noon.Add(time.Duration(minute)*time.Minute), 1000*mebi)
-		}
-		if s.kills != 1 {
-			t.Errorf("with %d %% of the memory: killed %d times, want once", percent, s.kills)
-		}
-	}
-}
-
 // TestACreepingPeakKeepsMoreThanHalfOfItsMargin: the heap grows by a little each hour, and the target
 // is raised before half of the margin is gone. That takes a raise for each third of the margin.
 func TestACreepingPeakKeepsMoreThanHalfOfItsMargin(t *testing.T) {

@@ -335,16 +335,6 @@ func TestARestartWithinTheFirstIntervalKnowsNothing(t *testing.T) {
 	}
 }
 
-func TestACloneIsIndependent(t *testing.T) {
-	var c CPU
-	fleet(&c, 3, 7, func(int, int) float64 { return 300 })
-	clone := c.Clone()
-	fleet(&c, 3, 3, func(int, int) float64 { return 900 })
-	if n := clone.Need(); n.Millis > 400 {
-		t.Errorf("a clone follows its original: Need() = %+v", n)
-	}
-}
-
 func TestPack(t *testing.T) {
 	for _, tc := range []struct{ in, want float32 }{{0, 0}, {0.2, 1}, {1, 1}, {250, 250}, {4095, 4095}, {4096, 4096}, {4097, 4098}, {10_000_000, 10_002_432}, {-1, 0}} {
 		if got := pack(tc.in).value(); got != tc.want {

@@ -290,39 +290,6 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// web-1 became ready half a minute ago, within the window of its sample.
-func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
-	w := newWorld(t)
-	set := w.deployment("shop", "web")
-	for pod, readySince := range map[string]time.Duration{"web-1": 30 * time.Second, "web-2": 2 * time.Minute} {
-		w.pod("shop", pod, set, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-readySince))}}
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-10 * time.Minute))}},
-			}}
-		})
-	}
-	vs := w.scaler("shop", "web", "web")
-	vs.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
-		ContainerName: "app", StartupBoost: &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2)}},
-	}}}
-	w.must(w.client.Update(t.Context(), vs))
-	w.reports("shop", "web-1", "app", 4000, 700*mebi)
-	w.reports("shop", "web-2", "app", 100, 300*mebi)
-	w.round()
-	want := map[string]seen{"app": {Peak: 700 * mebi, Samples: 2}}
-	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
-		t.Errorf("history (-want +got):\n%s", diff)
-	}
-	var onlyOther history.Container
-	onlyOther.Add(usage.Sample{Time: w.clock.Now(), Window: time.Minute, CPUMillis: 100, MemoryBytes: 300 * mebi}, w.collector.Histories.Params)
-	w.collector.Histories.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(histories history.Histories) {
-		if got, want := histories["app"].CPU(), onlyOther.CPU(); got != want {
-			t.Errorf("of CPU %+v is known, and without the start %+v", got, want)
-		}
-	})
-}
-
 // What a round reads grows with pods and with scalers, and not with the one times the
 // other: each object is read once, however many others there are.
 func TestARoundReadsEachPodOnce(t *testing.T) {

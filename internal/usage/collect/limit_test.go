@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -61,10 +62,11 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 	}
 }
 
-// The list of the source has what was delivered, and is not changed.
+// The list of the source has what was delivered, and is not changed. Pod a became Ready half a minute ago, within the window of
+// its sample, and pod b two minutes ago: the CPU of a boosted start is marked.
 func TestUsageOfPods(t *testing.T) {
 	sample := func(pod, container string, mib int64) usage.Sample {
-		return usage.Sample{Pod: pod, Container: container, Time: noon, MemoryBytes: mib * mebi}
+		return usage.Sample{Pod: pod, Container: container, Time: noon, Window: time.Minute, MemoryBytes: mib * mebi}
 	}
 	listed := []usage.Sample{
 		sample("a", "app", 100), sample("a", "proxy", 10),
@@ -78,8 +80,16 @@ func TestUsageOfPods(t *testing.T) {
 	}
 	var pods []workload.Pod
 	for _, name := range []string{"a", "b", "c", "silent"} {
-		pods = append(pods, workload.Pod{Name: name, Containers: []workload.Container{{Name: "app", Resources: has(100, 200)}, {Name: "proxy"}}})
+		pods = append(pods, workload.Pod{
+			Name: name, Ready: true, ReadyChanged: noon.Add(-2 * time.Minute), Runs: []workload.Run{{Container: "app", Since: noon.Add(-10 * time.Minute)}},
+			Containers: []workload.Container{{Name: "app", Resources: has(100, 200)}, {Name: "proxy"}},
+		})
 	}
+	pods[0].ReadyChanged = noon.Add(-30 * time.Second)
+	var boosted v1beta1.VerticalScalerSpec
+	boosted.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+		ContainerName: "app", StartupBoost: &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2)}},
+	}}}
 	pods[1].Actual = map[string]workload.Resources{"app": has(100, 150)} // a resize that is not applied yet
 	stale := usage.Refused{Pod: "c", Container: "proxy", Why: usage.Stale}
 	limited := func(s usage.Sample, factor float64, limit int64) usage.Sample {
@@ -91,9 +101,10 @@ func TestUsageOfPods(t *testing.T) {
 		{limited(sample("b", "app", 1024), 1.5, 150), sample("b", "proxy", 10)}, {}, {},
 	}
 	wantRefused := [][]usage.Refused{nil, nil, {stale, {Pod: "c", Container: "app", Why: usage.AboveLimit}}, nil}
+	want[0][0].NoCPU = true
 	var got [][]usage.Sample
 	var refused [][]usage.Refused
-	for _, u := range usageOf(&v1beta1.VerticalScalerSpec{}, pods, groupByPod(listed), map[string][]usage.Refused{"c": {stale}}) {
+	for _, u := range usageOf(&boosted, pods, groupByPod(listed), map[string][]usage.Refused{"c": {stale}}) {
 		got, refused = append(got, u.samples), append(refused, u.refused)
 	}
 	if diff := cmp.Diff(want, got) + cmp.Diff(wantRefused, refused) + cmp.Diff(delivered, listed); diff != "" {
