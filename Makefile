@@ -178,7 +178,7 @@ test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/no
 	go test -tags node -v -count=1 -parallel 16 -timeout 30m $(ARGS) ./test/node
 
 .PHONY: test-node-olm
-test-node-olm: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE) ## Install, score, upgrade and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.
+test-node-olm: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE) ## Install, score and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.
 	hack/node/check.sh -q -olm
 	IMG=$(IMAGE) VERSION=v$(VERSION) OLM=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OLM_CPB=$(OLM_CPB) OLM_COPY_CONTENT=$(OLM_COPY_CONTENT) \
 	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \

@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
-# usage: hack/olm-node/install.sh -dir DIR [-bundle TAG=FOLDER]...
+# usage: hack/olm-node/install.sh -dir DIR
 #
 # Starts a registry and the Operator Lifecycle Manager on the node that hack/olm-node/up.sh runs. Returns when OLM's operators are
-# available.
-#
-#   -bundle TAG=FOLDER   another version of the bundle to serve; may be repeated
-#
-# Images are pulled by the names that they are published with. So this installs the operator as on any cluster, in a namespace of
-# its own:
+# available. Images are pulled by the names that they are published with. So this installs the operator as on any cluster, in a
+# namespace of its own:
 #
 #   hack/node/exec.sh -dir DIR sh -c 'cd /run/node/shared && ./operator-sdk run bundle ...'
 set -euo pipefail
@@ -20,17 +16,9 @@ fi
 node=$repo/hack/node
 kit=$repo/bin/olm-node
 
-dir=
-bundles=()
-while [ $# -gt 0 ]; do
-	case $1 in
-	-bundle) bundles+=("${2:?-bundle needs TAG=FOLDER}") ;;
-	-dir) dir=${2:?-dir needs a folder} ;;
-	*) fail "unexpected argument $1; -h tells more" ;;
-	esac
-	shift 2
-done
-[ -e "$dir/kubeconfig" ] || fail "no node is ready in DIR \"$dir\"; -h tells more"
+[ $# = 2 ] && [ "$1" = -dir ] || fail "want -dir DIR; -h tells more"
+dir=$2
+[ -e "$dir/kubeconfig" ] || fail "no node is ready in $dir"
 
 began=$SECONDS
 say() { printf '[%5ds] %s\n' $((SECONDS - began)) "$*"; }
@@ -39,14 +27,6 @@ say() { printf '[%5ds] %s\n' $((SECONDS - began)) "$*"; }
 shared=$dir/state/shared
 inside=/run/node/shared
 cp -rT "$kit" "$shared"
-for tagged in ${bundles[@]+"${bundles[@]}"}; do
-	tag=${tagged%%=*}
-	name=$(sed -n 's/^bundle \(.*\):.*/\1/p' "$kit/images/names"):$tag
-	mkdir -p "$shared/images/bundle-$tag"
-	IMAGE_ARCHIVE=$shared/bundle.tar BUNDLE=${tagged#*=} PLATFORMS='' "$repo/hack/images/image.sh" bundle "$name" >/dev/null
-	tar -x -C "$shared/images/bundle-$tag" -f "$shared/bundle.tar"
-	echo "bundle-$tag $name" >>"$shared/images/names"
-done
 address=127.0.0.1:5000
 "$node/exec.sh" -dir "$dir" "$inside/crane" registry serve --address $address </dev/null >"$dir/logs/registry.log" 2>&1 &
 registry=$!

@@ -71,18 +71,11 @@ func StartCluster() (*Env, error) {
 
 // ClusterOptions change what StartClusterWith starts.
 type ClusterOptions struct {
-	// MetricsServer runs metrics-server, which reads the pods' annotations every 10 s.
-	MetricsServer bool
-	// AuditReads logs every request, not only writes.
-	AuditReads bool
-	// GuardOwners enables the admission plugin OwnerReferencesPermissionEnforcement, as
-	// OpenShift does: it checks whether the author of an owner reference may block the
-	// owner's deletion. The plugin learns of new kinds with a delay of half a minute.
-	GuardOwners bool
-	// NoCRDs leaves the installation of our CRDs to the test.
-	NoCRDs bool
-	// Nodes is how many nodes kwok simulates; 0 for ten.
-	Nodes int
+	// ForOLM runs metrics-server, which reads the pods' annotations every 10 s, logs every request and not only writes, and leaves
+	// the installation of our CRDs to the test. It enables the admission plugin OwnerReferencesPermissionEnforcement, as OpenShift
+	// does: it checks whether the author of an owner reference may block the owner's deletion. The plugin learns of new kinds with
+	// a delay of half a minute.
+	ForOLM bool
 	// NoControllers runs neither the controller manager nor the scheduler: the caller does their work.
 	NoControllers bool
 }
@@ -101,23 +94,18 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		return nil, fmt.Errorf("making a folder for the cluster: %w", err)
 	}
 	flags := []string{
-		"-kwok-nodes", strconv.Itoa(cmp.Or(o.Nodes, kwokNodes)),
+		"-kwok-nodes", strconv.Itoa(kwokNodes),
 		// The cluster ends with this process, however the process ends.
 		"-parent-pid", strconv.Itoa(os.Getpid()),
 		// WritesSince reads one file. The default starts another one after 100 MB.
 		"-apiserver-arg", "audit-log-maxsize=0",
 	}
-	if o.MetricsServer {
-		flags = append(flags, "-metrics-server")
-	}
 	if o.NoControllers {
 		flags = append(flags, "-controllers=false", "-scheduler=false")
 	}
-	if o.GuardOwners {
-		flags = append(flags, "-apiserver-arg", "enable-admission-plugins=OwnerReferencesPermissionEnforcement")
-	}
 	policy := auditPolicy()
-	if o.AuditReads {
+	if o.ForOLM {
+		flags = append(flags, "-metrics-server", "-apiserver-arg", "enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 		policy = filepath.Join(filepath.Dir(policy), "audit-policy-reads.yaml")
 	}
 	flags = append(flags, "-audit-policy", policy)
@@ -135,7 +123,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 			return os.RemoveAll(dir)
 		},
 	}
-	if err := e.open(adminKubeconfig(home), !o.NoCRDs); err != nil {
+	if err := e.open(adminKubeconfig(home), !o.ForOLM); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
 	return e, nil

@@ -69,13 +69,13 @@ func (w *fixture) pod(name string) *corev1.Pod {
 	return &pod
 }
 
-// saidBefore moves the kubelet's condition about the resize into the past.
-func (w *fixture) saidBefore(name string, age time.Duration) {
+// saidBefore moves a pod's conditions into the past.
+func (w *fixture) saidBefore(name string, age time.Duration, which func(corev1.PodCondition) bool) {
 	w.Helper()
 	w.eventually(func() string {
 		pod := w.pod(name)
 		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			if c := &pod.Status.Conditions[i]; which(*c) {
 				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
 			}
 		}

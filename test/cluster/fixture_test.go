@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -187,50 +186,6 @@ func (w *fixture) writes(since testkit.AuditMark) []testkit.Write {
 		}
 	}
 	return out
-}
-
-// accepted returns the writes that the API server has accepted. It rejects writes that rest
-// on an older version of a Deployment, whose controller writes at the same time.
-func accepted(writes []testkit.Write) (out []testkit.Write) {
-	for _, write := range writes {
-		if write.Code < 300 {
-			out = append(out, write)
-		}
-	}
-	return out
-}
-
-// count counts the writes of a resource by object name.
-func count(writes []testkit.Write, resource string) map[string]int {
-	out := map[string]int{}
-	for _, write := range writes {
-		if write.Resource == resource {
-			out[write.Name]++
-		}
-	}
-	return out
-}
-
-func total(counts map[string]int) (n int) {
-	for _, c := range counts {
-		n += c
-	}
-	return n
-}
-
-// tell logs the number of writes of each kind.
-func (w *fixture) tell(what string, writes []testkit.Write) {
-	w.Helper()
-	kinds := map[string]int{}
-	for _, write := range writes {
-		kinds[fmt.Sprintf("%s %s (%d)", write.Verb, write.Resource, write.Code)]++
-	}
-	var words []string
-	for kind, n := range kinds {
-		words = append(words, fmt.Sprintf("%d %s", n, kind))
-	}
-	sort.Strings(words)
-	w.Logf("%s: %d writes: %s", what, len(writes), strings.Join(words, ", "))
 }
 
 // noted waits for an event on the object whose note contains all the words.

@@ -118,8 +118,7 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	mark := env.Mark()
 	w.rounds(20)
 	if writes := w.writes(mark); len(writes) > 2 {
-		w.tell("once it is idle", writes)
-		t.Error("the operator does not become idle")
+		t.Errorf("the operator does not become idle: %v", writes)
 	}
 
 	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":"AsTemplate"}}}`)
@@ -173,7 +172,7 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	if pod := w.pod(waiting.Name); pod.Generation != waiting.Generation {
 		t.Errorf("the pod was changed at once: %+v", pod.Spec)
 	}
-	w.withoutNodeFor(waiting.Name, 6*time.Minute)
+	w.saidBefore(waiting.Name, 6*time.Minute, workload.IsUnschedulable)
 	w.runs("web")
 	if first := w.pod(waiting.Name); first.UID != waiting.UID {
 		t.Error("the pod that waited was replaced")
@@ -200,20 +199,6 @@ func (w *fixture) untilNewPodsAreSized(name string) {
 			}
 		}
 		return "no new pod has another size"
-	})
-}
-
-// withoutNodeFor moves the scheduler's finding about a pod into the past.
-func (w *fixture) withoutNodeFor(name string, age time.Duration) {
-	w.Helper()
-	w.eventually(func() string {
-		pod := w.pod(name)
-		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; workload.IsUnschedulable(*c) {
-				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
-			}
-		}
-		return said(env.Client.Status().Update(w.Context(), pod))
 	})
 }
 

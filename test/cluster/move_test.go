@@ -76,12 +76,12 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 	w.Scale("web", orRecreate)
 	w.Says("web", "Applied", "False", "Deferred", stuck.Name, "room")
 	w.resizedBefore(stuck.Name, 30*time.Minute)
-	w.saidBefore(stuck.Name, 2*time.Hour)
+	w.saidBefore(stuck.Name, 2*time.Hour, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 
 	requests := w.Sized("web")
 	w.Between("cpu", *requests.Cpu(), "330m", "380m")
-	if n := w.evictions(); n != 1 {
-		t.Errorf("%d evictions", n)
+	if _, granted := w.evictions(); granted != 1 {
+		t.Errorf("%d evictions", granted)
 	}
 	nodes := map[types.UID]string{}
 	for _, pod := range before {

@@ -156,9 +156,14 @@ func (s scene) pod(t *testing.T) corev1.Pod {
 	return pods[0]
 }
 
-// has waits until the pod has these requests and limits in its spec, in its status and in
-// the kernel, and returns the pod.
-func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod corev1.Pod) {
+// has waits until the pod has these requests and limits in its spec, in its status and in the kernel, and returns the pod.
+func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) corev1.Pod {
+	t.Helper()
+	return s.hasIn(t, func(pod corev1.Pod) corev1.Pod { return pod }, cpu, cpuLimit, memory, memoryLimit)
+}
+
+// hasIn is has for a part of the pod.
+func (s scene) hasIn(t *testing.T, part func(corev1.Pod) corev1.Pod, cpu, cpuLimit, memory, memoryLimit string) (pod corev1.Pod) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
 		pods := node.RunningPods(t, s.key)
@@ -166,7 +171,7 @@ func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod
 			return fmt.Sprintf("%d pods run", len(pods))
 		}
 		pod = pods[0]
-		return enforced(t, pod, cpu, cpuLimit, memory, memoryLimit)
+		return enforced(t, part(pod), cpu, cpuLimit, memory, memoryLimit)
 	})
 	return pod
 }

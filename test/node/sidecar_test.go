@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // sidecarPort is where the load of the sidecar listens: the containers of a pod share their network.
@@ -38,32 +37,17 @@ func sidecarOf(pod corev1.Pod) corev1.Pod {
 	return pod
 }
 
-// sidecarHas waits until the sidecar has these requests and limits in the spec, in the status and in the
-// kernel.
-func (s scene) sidecarHas(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod corev1.Pod) {
-	t.Helper()
-	testkit.Eventually(t, long, func() string {
-		pods := node.RunningPods(t, s.key)
-		if len(pods) != 1 {
-			return fmt.Sprintf("%d pods run", len(pods))
-		}
-		pod = pods[0]
-		return enforced(t, sidecarOf(pod), cpu, cpuLimit, memory, memoryLimit)
-	})
-	return pod
-}
-
 func TestANativeSidecarIsResizedUpAndDown(t *testing.T) {
 	t.Parallel()
 	s := stage(t, withSidecar, v1beta1.Scaling{ResourcePolicy: policies(pin("90m", "128Mi"))})
 	before := s.pod(t)
 	s.uses(5, 20)
-	s.sidecarHas(t, "90m", "720m", "128Mi", "256Mi")
+	s.hasIn(t, sidecarOf, "90m", "720m", "128Mi", "256Mi")
 	s.has(t, "90m", "720m", "128Mi", "256Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 
 	s.pin(t, "40m", "64Mi")
-	after := s.sidecarHas(t, "40m", "320m", "64Mi", "128Mi")
+	after := s.hasIn(t, sidecarOf, "40m", "320m", "64Mi", "128Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	restarts(t, after, 0)
 	restarts(t, sidecarOf(after), 0)
@@ -83,7 +67,7 @@ func TestAnOOMKillOfANativeSidecarRaisesItsMemory(t *testing.T) {
 	node.Overload(t, before, sidecarPort, 5, 170)
 
 	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
-	after := s.sidecarHas(t, "20m", "200m", "256Mi", "512Mi")
+	after := s.hasIn(t, sidecarOf, "20m", "200m", "256Mi", "512Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
 		t.Errorf("the reason of the decision is %s", got)

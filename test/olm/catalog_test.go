@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -259,6 +258,3 @@ func namespaced(t *testing.T, name string, labels map[string]string) {
 		return said(env.Client.Get(t.Context(), key(name, "default"), &corev1.ServiceAccount{}))
 	})
 }
-
-// elapsed formats the time since for log lines.
-func elapsed(since time.Time) string { return time.Since(since).Round(100 * time.Millisecond).String() }

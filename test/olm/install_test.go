@@ -131,17 +131,11 @@ func (i *installation) subscribe(t *testing.T) {
 // succeeds waits until the ClusterServiceVersion of the bundle is Succeeded.
 func (i *installation) succeeds(t *testing.T) {
 	t.Helper()
-	began, last := time.Now(), ""
 	eventually(t, func() string {
-		phase := i.phase(t, i.bundle.csv)
-		if brief, _, _ := strings.Cut(phase, ":"); brief != last {
-			t.Logf("%s: %s) after %s", i.bundle.csv, brief, elapsed(began))
-			last = brief
+		if phase := i.phase(t, i.bundle.csv); !strings.HasPrefix(phase, "Succeeded ") {
+			return fmt.Sprintf("%s is %s", i.bundle.csv, phase)
 		}
-		if strings.HasPrefix(phase, "Succeeded ") {
-			return ""
-		}
-		return fmt.Sprintf("%s is %s", i.bundle.csv, phase)
+		return ""
 	})
 }
 
@@ -165,7 +159,6 @@ func (i *installation) phase(t *testing.T, name string) string {
 // returns this pod.
 func (i *installation) leads(t *testing.T) *runningPod {
 	t.Helper()
-	began := time.Now()
 	var pod *runningPod
 	eventually(t, func() string {
 		if pod = node.operator(i.namespace); pod == nil {
@@ -183,7 +176,6 @@ func (i *installation) leads(t *testing.T) *runningPod {
 		}
 		return ""
 	})
-	t.Logf("pod %s is ready and leads, after further %s", pod.name.Name, elapsed(began))
 	return pod
 }
 

@@ -101,7 +101,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := buildManager(); err != nil {
 		return 1, err
 	}
-	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, GuardOwners: true, NoCRDs: true}); err != nil {
+	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{ForOLM: true}); err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, env.Stop()) }()

@@ -54,11 +54,7 @@ func enough() *v1beta1.ResourcePolicy {
 // scale creates a scaler of the Deployment with that name, without a cooldown.
 func scale(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 	t.Helper()
-	s := testkit.Scaler(namespace, name, name)
-	s.Spec.UpdatePolicy.UpdateMode = mode
-	s.Spec.UpdatePolicy.CooldownSeconds = ptr.To[int32](0)
-	s.Spec.ResourcePolicy = enough()
-	create(t, s)
+	space(t, namespace).Scale(name, world.InMode(mode), func(s *v1beta1.VerticalScaler) { s.Spec.ResourcePolicy = enough() })
 }
 
 // space is a namespace.

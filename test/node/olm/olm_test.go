@@ -11,14 +11,10 @@ package olm
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,54 +49,16 @@ const (
 var (
 	node *realnode.Node
 	load = client.ObjectKey{Namespace: "default", Name: "load"}
-	// version is that of the bundle, next that of the one it is upgraded to.
-	version, next string
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	folder, err := nextBundle()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	realnode.Main(m, "olm-node/up.sh", func(n *realnode.Node) error {
 		node = n
-		install := realnode.Script("olm-node/install.sh", "-dir", n.Dir, "-bundle", next+"="+folder)
+		install := realnode.Script("olm-node/install.sh", "-dir", n.Dir)
 		install.Stdout, install.Stderr = os.Stdout, os.Stderr
-		return errors.Join(install.Run(), os.RemoveAll(folder))
+		return install.Run()
 	})
-}
-
-// nextBundle is the bundle with the next patch version, of the same image.
-func nextBundle() (folder string, err error) {
-	source := filepath.Join(testkit.Root(), "bin", "olm-node", "bundle")
-	const csv = "manifests/" + operator + ".clusterserviceversion.yaml"
-	text, err := os.ReadFile(filepath.Join(source, csv))
-	if err != nil {
-		return "", fmt.Errorf("%w: call \"make test-node-olm\"", err)
-	}
-	found := regexp.MustCompile(`(?m)^  version: (\d+\.\d+\.)(\d+)$`).FindSubmatch(text)
-	if found == nil {
-		return "", fmt.Errorf("%s has no version", csv)
-	}
-	patch, err := strconv.Atoi(string(found[2]))
-	if err != nil {
-		return "", err
-	}
-	number := string(found[1]) + string(found[2])
-	nextNumber := fmt.Sprintf("%s%d", found[1], patch+1)
-	version, next = "v"+number, "v"+nextNumber
-
-	if folder, err = os.MkdirTemp("", "bundle-"); err != nil {
-		return "", err
-	}
-	if err := os.CopyFS(folder, os.DirFS(source)); err != nil {
-		return "", err
-	}
-	text = bytes.ReplaceAll(text, []byte("  name: "+operator+"."+version+"\n"), []byte("  name: "+operator+"."+next+"\n"))
-	text = bytes.ReplaceAll(text, []byte("\n  version: "+number+"\n"), []byte("\n  version: "+nextNumber+"\n"))
-	return folder, os.WriteFile(filepath.Join(folder, csv), text, 0o644)
 }
 
 // TestLifecycle follows the operator from its installation to its removal. Each step needs
@@ -110,7 +68,6 @@ func TestLifecycle(t *testing.T) {
 		t.Run("its pod runs in a namespace that enforces restricted pods", runsRestricted) &&
 		t.Run("pods are resized in the cgroup without a restart", resizes) &&
 		t.Run("operator-sdk scorecard passes in pods", scorecard) &&
-		t.Run("operator-sdk run bundle-upgrade keeps what scalers know", upgrades) &&
 		t.Run("operator-sdk cleanup leaves the workload as it is", cleansUp)
 	if !passed {
 		show(t)
@@ -124,25 +81,7 @@ func runsBundle(t *testing.T) {
 	sdk(t, "run", "bundle", imageOf(t, "bundle"), "--install-mode=AllNamespaces", "--namespace="+namespace,
 		"--index-image="+imageOf(t, "opm"), "--decompression-image="+busybox, "--security-context-config=restricted",
 		"--timeout="+long.String())
-	isInstalled(t, version)
-}
-
-// upgrades upgrades the running version to the next one.
-func upgrades(t *testing.T) {
-	label(t, "baseline")
-	before := scaler(t)
-	bundle := strings.TrimSuffix(imageOf(t, "bundle"), version) + next
-	sdk(t, "run", "bundle-upgrade", bundle, "--namespace="+namespace, "--security-context-config=restricted",
-		"--timeout="+long.String())
-	isInstalled(t, next)
-	after := scaler(t)
-	if len(after.Status.Annotations) == 0 || !maps.Equal(after.Status.Annotations, before.Status.Annotations) {
-		t.Errorf("the claim was %v and is %v", before.Status.Annotations, after.Status.Annotations)
-	}
-	if after.Status.Recommendation == nil {
-		t.Error("the recommendation is lost")
-	}
-	noRestart(t)
+	isInstalled(t)
 }
 
 // runsRestricted labels the namespace, and recreates the pod.
@@ -295,28 +234,22 @@ func noRestart(t *testing.T) {
 	}
 }
 
-// isInstalled checks that OLM reports a version as installed, and that its pod is ready.
-func isInstalled(t *testing.T, version string) {
+// isInstalled checks that OLM reports the version as installed, and that its pod is ready.
+func isInstalled(t *testing.T) {
 	t.Helper()
-	csv, err := phase(t, version)
-	if err != nil || csv != "Succeeded: InstallSucceeded" {
-		t.Errorf("%s is %q: %v", version, csv, err)
-	}
-	t.Logf("%s is %s", version, csv)
-	testkit.Eventually(t, long, func() string { return notReady(operatorPod(t)) })
-}
-
-// phase is the phase of a version, with the reason.
-func phase(t *testing.T, version string) (string, error) {
-	t.Helper()
-	csv := object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", nil)
-	csv.SetName(operator + "." + version)
-	if err := node.Client.Get(t.Context(), client.ObjectKeyFromObject(csv), csv); err != nil {
-		return "", err
+	csv := &unstructured.Unstructured{}
+	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
+	csv.SetKind("ClusterServiceVersion")
+	_, version, _ := strings.Cut(imageOf(t, "bundle"), ":")
+	if err := node.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: operator + "." + version}, csv); err != nil {
+		t.Fatal(err)
 	}
 	phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
 	reason, _, _ := unstructured.NestedString(csv.Object, "status", "reason")
-	return phase + ": " + reason, nil
+	if phase != "Succeeded" || reason != "InstallSucceeded" {
+		t.Errorf("%s is %s: %s", csv.GetName(), phase, reason)
+	}
+	testkit.Eventually(t, long, func() string { return notReady(operatorPod(t)) })
 }
 
 // operatorPod returns the newest pod of the operator, or an empty pod if there is none.
@@ -436,17 +369,4 @@ func create(t *testing.T, obj client.Object) {
 	if err := node.Client.Create(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// object is an OLM object with the operator's name, in its namespace.
-func object(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(kind)
-	u.SetNamespace(namespace)
-	u.SetName(operator)
-	if spec != nil {
-		u.Object["spec"] = spec
-	}
-	return u
 }
