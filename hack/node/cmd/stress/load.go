@@ -4,8 +4,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -108,4 +113,40 @@ func (b *ballast) hold(mebibytes int64) error {
 		b.blocks = append(b.blocks, block)
 	}
 	return nil
+}
+
+// memoryLimit is that of the container, in MiB.
+func memoryLimit() (int64, error) {
+	var errs error
+	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile("/sys/fs/cgroup/" + file)
+		if err == nil {
+			limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			return limit >> 20, err
+		}
+		errs = errors.Join(errs, err)
+	}
+	return 0, errs
+}
+
+// readForever writes a file and reads it again and again, so that it is in the page cache, as far as there is room.
+func readForever(file string, mebibytes int64) error {
+	block := bytes.Repeat([]byte{1}, blockSize)
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	for range mebibytes {
+		if _, err := f.Write(block); err != nil {
+			return err
+		}
+	}
+	for {
+		for i := range mebibytes {
+			if _, err := f.ReadAt(block, i*blockSize); err != nil {
+				return err
+			}
+			time.Sleep(beat)
+		}
+	}
 }

@@ -5,7 +5,10 @@
 // size is set from outside.
 //
 //	stress pause
-//	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB]
+//	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB]
+//
+// -heap is for memory in percent of the limit at the start, as a JVM sizes its heap, and -read for a file of that size that is written
+// once and then read again and again.
 //
 // A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
 //
@@ -39,7 +42,7 @@ func main() {
 			os.Exit(1)
 		}
 	default:
-		fmt.Fprintln(os.Stderr, "usage: stress pause | stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB]")
+		fmt.Fprintln(os.Stderr, "usage: stress pause | stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB]")
 		os.Exit(2)
 	}
 }
@@ -62,7 +65,20 @@ func serve(args []string) error {
 	addr := flags.String("addr", ":8080", "address to listen on")
 	cpu := flags.Int64("cpu", 0, "millicores to burn")
 	memory := flags.Int64("memory", 0, "MiB to hold")
+	heap := flags.Int64("heap", 0, "percent of the memory limit to hold instead")
+	file := flags.String("file", "", "a file to write and read")
+	read := flags.Int64("read", 0, "MiB of the file")
 	_ = flags.Parse(args)
+	if *heap > 0 {
+		limit, err := memoryLimit()
+		if err != nil {
+			return err
+		}
+		*memory = limit * *heap / 100
+	}
+	if *file != "" {
+		go func() { fmt.Fprintln(os.Stderr, readForever(*file, *read)) }()
+	}
 
 	go func() {
 		pause() // process 1 of a container gets no default action for signals

@@ -1,0 +1,109 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build node
+
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// raiseLimit is the most memory that these scenes get without maxAllowed: 1Gi, or eight times what the template has.
+var raiseLimit = resource.MustParse("1Gi")
+
+// usesWhatItHas reports the memory that metrics-server has measured, in MiB. It is 0 until there is a measurement.
+func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) (memoryMiB int64) {
+	t.Helper()
+	m := &unstructured.Unstructured{}
+	m.SetAPIVersion("metrics.k8s.io/v1beta1")
+	m.SetKind("PodMetrics")
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), m); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	containers, _, _ := unstructured.NestedSlice(m.Object, "containers")
+	for _, c := range containers {
+		text, _, _ := unstructured.NestedString(c.(map[string]any), "usage", "memory")
+		memory := resource.MustParse(text)
+		memoryMiB = memory.Value() >> 20
+		s.uses(5, memoryMiB)
+	}
+	return memoryMiB
+}
+
+// follows reports whether the operator has found that usage follows the limit.
+func (s scene) follows(t *testing.T) bool {
+	t.Helper()
+	rec := s.scaler(t).Status.Recommendation
+	return rec != nil && slices.ContainsFunc(rec.ContainerRecommendations[0].Reasons, func(r v1beta1.RecommendationReason) bool {
+		return r.Code == v1beta1.ReasonUsageFollowsLimit
+	})
+}
+
+// A heap that is sized from the limit at each start, as that of a JVM, grows with the limit. The container is restarted after each
+// raise. After two raises that were only filled, the request stays.
+func TestAHeapThatFollowsItsLimitIsNotRaisedForever(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Args = []string{"-cpu=5", "-heap=75"} }, v1beta1.Scaling{})
+	started := int64(128) // the limit at the last start, in MiB
+	testkit.Eventually(t, long, func() string {
+		pods := node.RunningPods(t, s.key)
+		if len(pods) != 1 {
+			return "the container does not run"
+		}
+		used, limit := s.usesWhatItHas(t, pods[0]), node.Limits(t, pods[0]).MemoryLimitBytes>>20
+		if s.follows(t) {
+			return ""
+		}
+		if limit > started && used > started*6/10 {
+			t.Logf("the heap has %d MiB, and the limit is now %d MiB", used, limit)
+			started = limit
+			node.Kill(t, pods[0])
+		}
+		return fmt.Sprintf("%d MiB are used, and the limit is %d MiB, since the last start %d", used, limit, started)
+	})
+	if memory := s.pod(t).Spec.Containers[0].Resources.Limits.Memory(); memory.Cmp(raiseLimit) > 0 || started < 300 {
+		t.Errorf("the limit is %s, and was %d MiB at the last start", memory, started)
+	}
+}
+
+// The kubelet counts the page cache that is in use as usage, so a program that reads files gets more memory. That ends when the files
+// fit, or with the reason that usage follows the limit.
+func TestAProgramThatReadsFilesIsNotRaisedForever(t *testing.T) {
+	t.Parallel()
+	const file = 160 // MiB
+	s := stage(t, func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		spec.Volumes = []corev1.Volume{{Name: "files"}}
+		app := &spec.Containers[0]
+		app.VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: "/files"}}
+		app.Args = []string{"-cpu=5", "-file=/files/data", fmt.Sprintf("-read=%d", file)}
+	}, v1beta1.Scaling{})
+	most := int64(0)
+	testkit.Eventually(t, long, func() string {
+		pod := s.pod(t)
+		used := s.usesWhatItHas(t, pod)
+		if most = max(most, used); s.follows(t) || used >= file {
+			return ""
+		}
+		return fmt.Sprintf("%d MiB are used, with %v", used, pod.Spec.Containers[0].Resources)
+	})
+	s.says(t, v1beta1.ReasonApplied, "")
+	t.Logf("of files of %d MiB, %d MiB count as usage", file, most)
+	pod := s.pod(t)
+	if resources := pod.Spec.Containers[0].Resources; resources.Limits.Memory().Cmp(raiseLimit) > 0 || resources.Requests.Memory().Value()>>20 < 64 || most < 64 {
+		t.Errorf("the container has %v, and has used %d MiB, most of it page cache", resources, most)
+	}
+	restarts(t, pod, 0)
+}
