@@ -24,14 +24,14 @@ import (
 
 // Which invariant is checked where:
 //
-//	I1  bounds of requests and limits            monitor
+//	I1  bounds of requests and limits            not here: pure (internal/plan)
 //	I2  nothing out of scope is written          monitor, onlyOwnWrites
-//	I3  memory never below what is known         monitor (silent pods), aboveKills
-//	I4  QoS stays, no resize gets 422            monitor, neverInvalid
+//	I3  memory never below what is known         aboveKills, and the scenario with a silent pod; the rest is pure (internal/plan)
+//	I4  QoS stays, no resize gets 422            neverInvalid
 //	I5  no A-B-A                                 noFlapping; steps and cooldowns are pure (internal/plan)
 //	I6  availability                             evictions
-//	I7  deciding twice decides nothing           quiet, from outside; as a property it is pure (internal/plan)
-//	I8  bounded writes, none when idle           quiet, everyWriteCounts
+//	I7  deciding twice decides nothing           unexplained, from outside; as a property it is pure (internal/plan)
+//	I8  bounded writes, none when idle           unexplained, everyWriteCounts
 //	I9  evidence survives restarts               the end state against the reference run, aboveKills
 //	I10 order of inputs                          not here: pure (internal/plan)
 //	I11 nothing after the deletion               monitor

@@ -4,16 +4,12 @@
 package world
 
 import (
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -29,22 +25,6 @@ func (w *World) record() {
 
 func (w *World) changed(kind watch.EventType, before, o client.Object) {
 	w.changes = append(w.changes, Change{Type: kind, Before: before, Object: o, Seen: w.Clock.Now(), isOurs: w.isOurs})
-}
-
-// answered records a round of usage of running pods.
-func (w *World) answered(pods []corev1.Pod, samples []usage.Sample) {
-	a := round{time: w.Clock.Now(), silent: map[types.UID]string{}}
-	for _, e := range w.changes {
-		a.at = max(a.at, revision(e.Object))
-	}
-	for _, pod := range pods {
-		for _, c := range pod.Spec.Containers {
-			if !slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Pod == pod.Name && s.Container == c.Name }) {
-				a.silent[pod.UID] = deploymentOf(&pod)
-			}
-		}
-	}
-	w.rounds = append(w.rounds, a)
 }
 
 // Rest lets minutes pass until the operator writes nothing in one of them. If it always does, the writes of the last one are

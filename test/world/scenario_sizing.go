@@ -75,7 +75,7 @@ func (s sizing) scenario() Scenario {
 	}
 }
 
-// silentRounds is for how many rounds of usage a pod is silent: longer than the monitor takes to call it silent.
+// silentRounds is for how many rounds of usage a pod is silent.
 const silentRounds = 6
 
 // sizings are the scenarios that end with the pods of web at a size.

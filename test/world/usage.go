@@ -76,7 +76,6 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
 	if u.Err != nil {
-		u.world.answered(pods, nil)
 		return nil, nil, u.Err
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
@@ -91,7 +90,6 @@ func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]us
 		samples = append(samples, u.samplesOf(&pods[i], rank[app], replicas[app], now)...)
 		rank[app]++
 	}
-	u.world.answered(pods, samples)
 	return samples, nil, nil
 }
 

@@ -77,7 +77,6 @@ type World struct {
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
 	seen    map[types.UID]client.Object // on a real API server
-	rounds  []round
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -146,7 +145,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options Options) 
 // Enter moves the world to another namespace, with the same operator. What has happened so far is forgotten.
 func (w *World) Enter(namespace string) {
 	w.Namespace, w.cache.namespace = namespace, namespace
-	w.changes, w.rounds, w.writes, w.events = nil, nil, nil, nil
+	w.changes, w.writes, w.events = nil, nil, nil
 	clear(w.trimmed)
 	w.cache.forget()
 }
