@@ -56,9 +56,6 @@ const (
 // your own if VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok
 // or the audit log are then skipped.
 func StartCluster() (*Env, error) {
-	if err := mayStart(); err != nil {
-		return nil, err
-	}
 	if folder := os.Getenv(clusterVariable); folder != "" {
 		return shareCluster(folder)
 	}
@@ -82,9 +79,6 @@ type ClusterOptions struct {
 
 // StartClusterWith starts a cluster like StartCluster, but never a shared one.
 func StartClusterWith(o ClusterOptions) (*Env, error) {
-	if err := mayStart(); err != nil {
-		return nil, err
-	}
 	binary, err := localcluster()
 	if err != nil {
 		return nil, err
@@ -176,11 +170,6 @@ func adminKubeconfig(folder string) string { return filepath.Join(folder, "admin
 func auditLog(folder string) string        { return filepath.Join(folder, "audit.log") }
 
 func kubectlBeside(binary string) string { return filepath.Join(filepath.Dir(binary), "kubectl") }
-
-// VPACRD is the path of a CRD of VerticalPodAutoscalers.
-func VPACRD() string {
-	return filepath.Join(Root(), "internal", "testkit", "testdata", "verticalpodautoscalers.yaml")
-}
 
 // buildScript builds the programs of the cluster, if they are not up to date, and
 // prints the folder that they are in.

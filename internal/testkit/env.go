@@ -17,8 +17,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,22 +51,9 @@ type Env struct {
 // adminToken is the token of the administrator of an API server that a test has started.
 const adminToken = "administrator"
 
-// mayStart fails in a test without a build tag. So "make test" needs no cluster, and builds none.
-func mayStart() error {
-	info, _ := debug.ReadBuildInfo()
-	isTagged := info != nil && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-tags" })
-	if testing.Testing() && !isTagged {
-		return errors.New("a test without a build tag may not start a cluster: add a tag to its files, such as //go:build cluster")
-	}
-	return nil
-}
-
 // Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; they are
 // built if it does not.
 func Start() (*Env, error) {
-	if err := mayStart(); err != nil {
-		return nil, err
-	}
 	programs, err := assets()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,10 @@ const NodeName = "node-1"
 // Namespace creates a namespace for the test.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-", Labels: e.namespaceLabels()}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if e.sidecars {
+		namespace.Labels = map[string]string{sidecarLabel: "true"}
+	}
 	if err := e.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("creating a namespace: %v", err)
 	}

@@ -7,12 +7,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -89,25 +89,18 @@ func queued() string {
 
 // differs describes a difference between what a cache and the API server have.
 func differs(cached, live client.ObjectList) string {
-	versions := map[types.UID]string{}
-	each := func(list client.ObjectList, f func(client.Object)) {
+	versions := func(list client.ObjectList) map[string]string {
+		out := map[string]string{}
 		_ = meta.EachListItem(list, func(item runtime.Object) error { // the function returns no error
 			if o, ok := item.(client.Object); ok {
-				f(o)
+				out[fmt.Sprintf("%s (%s)", o.GetName(), o.GetUID())] = o.GetResourceVersion()
 			}
 			return nil
 		})
+		return out
 	}
-	each(cached, func(o client.Object) { versions[o.GetUID()] = o.GetResourceVersion() })
-	difference := ""
-	each(live, func(o client.Object) {
-		if versions[o.GetUID()] != o.GetResourceVersion() {
-			difference = fmt.Sprintf("the cache has version %q of %T %s, not %s", versions[o.GetUID()], o, o.GetName(), o.GetResourceVersion())
-		}
-		delete(versions, o.GetUID())
-	})
-	if len(versions) > 0 {
-		return "the cache has objects that are gone"
+	if a, b := versions(cached), versions(live); !maps.Equal(a, b) {
+		return fmt.Sprintf("the cache has versions %v of %T, not %v", a, live, b)
 	}
-	return difference
+	return ""
 }

@@ -45,14 +45,6 @@ func (e *Env) InjectSidecars(ctx context.Context) error {
 	return e.awaitSidecars(ctx)
 }
 
-// namespaceLabels are the labels of a namespace of a test.
-func (e *Env) namespaceLabels() map[string]string {
-	if !e.sidecars {
-		return nil
-	}
-	return map[string]string{sidecarLabel: "true"}
-}
-
 // awaitSidecars waits until new pods get the sidecar.
 func (e *Env) awaitSidecars(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sidecar-", Labels: map[string]string{sidecarLabel: "true"}}}

@@ -168,7 +168,7 @@ func buildManager() error {
 // namespace, and the kinds of the Vertical Pod Autoscaler.
 func prepareCluster(ctx context.Context, olmCRDs string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths:              []string{olmCRDs, testkit.VPACRD()},
+		Paths:              []string{olmCRDs, filepath.Join(testkit.Root(), "internal", "testkit", "testdata", "verticalpodautoscalers.yaml")},
 		ErrorIfPathMissing: true,
 	}); err != nil {
 		return fmt.Errorf("installing the CRDs of OLM and of others: %w", err)

@@ -373,9 +373,22 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	}
 	for i := range budgets.Items {
 		b := &budgets.Items[i]
-		s, err := disruptionsOf(b, pods)
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
 			return err
+		}
+		var expected, healthy int32
+		for _, pod := range pods {
+			if pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
+				expected++
+				if isReady(&pod) {
+					healthy++
+				}
+			}
+		}
+		need := max(0, expected-b.Spec.MaxUnavailable.IntVal) // It is a number of pods.
+		s := policyv1.PodDisruptionBudgetStatus{
+			ExpectedPods: expected, CurrentHealthy: healthy, DesiredHealthy: need, DisruptionsAllowed: max(0, healthy-need), ObservedGeneration: b.Generation,
 		}
 		if apiequality.Semantic.DeepEqual(s, b.Status) {
 			continue
@@ -386,26 +399,4 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// disruptionsOf is the status of a budget beside these pods. The budget has a number of pods in maxUnavailable.
-func disruptionsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (policyv1.PodDisruptionBudgetStatus, error) {
-	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	if err != nil {
-		return b.Status, err
-	}
-	expected, healthy := 0, 0
-	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
-			expected++
-			if isReady(&pod) {
-				healthy++
-			}
-		}
-	}
-	need := max(0, expected-b.Spec.MaxUnavailable.IntValue())
-	return policyv1.PodDisruptionBudgetStatus{
-		ExpectedPods: int32(expected), CurrentHealthy: int32(healthy), DesiredHealthy: int32(need),
-		DisruptionsAllowed: int32(max(0, healthy-need)), ObservedGeneration: b.Generation,
-	}, nil
 }

@@ -82,16 +82,6 @@ func Scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
 	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
 }
 
-// Owner reads a ScaledDeployment.
-func (w *World) Owner(name string) *v1beta1.ScaledDeployment {
-	w.Helper()
-	var o v1beta1.ScaledDeployment
-	if err := w.Client.Get(w.ctx, w.Key(name), &o); err != nil {
-		w.Fatal(err)
-	}
-	return &o
-}
-
 // Settled lets time pass until a ScaledDeployment is Ready at its latest generation, and its status matches that of its
 // Deployment, which it returns.
 func (w *World) Settled(name string) *appsv1.Deployment {

@@ -25,8 +25,9 @@ import (
 // times, resource versions, and numbers that depend on when samples were taken.
 type State struct {
 	Deployments []DeploymentState
-	Owners      []OwnerState
-	Scalers     []ScalerState
+	// Owners are the ScaledDeployments with their finalizers, conditions and numbers of pods.
+	Owners  []string
+	Scalers []ScalerState
 }
 
 // DeploymentState is a Deployment with its pods.
@@ -53,14 +54,6 @@ type ScalerState struct {
 	Reverted   []v1beta1.RevertedChange
 	Originals  *v1beta1.OriginalResources
 	NewPods    []v1beta1.NewPodContainer
-}
-
-// OwnerState is a ScaledDeployment.
-type OwnerState struct {
-	Name       string
-	Finalizers []string
-	Conditions []string
-	Replicas   int32
 }
 
 // DiffAfterFaults describes how the end of a run with faults differs from this one, which had none. Three differences are
@@ -131,9 +124,7 @@ func (w *World) EndState() (State, error) {
 		state.Scalers = append(state.Scalers, scalerState(&scaler, hasCheckpoint))
 	}
 	for _, owner := range owners.Items {
-		state.Owners = append(state.Owners, OwnerState{
-			Name: owner.Name, Finalizers: owner.Finalizers, Conditions: conditionLines(owner.Status.Conditions), Replicas: owner.Status.AvailableReplicas,
-		})
+		state.Owners = append(state.Owners, fmt.Sprint(owner.Name, owner.Finalizers, conditionLines(owner.Status.Conditions), owner.Status.AvailableReplicas))
 	}
 	return state, nil
 }

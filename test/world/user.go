@@ -50,14 +50,19 @@ func (w *World) Patch(object client.Object, format string, args ...any) {
 	}
 }
 
+// read reads an object of the namespace.
+func read[T client.Object](w *World, name string, into T) T {
+	w.Helper()
+	if err := w.Client.Get(w.ctx, w.Key(name), into); err != nil {
+		w.Fatal(err)
+	}
+	return into
+}
+
 // Deployment reads a Deployment.
 func (w *World) Deployment(name string) *appsv1.Deployment {
 	w.Helper()
-	var d appsv1.Deployment
-	if err := w.Client.Get(w.ctx, w.Key(name), &d); err != nil {
-		w.Fatal(err)
-	}
-	return &d
+	return read(w, name, &appsv1.Deployment{})
 }
 
 // Change updates a Deployment as a user who replaces it as a whole.
@@ -85,11 +90,13 @@ func (w *World) Pods(app string, options ...client.ListOption) []corev1.Pod {
 // Scaler reads a scaler.
 func (w *World) Scaler(name string) *v1beta1.VerticalScaler {
 	w.Helper()
-	var s v1beta1.VerticalScaler
-	if err := w.Client.Get(w.ctx, w.Key(name), &s); err != nil {
-		w.Fatal(err)
-	}
-	return &s
+	return read(w, name, &v1beta1.VerticalScaler{})
+}
+
+// Owner reads a ScaledDeployment.
+func (w *World) Owner(name string) *v1beta1.ScaledDeployment {
+	w.Helper()
+	return read(w, name, &v1beta1.ScaledDeployment{})
 }
 
 // Condition reads a condition of a scaler; the zero value if there is none.
