@@ -42,6 +42,9 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 		ObjectMeta:    metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &step.UID, ResourceVersion: &step.ResourceVersion}},
 	}
+	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
+		return err
+	}
 	limited, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
 	err := r.Client.SubResource("eviction").Create(limited, pod, eviction)

@@ -17,8 +17,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// A change needs the permission of the freeze switch and of the budget. The client checks the
-// freeze switch again right before the write (freeze.Guard).
+// A change needs the permission of the freeze switch and of the budget. The freeze switch is checked again right
+// before each write.
 
 // observePermission is a phase: it reads what decides whether changes are allowed, and whether the API server sizes
 // new pods.

@@ -27,6 +27,9 @@ import (
 // the plan saw.
 func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
 	seen := podOf(s.observation.situation, step.UID)
+	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
+		return err
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod}}
 	err := r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, resizePatch(step, seen)), client.FieldOwner(Name))
 	if rejection := apierror.Of(err); rejection.Reason != "" {

@@ -22,7 +22,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -122,9 +121,9 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		return err // The other scaler restores the values.
 	}
 	if patch := restorePatch(deployment, original, owned); patch != nil {
-		if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
+		if err := r.Freeze.Check(vs.Namespace); err != nil {
 			r.dequeue(client.ObjectKeyFromObject(vs))
-			return &freeze.Error{Why: why}
+			return err
 		}
 		done, err := r.slot(vs, budget.Want{Class: budget.Bounds})
 		if err != nil {
@@ -254,6 +253,9 @@ func (r *Reconciler) releaseOwnership(ctx context.Context, d *appsv1.Deployment)
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding the managed fields: %w", err)
+	}
+	if err := r.Freeze.Check(d.Namespace); err != nil {
+		return err
 	}
 	if err := r.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name)); err != nil {
 		return fmt.Errorf("releasing the ownership of Deployment %s/%s: %w", d.Namespace, d.Name, err)

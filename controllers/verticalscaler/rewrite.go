@@ -89,6 +89,9 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 	if err != nil {
 		return err
 	}
+	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
+		return err
+	}
 	// The Deployment is then the one with the sizes.
 	if err := r.Client.Patch(ctx, deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
 		countAction("rollout", actionOutcome(err))

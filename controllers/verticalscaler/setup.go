@@ -21,7 +21,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
@@ -41,9 +40,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	r.order = precedence.New(precedence.MaxTold)
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers))
 	r.addTriggers(building, mgr.GetCache(), collected)
-	if r.Freeze != nil {
-		r.Client = freeze.Guard(r.Client, r.Freeze)
-	}
 	if r.Metrics != nil {
 		if err := mgr.Add(r.Metrics); err != nil {
 			return fmt.Errorf("adding the metrics about scalers: %w", err)

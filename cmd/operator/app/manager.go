@@ -4,7 +4,6 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -32,15 +31,14 @@ import (
 )
 
 // NewManager creates a manager. If it takes part in a leader election, it sends writes only while
-// it knows that it leads, and it leads only while no process of an older version has a share of the work.
+// it knows that it leads.
 func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.Manager, error) {
 	options := ManagerOptions(c, scope)
 	if !options.LeaderElection {
 		return ctrl.NewManager(restConfig, options)
 	}
 	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &lateLock{}
-	var others *sharing
-	options.LeaderElectionResourceLockInterface = leading.Lock(lease, func(ctx context.Context) error { return others.Check(ctx) })
+	options.LeaderElectionResourceLockInterface = leading.Lock(lease)
 	fenced := rest.CopyConfig(restConfig)
 	fenced.Wrap(leading.Wrap)
 	mgr, err := ctrl.NewManager(fenced, options)
@@ -53,11 +51,6 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.M
 	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
 		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
 	}
-	leases, err := leaseClient(restConfig, c)
-	if err != nil {
-		return nil, err
-	}
-	others = &sharing{leases: leases, clock: clock.RealClock{}, seen: map[string]renewal{}}
 	return mgr, nil
 }
 

@@ -9,7 +9,7 @@
 // separated by commas or spaces. "reason" is shown to users. A list that cannot be parsed
 // freezes all namespaces, because a user meant to stop something.
 //
-// The ConfigMap is watched (watch.go) and checked right before each write (guard.go). While
+// The ConfigMap is watched (watch.go) and checked right before each write (Switch.Check). While
 // the watch fails, the last known state stays. Until the first read, everything is frozen.
 package freeze
 
@@ -98,6 +98,15 @@ func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 		return fmt.Sprintf("ConfigMap %s freezes changes", s.ConfigMap), true
 	}
 	return fmt.Sprintf("ConfigMap %s freezes changes: %s", s.ConfigMap, s.state.Reason), true
+}
+
+// Check returns an *Error if changes in the namespace are frozen. It is called right before each write to a pod or a pod
+// template.
+func (s *Switch) Check(namespace string) error {
+	if why, frozen := s.Frozen(namespace); frozen {
+		return &Error{why}
+	}
+	return nil
 }
 
 // Announced reports whether an administrator has frozen the namespace, and why. Unlike Frozen, it is

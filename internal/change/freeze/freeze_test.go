@@ -5,23 +5,13 @@ package freeze
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 var name = types.NamespacedName{Namespace: "system", Name: "stop"}
@@ -79,6 +69,9 @@ func TestSwitch(t *testing.T) {
 	if why, frozen := s.Announced("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
 		t.Errorf("announced during a freeze: %v, %q", frozen, why)
 	}
+	if frozen := new(Error); !errors.As(s.Check("a"), &frozen) || frozen.Why != "ConfigMap system/stop freezes changes: incident 42" {
+		t.Errorf("Check() = %v", s.Check("a"))
+	}
 	if _, frozen := s.Frozen("b"); frozen {
 		t.Error("another namespace is frozen")
 	}
@@ -86,43 +79,11 @@ func TestSwitch(t *testing.T) {
 	if _, frozen := s.Frozen("a"); frozen {
 		t.Error("still frozen")
 	}
+	if err := s.Check("a"); err != nil {
+		t.Errorf("Check() = %v", err)
+	}
 	_, frozen := (*Switch)(nil).Frozen("a")
 	if _, announced := (*Switch)(nil).Announced("a"); frozen || announced {
 		t.Error("a nil switch freezes")
-	}
-}
-
-func TestGuard(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: "a", Name: "x"}
-	pod, deployment, scaler := &corev1.Pod{ObjectMeta: meta}, &appsv1.Deployment{ObjectMeta: meta}, &v1beta1.VerticalScaler{ObjectMeta: meta}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	inner, s := fake.NewClientBuilder().WithScheme(scheme).Build(), New(name)
-	c := Guard(inner, s)
-	writes := func(obj client.Object) []error {
-		ctx := t.Context()
-		return []error{
-			c.Create(ctx, obj), c.Update(ctx, obj), c.Patch(ctx, obj, client.Merge), c.Delete(ctx, obj), c.DeleteAllOf(ctx, obj),
-			c.SubResource("status").Create(ctx, obj, obj), c.SubResource("status").Update(ctx, obj), c.SubResource("status").Patch(ctx, obj, client.Merge),
-		}
-	}
-	s.Set(State{Active: true, Namespaces: []string{"a"}})
-	held := slices.Concat(writes(pod), writes(deployment), []error{c.Apply(t.Context(), appsv1ac.Deployment("x", "a"))})
-	passes := append(writes(scaler), c.Apply(t.Context(), appsv1ac.Deployment("x", "b")), c.Apply(t.Context(), corev1ac.ConfigMap("x", "a")))
-	s.Set(State{})
-	passes = slices.Concat(passes, writes(pod), writes(deployment))
-	for what, errs := range map[bool][]error{true: held, false: passes} {
-		for i, err := range errs {
-			if frozen := new(Error); errors.As(err, &frozen) != what {
-				t.Errorf("write %d: held is %t: %v", i, !what, err)
-			}
-		}
-	}
-	if Guard(inner, nil) != client.Client(inner) {
-		t.Error("no switch needs no guard")
 	}
 }

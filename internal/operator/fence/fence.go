@@ -69,13 +69,6 @@ func (f *Fence) forget() {
 	f.isLost = true
 }
 
-// hasStarted reports whether the process has held the lease.
-func (f *Fence) hasStarted() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.renewed.IsZero()
-}
-
 // Lost is an error if this process may not lead any more, and has to be restarted.
 func (f *Fence) Lost() error {
 	f.mu.Lock()
@@ -162,19 +155,16 @@ func target(path string) (group, resource string) {
 	return group, parts[0]
 }
 
-// Lock returns a lock of the leader election that tells the fence what becomes of the lease. mayStart is asked
-// after the lease was taken and before the process counts as its holder; nil for always. While it returns
-// an error, the lease is held, and renewed, without any work.
-func (f *Fence) Lock(lock resourcelock.Interface, mayStart func(ctx context.Context) error) resourcelock.Interface {
-	return &lease{Interface: lock, fence: f, mayStart: mayStart}
+// Lock returns a lock of the leader election that tells the fence what becomes of the lease.
+func (f *Fence) Lock(lock resourcelock.Interface) resourcelock.Interface {
+	return &lease{Interface: lock, fence: f}
 }
 
 // lease tells the fence what becomes of the lease.
 type lease struct {
 	resourcelock.Interface
-	fence    *Fence
-	mayStart func(ctx context.Context) error
-	last     resourcelock.LeaderElectionRecord // read or written; only the leader election calls the lease
+	fence *Fence
+	last  resourcelock.LeaderElectionRecord // read or written; only the leader election calls the lease
 }
 
 // Get implements resourcelock.Interface. After the process has led, a lease that it does not hold is
@@ -221,11 +211,6 @@ func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecor
 	if record.HolderIdentity != l.Identity() {
 		l.fence.lose()
 		return nil
-	}
-	if l.mayStart != nil && !l.fence.hasStarted() {
-		if err := l.mayStart(ctx); err != nil {
-			return err
-		}
 	}
 	l.fence.renew(sent)
 	return l.fence.Lost()

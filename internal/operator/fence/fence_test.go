@@ -246,35 +246,6 @@ func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
 	}
 }
 
-// The lease is held, without work, while others still work.
-func TestAProcessThatMayNotStartYetDoesNotLead(t *testing.T) {
-	a := newProcess(t, fake.NewClientset(), "a")
-	waits := errors.New("others still work")
-	asked := 0
-	a.lease.mayStart = func(context.Context) error {
-		asked++
-		return waits
-	}
-	if _, _, err := a.Get(t.Context()); err == nil {
-		t.Fatal("there is a lease")
-	}
-	if err := a.Create(t.Context(), holder("a")); !errors.Is(err, waits) {
-		t.Errorf("taking the lease: %v, want %v", err, waits)
-	}
-	if record, _, err := a.Get(t.Context()); err != nil || record.HolderIdentity != "a" {
-		t.Errorf("the lease is held by %+v, %v; want a", record, err)
-	}
-	waits = nil
-	for range 2 {
-		if err := a.Update(t.Context(), holder("a")); err != nil {
-			t.Error(err)
-		}
-	}
-	if asked != 2 {
-		t.Errorf("it was asked %d times, want twice: not after it leads", asked)
-	}
-}
-
 // Only reviews and events are no writes, whatever else is called like them.
 func TestWhatIsFenced(t *testing.T) {
 	for path, want := range map[string]bool{
