@@ -45,26 +45,12 @@ type fixture struct {
 	reconciler *Reconciler
 	clock      *clocktesting.FakePassiveClock
 	recorder   *events.FakeRecorder
-	rights     *someRights
 
 	writes []string // "create shop/web", in order
 	tried  int      // writes, with those that failed
 	live   int      // reads from the API server
 	uids   int
 	stop   context.CancelFunc
-}
-
-type someRights struct {
-	missing   string
-	rechecked int
-	err       error
-}
-
-func (r *someRights) Missing() string { return r.missing }
-
-func (r *someRights) Recheck(context.Context) error {
-	r.rechecked++
-	return r.err
 }
 
 // cached is what the reconciler has cached.
@@ -103,7 +89,7 @@ func aScheme(t *testing.T) *runtime.Scheme {
 // newFixture has the objects, and namespaces shop and bank. The functions intercept the requests of the reconciler.
 func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *fixture {
 	t.Helper()
-	s := &fixture{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(50), rights: &someRights{}}
+	s := &fixture{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(50)}
 	for _, name := range []string{"shop", "bank"} {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "live"}}})
 	}
@@ -147,7 +133,7 @@ func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object)
 	}
 	s.reconciler = &Reconciler{
 		Client: interceptor.NewClient(s.api, funcs), Recorder: s.recorder, Clock: s.clock, ResyncPeriod: 10 * time.Minute, OwnNamespace: "sizing",
-		ServesCluster: true, Rights: s.rights,
+		ServesCluster: true,
 		Live: interceptor.NewClient(s.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			s.live++
 			return c.List(ctx, list, options...)

@@ -28,7 +28,7 @@ type members struct{ *Reconciler }
 // read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
 func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
-	if r.Rights.Missing() != "" {
+	if r.Forbidden != "" {
 		return reconcile.Result{}, nil // The status of each policy says so.
 	}
 	step, err := r.decide(ctx, key)

@@ -34,10 +34,8 @@ type scope struct {
 	policy *fleet.Policy
 	// invalid says which selector cannot be parsed; nil for none.
 	invalid error
-	// missing lists the rights that the operator lacks; empty for none.
-	missing string
-	// install is the command that grants what is missing.
-	install string
+	// forbidden says which rights the operator lacks, and how to grant them; empty for none.
+	forbidden string
 	// pausedBy is the value of the annotation that pauses the policy.
 	pausedBy string
 	isPaused bool
@@ -144,17 +142,12 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 	return s, nil
 }
 
-// checkRights is a phase: without rights on scalers, the policy says so, and asks for them.
-func (r *Reconciler) checkRights(ctx context.Context, s *scope) (done bool, err error) {
-	s.install = r.Release.Install(release.Policies)
-	if s.missing = r.Rights.Missing(); s.missing == "" {
-		return false, nil
+// checkRights is a phase: without rights on scalers, the policy says so.
+func (r *Reconciler) checkRights(_ context.Context, s *scope) (done bool, err error) {
+	if r.Forbidden != "" {
+		s.forbidden = "The operator may not " + r.Forbidden + ", which policies need. An administrator can grant it: " + r.Release.Install(release.Policies)
 	}
-	s.lookAgainIn(rightsRetry)
-	if err := r.Rights.Recheck(ctx); err != nil {
-		log.FromContext(ctx).Error(err, "Checking the rights for policies failed")
-	}
-	return true, nil
+	return r.Forbidden != "", nil
 }
 
 // checkSelectors is a phase: a policy whose selectors cannot be parsed selects nothing, and keeps its scalers.

@@ -391,12 +391,11 @@ func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
 	s.settle()
 	s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
 	s.wrote()
-	s.rights.missing = "create verticalscalers.autoscaling.verticalscaler.io"
-	s.rights.err = errors.New("the API server does not answer")
+	s.reconciler.Forbidden = "create verticalscalers.autoscaling.verticalscaler.io"
 	s.sync()
-	for i := range 2 {
-		if after, err := s.policy("shop/p"); err != nil || after != 15*time.Second || s.rights.rechecked != i+1 {
-			t.Errorf("Reconcile() = %s, %v after %d rechecks", after, err, s.rights.rechecked)
+	for range 2 {
+		if after, err := s.policy("shop/p"); err != nil || after != 10*time.Minute {
+			t.Errorf("Reconcile() = %s, %v", after, err)
 		}
 		if after, err := s.member("shop/late"); err != nil || after != 0 {
 			t.Errorf("Reconcile() = %s, %v", after, err)
@@ -411,7 +410,7 @@ func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
 	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Summary.Deployments != "1/1" {
 		t.Errorf("status %+v", got)
 	}
-	s.rights.missing = ""
+	s.reconciler.Forbidden = ""
 	s.settle()
 	s.expectWrites("with rights", "create shop/late", "status shop/p")
 }

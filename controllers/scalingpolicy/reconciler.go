@@ -63,8 +63,9 @@ type Reconciler struct {
 	Release release.Release
 	// ServesCluster is true if ClusterScalingPolicies are served. Without it, namespaces are not read.
 	ServesCluster bool
-	// Rights reports which rights to serve policies are missing.
-	Rights Rights
+	// Forbidden lists the rights that the operator lacks to serve policies; empty if it has them all. The manager restarts
+	// when they have been granted.
+	Forbidden string
 
 	// rejected has why the API server has rejected the scaler of a Deployment, by its key.
 	rejected sync.Map
@@ -77,19 +78,8 @@ type Reconciler struct {
 	changedMembers, changedPolicies outlet
 }
 
-// Rights are those that only policies need.
-type Rights interface {
-	// Missing lists the rights that the operator lacked when it started; empty if it has them all.
-	Missing() string
-	// Recheck asks the API server again, and restarts the manager if all missing rights have been granted.
-	Recheck(ctx context.Context) error
-}
-
 // rejectedRetry is when to retry what the API server has rejected. No event tells that it would accept it now.
 const rejectedRetry = time.Minute
-
-// rightsRetry is how often missing rights are asked for, while there is a policy.
-const rightsRetry = 15 * time.Second
 
 // policies are the policies that are served, by what can be done with them.
 type policies struct {

@@ -69,7 +69,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	r.changedMembers.class, r.changedMembers.all = queue.Workload, r.allMembers
 	r.changedPolicies.class, r.changedPolicies.after = queue.Routine, pause
-	if r.Rights.Missing() == "" {
+	if r.Forbidden == "" {
 		r.Fleet.OnChange(func(deployment types.NamespacedName) {
 			r.changedMembers.add(deployment)
 			r.notify(deployment.Namespace)
@@ -120,7 +120,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 	if r.ServesCluster {
 		building.WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, itself, policyPredicate()))
 	}
-	if r.Rights.Missing() != "" {
+	if r.Forbidden != "" {
 		return building.Complete(r) // Each policy says so.
 	}
 	building.

@@ -66,7 +66,7 @@ func statusOf(s *scope) v1beta1.ScalingPolicyStatus {
 	status.ObservedGeneration = s.object.GetGeneration()
 	state := stateOf(s)
 	now := []metav1.Condition{ready(state), reconciling(s, state), stalled(state)}
-	if s.missing == "" && s.invalid == nil {
+	if s.forbidden == "" && s.invalid == nil {
 		status.Summary = s.survey.Summary(s.promoted())
 		status.Selected, status.Scaled = int32(s.survey.Selected), int32(s.survey.Scaled)
 		status.Skipped, status.States, status.Savings = s.survey.Skipped, s.survey.States, s.survey.Savings
@@ -131,8 +131,8 @@ type state struct {
 // stateOf is the first of these that is true.
 func stateOf(s *scope) state {
 	switch {
-	case s.missing != "":
-		return state{true, v1beta1.ReasonForbidden, "The operator may not " + s.missing + ", which policies need. An administrator can grant it: " + s.install}
+	case s.forbidden != "":
+		return state{true, v1beta1.ReasonForbidden, s.forbidden}
 	case s.invalid != nil:
 		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + ". The policy selects nothing, and its scalers stay as they are"}
 	case s.isPaused:

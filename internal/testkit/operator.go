@@ -77,9 +77,11 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if e.actsAs.UserName != "" {
 		restConfig.Impersonate = e.actsAs
 	}
-	scope := app.Scope{Namespaces: namespaces}
-	if err := findPolicyRights(restConfig, &scope); err != nil {
-		return nil, fmt.Errorf("asking whether the operator may serve policies: %w", err)
+	asking := rest.CopyConfig(restConfig)
+	asking.UserAgent, asking.QPS = "testkit", -1 // A review is no write of the operator.
+	scope, err := app.FindScope(context.Background(), asking, c, namespaces...)
+	if err != nil {
+		return nil, fmt.Errorf("finding the rights of the operator: %w", err)
 	}
 	mgr, err := app.NewManager(restConfig, c, scope)
 	if err != nil {

@@ -454,7 +454,7 @@ func (i *install) worksWithin() {
 	if body, code := get(i.T, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "lacks the right to create tokenreviews") {
 		i.Errorf("/metrics answers %d: %s", code, body)
 	}
-	if n := i.log.count("All requests for /metrics are rejected", "tokenreviews"); n != 1 {
+	if n := i.log.count("A feature is disabled", "metrics", "tokenreviews"); n != 1 {
 		i.Errorf("the log says %d times that requests for metrics are rejected", n)
 	}
 	if body, code := get(i.T, "http://"+health+"/readyz"); code != http.StatusOK {
@@ -490,7 +490,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
 	}
-	if n := i.log.count("are not watched", "namespace "+theBank+": may not list", "pods"); n == 0 {
+	if n := i.log.count("A feature is disabled", theBank, "list", "pods"); n == 0 {
 		t.Errorf("the log does not say that namespace %s is not watched: %s", theBank, i.log.lines)
 	}
 	if s := i.scaler(theBank, "web"); len(s.Status.Conditions) > 0 {

@@ -14,13 +14,17 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
@@ -45,56 +49,83 @@ type Scope struct {
 	// Namespaces are the namespaces that the operator is configured to watch, sorted. Empty
 	// means all.
 	Namespaces []string
-	// Unreadable maps each namespace that the operator cannot read to the missing rights.
-	// The operator does not watch such a namespace until it gets the rights: an informer
-	// without the right to list blocks the caches of all namespaces. The key "" stands for
-	// all namespaces.
-	Unreadable map[string]string
-	// NodesForbidden is true if the operator watches all namespaces, but has no right to
-	// read nodes.
-	NodesForbidden bool
-	// ClusterPoliciesForbidden is true if the operator watches all namespaces, but has no right to
-	// read ClusterScalingPolicies.
-	ClusterPoliciesForbidden bool
-	// PoliciesForbidden lists the rights that the operator lacks to serve policies; empty if it has them. They belong to
-	// an optional component.
-	PoliciesForbidden string
-	// MetricsForbidden lists the rights that the operator lacks to authorize requests for
-	// /metrics; empty if it has them.
-	MetricsForbidden string
+	// Lacks are the features that the operator does without, because it lacks rights.
+	Lacks []Lack
+}
+
+// Lack is a feature whose rights are missing.
+type Lack struct {
+	Feature Feature
+	// Namespace is where the rights are missing; empty for all namespaces.
+	Namespace string
+	// Missing lists the rights.
+	Missing string
+}
+
+// Feature is what the operator does only if it has some rights.
+type Feature string
+
+// The features, as the log names them.
+const (
+	// Watching is what the operator needs in each namespace. It does not watch a namespace until it gets the rights: an
+	// informer without the right to list blocks the caches of all namespaces.
+	Watching Feature = "scalers and workloads"
+	// Nodes and ClusterPolicies are cluster-scoped, so an operator that is limited to some namespaces does not read them.
+	Nodes           Feature = "nodes"
+	ClusterPolicies Feature = "ClusterScalingPolicies"
+	// PolicyNamespaces and PolicyScalers are what policies need. Their rights belong to an optional component.
+	PolicyNamespaces Feature = "namespaces for policies"
+	PolicyScalers    Feature = "scalers of policies"
+	// Metrics is the authorization of requests for /metrics, which are all rejected without it.
+	Metrics Feature = "metrics"
+)
+
+// missing lists the rights that are missing for a feature; empty if it has them.
+func (s Scope) missing(feature Feature, namespace string) string {
+	for _, l := range s.Lacks {
+		if l.Feature == feature && l.Namespace == namespace {
+			return l.Missing
+		}
+	}
+	return ""
 }
 
 // readable returns the namespaces to watch; none means all. ok is false if there is nothing
 // to watch.
 func (s Scope) readable() (namespaces []string, ok bool) {
 	if len(s.Namespaces) == 0 {
-		return nil, len(s.Unreadable) == 0
+		return nil, s.missing(Watching, metav1.NamespaceAll) == ""
 	}
 	for _, namespace := range s.Namespaces {
-		if _, missing := s.Unreadable[namespace]; !missing {
+		if s.missing(Watching, namespace) == "" {
 			namespaces = append(namespaces, namespace)
 		}
 	}
 	return namespaces, len(namespaces) > 0
 }
 
-// readsNodes reports whether the operator reads nodes. Nodes are cluster-scoped, so an
-// operator that is limited to some namespaces does not read them.
-func (s Scope) readsNodes() bool { return len(s.Namespaces) == 0 && !s.NodesForbidden }
+// servesCluster reports whether the operator has a cluster-scoped feature.
+func (s Scope) servesCluster(feature Feature) bool {
+	return len(s.Namespaces) == 0 && s.missing(feature, metav1.NamespaceAll) == ""
+}
 
-// unreadable describes the namespaces that cannot be watched, and the missing rights. The
-// log and the readiness check report it.
-func (s Scope) unreadable() string {
+// policiesForbidden lists the rights that are missing for policies, in the namespaces that are watched; empty for none.
+func (s Scope) policiesForbidden() string {
 	var parts []string
-	for namespace, missing := range s.Unreadable {
-		where := "namespace " + namespace
-		if namespace == metav1.NamespaceAll {
-			where = "all namespaces"
+	for _, l := range s.Lacks {
+		switch {
+		case !l.isForPolicies() || s.missing(Watching, l.Namespace) != "":
+		case l.Namespace != metav1.NamespaceAll:
+			parts = append(parts, l.Missing+" in namespace "+l.Namespace)
+		default:
+			parts = append(parts, l.Missing)
 		}
-		parts = append(parts, fmt.Sprintf("%s: may not %s", where, missing))
 	}
-	slices.Sort(parts)
 	return strings.Join(parts, "; ")
+}
+
+func (l Lack) isForPolicies() bool {
+	return l.Feature == PolicyNamespaces || l.Feature == PolicyScalers
 }
 
 // right is one verb on one resource.
@@ -116,31 +147,41 @@ func watching(group string, resources ...string) (rights []right) {
 	return rights
 }
 
-var (
-	// cachedRights are the rights that the caches need in each namespace. They are part of the
-	// role "manager" in config/rbac.
-	cachedRights = slices.Concat(
+// rightsFor are the rights that each feature needs. Those of Watching, Nodes and ClusterPolicies are part of the roles
+// "manager" and "manager-cluster" in config/rbac, and those for policies of the component "policies".
+var rightsFor = map[Feature][]right{
+	Watching: slices.Concat(
 		watching(v1beta1.GroupVersion.Group, "verticalscalers", "scaleddeployments", "scalingpolicies", "newpodsizes"),
 		watching("apps", "deployments", "replicasets"),
 		watching("", "pods", "limitranges", "resourcequotas"),
 		watching("autoscaling", "horizontalpodautoscalers"),
-	)
-	nodeRights    = watching("", "nodes")
-	metricsRights = []right{
+	),
+	Nodes:            watching("", "nodes"),
+	ClusterPolicies:  watching(v1beta1.GroupVersion.Group, "clusterscalingpolicies"),
+	PolicyNamespaces: watching("", "namespaces"),
+	PolicyScalers: {
+		{"create", v1beta1.GroupVersion.Group, "verticalscalers"},
+		{"update", v1beta1.GroupVersion.Group, "verticalscalers"},
+		{"delete", v1beta1.GroupVersion.Group, "verticalscalers"},
+	},
+	Metrics: {
 		{"create", "authentication.k8s.io", "tokenreviews"},
 		{"create", "authorization.k8s.io", "subjectaccessreviews"},
-	}
-)
+	},
+}
 
 // accessCheck reports whether the operator has a right in a namespace; "" stands for all
 // namespaces.
 type accessCheck func(ctx context.Context, namespace string, r right) (bool, error)
 
-// checkWithReview asks the API server. The built-in role system:basic-user accessCheck every
-// user to ask about their own rights.
-func checkWithReview(reviews authorizationclient.SelfSubjectAccessReviewInterface) accessCheck {
+// checkWithReview asks the API server. The built-in role system:basic-user allows every user to ask about their own rights.
+func checkWithReview(restConfig *rest.Config) (accessCheck, error) {
+	api, err := authorizationclient.NewForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for access reviews: %w", err)
+	}
 	return func(ctx context.Context, namespace string, r right) (bool, error) {
-		answer, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		answer, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: namespace, Verb: r.verb, Group: r.group, Resource: r.resource,
 			}},
@@ -152,7 +193,7 @@ func checkWithReview(reviews authorizationclient.SelfSubjectAccessReviewInterfac
 			return false, fmt.Errorf("asking whether we may %s in namespace %q: %w", r, namespace, err)
 		}
 		return answer.Status.Allowed, nil
-	}
+	}, nil
 }
 
 // reviewsAtOnce limits the number of concurrent access reviews.
@@ -181,76 +222,39 @@ func (check accessCheck) missing(ctx context.Context, namespace string, rights [
 	return strings.Join(lacking, ", "), nil
 }
 
-// findScope finds out how much of the cluster the operator can read.
-func (check accessCheck) findScope(ctx context.Context, namespaces []string, asksForTokens bool) (Scope, error) {
-	s := Scope{Namespaces: namespaces}
+// FindScope asks the API server how much of the cluster the operator can read.
+func FindScope(ctx context.Context, restConfig *rest.Config, c config.Operator, namespaces ...string) (Scope, error) {
+	check, err := checkWithReview(restConfig)
+	if err != nil {
+		return Scope{}, err
+	}
+	return check.findScope(ctx, c, namespaces)
+}
+
+func (check accessCheck) findScope(ctx context.Context, c config.Operator, namespaces []string) (Scope, error) {
+	var features []Lack
 	watched := namespaces
 	if len(watched) == 0 {
 		watched = []string{metav1.NamespaceAll}
-		missing, err := check.missing(ctx, metav1.NamespaceAll, nodeRights)
-		if err != nil {
-			return s, err
-		}
-		s.NodesForbidden = missing != ""
-		if missing, err = check.missing(ctx, metav1.NamespaceAll, clusterPolicyRights); err != nil {
-			return s, err
-		}
-		s.ClusterPoliciesForbidden = missing != ""
+		features = []Lack{{Feature: Nodes}, {Feature: ClusterPolicies}, {Feature: PolicyNamespaces}}
 	}
 	for _, namespace := range watched {
-		missing, err := check.missing(ctx, namespace, cachedRights)
-		if err != nil {
+		features = append(features, Lack{Feature: Watching, Namespace: namespace}, Lack{Feature: PolicyScalers, Namespace: namespace})
+	}
+	if c.Metrics.Secure && c.Metrics.BindAddress != "0" {
+		features = append(features, Lack{Feature: Metrics})
+	}
+	s := Scope{Namespaces: namespaces}
+	for _, f := range features {
+		var err error
+		if f.Missing, err = check.missing(ctx, f.Namespace, rightsFor[f.Feature]); err != nil {
 			return s, err
 		}
-		if missing != "" {
-			if s.Unreadable == nil {
-				s.Unreadable = map[string]string{}
-			}
-			s.Unreadable[namespace] = missing
-		}
-	}
-	var err error
-	if s.PoliciesForbidden, err = check.missingForPolicies(ctx, s); err != nil {
-		return s, err
-	}
-	if asksForTokens {
-		if s.MetricsForbidden, err = check.missing(ctx, metav1.NamespaceAll, metricsRights); err != nil {
-			return s, err
+		if f.Missing != "" {
+			s.Lacks = append(s.Lacks, f)
 		}
 	}
 	return s, nil
-}
-
-// lacking lists the sets of rights that would widen the scope, by namespace.
-func (s Scope) lacking() map[string][][]right {
-	out := map[string][][]right{}
-	for namespace := range s.Unreadable {
-		out[namespace] = append(out[namespace], cachedRights)
-	}
-	if s.NodesForbidden {
-		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], nodeRights)
-	}
-	if s.ClusterPoliciesForbidden {
-		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], clusterPolicyRights)
-	}
-	if s.MetricsForbidden != "" {
-		out[metav1.NamespaceAll] = append(out[metav1.NamespaceAll], metricsRights)
-	}
-	return out
-}
-
-// improved reports whether the operator has got a set of rights that it lacked when the scope was
-// found.
-func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
-	for namespace, sets := range s.lacking() {
-		for _, rights := range sets {
-			missing, err := check.missing(ctx, namespace, rights)
-			if missing == "" || err != nil {
-				return err == nil, err
-			}
-		}
-	}
-	return false, nil
 }
 
 // log reports what the operator watches, and which features it does without.
@@ -260,40 +264,45 @@ func (s Scope) log(to logr.Logger) {
 		watched = strings.Join(s.Namespaces, ", ")
 	}
 	to.Info("Watching namespaces", "namespaces", watched)
-	if len(s.Unreadable) > 0 {
-		to.Info("Some namespaces are not watched because the operator lacks rights", "missing", s.unreadable())
-	}
-	if s.NodesForbidden {
-		to.Info("Nodes are not read because the operator lacks the right to list and watch them")
-	}
-	if s.ClusterPoliciesForbidden {
-		to.Info("ClusterScalingPolicies are not read because the operator lacks the right to list and watch them")
-	}
-	if s.MetricsForbidden != "" {
-		to.Info("All requests for /metrics are rejected because the operator lacks the rights to authorize them", "missing", s.MetricsForbidden)
+	for _, l := range s.Lacks {
+		if !l.isForPolicies() { // Each policy says so.
+			to.Info("A feature is disabled because the operator lacks rights", "feature", l.Feature, "namespace", l.Namespace, "missing", l.Missing)
+		}
 	}
 }
 
 // accessCheckInterval is the time between two checks for missing rights.
 const accessCheckInterval = 15 * time.Second
 
-// addAccessChecker adds the check for more rights, if there are rights that would widen the scope.
+// addAccessChecker adds the check for more rights, if some are missing.
 func (a *assembly) addAccessChecker(context.Context) error {
-	if a.check == nil || len(a.scope.lacking()) == 0 {
+	if a.check == nil || len(a.scope.Lacks) == 0 {
 		return nil
 	}
-	if err := a.mgr.Add(&accessChecker{check: a.check, scope: a.scope, clock: a.clock, improved: a.restart}); err != nil {
+	if err := a.mgr.Add(&accessChecker{check: a.check, scope: a.scope, clock: a.clock, hasPolicies: a.hasPolicies, restart: a.restart}); err != nil {
 		return fmt.Errorf("adding the access checker: %w", err)
 	}
 	return nil
 }
 
+// hasPolicies reports whether there is a policy, as far as the cache knows.
+func (a *assembly) hasPolicies(ctx context.Context) bool {
+	lists := []client.ObjectList{&v1beta1.ScalingPolicyList{}}
+	if a.scope.servesCluster(ClusterPolicies) {
+		lists = append(lists, &v1beta1.ClusterScalingPolicyList{})
+	}
+	return slices.ContainsFunc(lists, func(list client.ObjectList) bool {
+		return a.mgr.GetCache().List(ctx, list, client.Limit(1), client.UnsafeDisableDeepCopy) == nil && meta.LenList(list) > 0
+	})
+}
+
 // accessChecker periodically checks whether the operator has been granted more rights.
 type accessChecker struct {
-	check    accessCheck
-	scope    Scope
-	clock    clock.WithTicker
-	improved func() // called once when it has
+	check       accessCheck
+	scope       Scope
+	clock       clock.WithTicker
+	hasPolicies func(context.Context) bool // the rights for policies are not asked for without any
+	restart     func()                     // called once when there are more rights
 }
 
 // NeedLeaderElection returns false: every replica checks, because each has its own caches.
@@ -309,14 +318,28 @@ func (w *accessChecker) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		improved, err := w.check.improved(ctx, w.scope)
+		improved, err := w.improved(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")
 		}
 		if improved {
 			log.FromContext(ctx).Info("Restarting the manager because the operator has been granted more rights")
-			w.improved()
+			w.restart()
 			return nil
 		}
 	}
+}
+
+// improved reports whether the operator has got the rights for a feature that it does without.
+func (w *accessChecker) improved(ctx context.Context) (bool, error) {
+	for _, l := range w.scope.Lacks {
+		if l.isForPolicies() && !w.hasPolicies(ctx) {
+			continue
+		}
+		missing, err := w.check.missing(ctx, l.Namespace, rightsFor[l.Feature])
+		if missing == "" || err != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -22,6 +22,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // lacking is an access check that grants all rights except those listed by namespace.
@@ -32,50 +34,40 @@ func lacking(rights map[string][]string) accessCheck {
 }
 
 func TestFindScope(t *testing.T) {
+	open := config.Default()
+	open.Metrics.Secure = false
+	two := []string{"bank", "shop"}
 	for name, tc := range map[string]struct {
 		lacking    map[string][]string
 		namespaces []string
-		tokens     bool
-		want       Scope
+		config     config.Operator
+		want       []Lack
 	}{
-		"everything": {tokens: true},
-		"all namespaces, and no nodes": {
-			lacking: map[string][]string{"": {"watch nodes"}},
-			want:    Scope{NodesForbidden: true},
-		},
-		"two namespaces, without checking nodes": {
-			lacking:    map[string][]string{"": {"list nodes", "list pods"}},
-			namespaces: []string{"bank", "shop"},
-			want:       Scope{Namespaces: []string{"bank", "shop"}},
-		},
+		"everything":                             {config: config.Default()},
+		"no nodes":                               {lacking: map[string][]string{"": {"watch nodes"}}, want: []Lack{{Nodes, "", "watch nodes"}}},
+		"two namespaces, without checking nodes": {lacking: map[string][]string{"": {"list nodes", "list pods", "list namespaces"}}, namespaces: two},
 		"one of two namespaces": {
-			lacking:    map[string][]string{"bank": {"watch deployments.apps", "list pods"}},
-			namespaces: []string{"bank", "shop"},
-			want: Scope{
-				Namespaces: []string{"bank", "shop"},
-				Unreadable: map[string]string{"bank": "watch deployments.apps, list pods"},
-			},
+			lacking: map[string][]string{"bank": {"watch deployments.apps", "list pods"}}, namespaces: two,
+			want: []Lack{{Watching, "bank", "watch deployments.apps, list pods"}},
 		},
 		"no namespace, when configured to watch all": {
 			lacking: map[string][]string{"": {"list verticalscalers.autoscaling.verticalscaler.io"}},
-			want:    Scope{Unreadable: map[string]string{"": "list verticalscalers.autoscaling.verticalscaler.io"}},
+			want:    []Lack{{Watching, "", "list verticalscalers.autoscaling.verticalscaler.io"}},
 		},
-		"all namespaces, without the right to authorize metrics": {
-			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
-			tokens:  true,
-			want:    Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"},
+		"no right to authorize metrics": {
+			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}}, config: config.Default(),
+			want: []Lack{{Metrics, "", "create tokenreviews.authentication.k8s.io"}},
 		},
-		"all, with metrics open to everyone": {
-			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
+		"metrics that are open to everyone": {lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}}, config: open},
+		"no policies": {
+			lacking: map[string][]string{"": {"list namespaces", "create verticalscalers.autoscaling.verticalscaler.io"}},
+			want:    []Lack{{PolicyNamespaces, "", "list namespaces"}, {PolicyScalers, "", "create verticalscalers.autoscaling.verticalscaler.io"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := lacking(tc.lacking).findScope(t.Context(), tc.namespaces, tc.tokens)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("findScope() (-want +got):\n%s", diff)
+			got, err := lacking(tc.lacking).findScope(t.Context(), tc.config, tc.namespaces)
+			if diff := cmp.Diff(Scope{Namespaces: tc.namespaces, Lacks: tc.want}, got); diff != "" || err != nil {
+				t.Errorf("findScope(): %v (-want +got):\n%s", err, diff)
 			}
 		})
 	}
@@ -84,7 +76,7 @@ func TestFindScope(t *testing.T) {
 func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
 	down := errors.New("connection refused")
 	ask := accessCheck(func(context.Context, string, right) (bool, error) { return false, down })
-	if _, err := ask.findScope(t.Context(), []string{"shop"}, true); !errors.Is(err, down) {
+	if _, err := ask.findScope(t.Context(), config.Default(), []string{"shop"}); !errors.Is(err, down) {
 		t.Errorf("findScope() = %v; want an error, not a forbidden namespace", err)
 	}
 }
@@ -92,11 +84,11 @@ func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
 // The rights that the operator checks must be exactly those that the role grants. A missing
 // right that the operator does not check blocks the caches.
 func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
-	for file, want := range map[string][]right{
-		"rbac/manager.yaml":                         cachedRights,
-		"rbac/manager_cluster.yaml":                 append(slices.Clone(nodeRights), clusterPolicyRights...),
-		"rbac/metrics_auth.yaml":                    metricsRights,
-		"components/policies/manager_policies.yaml": append(slices.Clone(namespaceRights), policyRights...),
+	for file, features := range map[string][]Feature{
+		"rbac/manager.yaml":                         {Watching},
+		"rbac/manager_cluster.yaml":                 {Nodes, ClusterPolicies},
+		"rbac/metrics_auth.yaml":                    {Metrics},
+		"components/policies/manager_policies.yaml": {PolicyNamespaces, PolicyScalers},
 	} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", filepath.FromSlash(file)))
 		if err != nil {
@@ -124,8 +116,10 @@ func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 				}
 			}
 		}
-		for _, r := range want {
-			wanted[r.String()] = true
+		for _, feature := range features {
+			for _, r := range rightsFor[feature] {
+				wanted[r.String()] = true
+			}
 		}
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(got))); diff != "" {
 			t.Errorf("%s (-asked for +given):\n%s", file, diff)
@@ -146,9 +140,9 @@ func TestMoreRightsRestartTheManager(t *testing.T) {
 			}
 			return allowed, err
 		},
-		scope:    Scope{Namespaces: []string{"bank"}, Unreadable: map[string]string{"bank": "list pods"}},
-		clock:    fakeClock,
-		improved: func() { close(given) },
+		scope:   Scope{Namespaces: []string{"bank"}, Lacks: []Lack{{Watching, "bank", "list pods"}}},
+		clock:   fakeClock,
+		restart: func() { close(given) },
 	}
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -169,29 +163,29 @@ func TestMoreRightsRestartTheManager(t *testing.T) {
 }
 
 func TestImprovedRights(t *testing.T) {
-	namespaces := Scope{Unreadable: map[string]string{"bank": "list pods"}}
-	nodes := Scope{NodesForbidden: true}
-	metrics := Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"}
+	bank, nodes, metrics := Lack{Feature: Watching, Namespace: "bank"}, Lack{Feature: Nodes}, Lack{Feature: Metrics}
+	policies := []Lack{{Feature: PolicyNamespaces}, {Feature: PolicyScalers}}
 	for name, tc := range map[string]struct {
-		scope    Scope
-		granted  func(namespace string, r right) bool
-		improved bool
+		lacks       []Lack
+		hasPolicies bool
+		granted     func(namespace string, r right) bool
+		improved    bool
 	}{
-		"no right is missing":                    {scope: Scope{}, granted: func(string, right) bool { return true }},
-		"a namespace can be read":                {namespaces, func(namespace string, _ right) bool { return namespace == "bank" }, true},
-		"only another namespace can":             {scope: namespaces, granted: func(namespace string, _ right) bool { return namespace == "shop" }},
-		"nodes can be read":                      {nodes, func(_ string, r right) bool { return r.resource == "nodes" }, true},
-		"nodes can only be listed":               {scope: nodes, granted: func(_ string, r right) bool { return r.verb == "list" }},
-		"cluster policies can be read":           {Scope{ClusterPoliciesForbidden: true}, func(_ string, r right) bool { return r.resource == "clusterscalingpolicies" }, true},
-		"cluster policies cannot be watched":     {scope: Scope{ClusterPoliciesForbidden: true}, granted: func(_ string, r right) bool { return r.verb == "list" }},
-		"rights for policies alone":              {scope: Scope{PoliciesForbidden: "create verticalscalers"}, granted: func(string, right) bool { return true }},
-		"tokens can be reviewed":                 {metrics, func(_ string, r right) bool { return r.verb == "create" }, true},
-		"tokens can be reviewed, but not access": {scope: metrics, granted: func(_ string, r right) bool { return r.resource == "tokenreviews" }},
+		"no right is missing":                    {nil, true, func(string, right) bool { return true }, false},
+		"a namespace can be read":                {[]Lack{bank}, false, func(namespace string, _ right) bool { return namespace == "bank" }, true},
+		"only another namespace can":             {[]Lack{bank}, false, func(namespace string, _ right) bool { return namespace == "shop" }, false},
+		"nodes can be read":                      {[]Lack{nodes}, false, func(_ string, r right) bool { return r.resource == "nodes" }, true},
+		"nodes can only be listed":               {[]Lack{nodes}, false, func(_ string, r right) bool { return r.verb == "list" }, false},
+		"rights for policies, and there is none": {policies, false, func(string, right) bool { return true }, false},
+		"rights for policies":                    {policies, true, func(_ string, r right) bool { return r.resource == "verticalscalers" }, true},
+		"tokens can be reviewed, but not access": {[]Lack{metrics}, true, func(_ string, r right) bool { return r.resource == "tokenreviews" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check := accessCheck(func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil })
-			improved, err := check.improved(t.Context(), tc.scope)
-			if improved != tc.improved || err != nil {
+			w := &accessChecker{
+				check: func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil },
+				scope: Scope{Lacks: tc.lacks}, hasPolicies: func(context.Context) bool { return tc.hasPolicies },
+			}
+			if improved, err := w.improved(t.Context()); improved != tc.improved || err != nil {
 				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
 			}
 		})
@@ -209,31 +203,14 @@ func isClosed(c <-chan struct{}) bool {
 
 // Policies need rights of their own: in all namespaces together with namespaces, and else in each namespace.
 func TestRightsForPolicies(t *testing.T) {
-	all := Scope{}
-	some := Scope{Namespaces: []string{"bank", "shop"}}
-	for name, tc := range map[string]struct {
-		scope  Scope
-		rights map[string][]string
-		want   string
-	}{
-		"all":                        {all, nil, ""},
-		"no namespaces":              {all, map[string][]string{"": {"list namespaces"}}, "list namespaces"},
-		"no scalers":                 {all, map[string][]string{"": {"create verticalscalers.autoscaling.verticalscaler.io"}}, "create verticalscalers.autoscaling.verticalscaler.io"},
-		"some":                       {some, map[string][]string{"": {"list namespaces"}}, ""},
-		"not in one of some":         {some, map[string][]string{"shop": {"delete verticalscalers.autoscaling.verticalscaler.io"}}, "delete verticalscalers.autoscaling.verticalscaler.io in namespace shop"},
-		"a namespace without rights": {Scope{Namespaces: some.Namespaces, Unreadable: map[string]string{"bank": "list pods"}}, map[string][]string{"bank": {"create verticalscalers.autoscaling.verticalscaler.io"}}, ""},
+	for want, lacks := range map[string][]Lack{
+		"":                                 {{Nodes, "", "list nodes"}, {Watching, "bank", "list pods"}, {PolicyScalers, "bank", "create scalers"}},
+		"list namespaces; create scalers":  {{PolicyNamespaces, "", "list namespaces"}, {PolicyScalers, "", "create scalers"}},
+		"create scalers in namespace shop": {{PolicyScalers, "shop", "create scalers"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			restarted := false
-			access := policyAccess{lacking(tc.rights), tc.scope, func() { restarted = true }}
-			got, err := access.check.missingForPolicies(t.Context(), tc.scope)
-			if got != tc.want || err != nil {
-				t.Errorf("missing %q, %v; want %q", got, err, tc.want)
-			}
-			if err := access.Recheck(t.Context()); err != nil || restarted != (tc.want == "") {
-				t.Errorf("restarted: %t, %v", restarted, err)
-			}
-		})
+		if got := (Scope{Lacks: lacks}).policiesForbidden(); got != want {
+			t.Errorf("missing %q, want %q", got, want)
+		}
 	}
 }
 
@@ -244,9 +221,9 @@ func TestNotReadyIfNoNamespaceIsReadable(t *testing.T) {
 		wrong string
 	}{
 		"all namespaces":                 {},
-		"one of two namespaces":          {scope: Scope{Namespaces: two, Unreadable: map[string]string{"bank": "list pods"}}},
-		"no namespace":                   {Scope{Namespaces: two, Unreadable: map[string]string{"shop": "watch pods", "bank": "list pods"}}, "no namespace can be watched: namespace bank: may not list pods; namespace shop: may not watch pods"},
-		"all namespaces, without rights": {Scope{Unreadable: map[string]string{"": "list pods"}}, "no namespace can be watched: all namespaces: may not list pods"},
+		"one of two namespaces":          {scope: Scope{Namespaces: two, Lacks: []Lack{{Watching, "bank", "list pods"}}}},
+		"no namespace":                   {Scope{Namespaces: two, Lacks: []Lack{{Watching, "bank", "list pods"}, {Watching, "shop", "watch pods"}}}, "no namespace can be watched: namespace bank: may not list pods; namespace shop: may not watch pods"},
+		"all namespaces, without rights": {Scope{Lacks: []Lack{{Watching, "", "list pods"}}}, "no namespace can be watched: all namespaces: may not list pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)

@@ -7,16 +7,20 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +28,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
@@ -81,12 +86,11 @@ type Options struct {
 func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces ...string) error {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(withDeadline)
-	reviews, err := authorizationclient.NewForConfig(restConfig)
-	if err != nil {
-		return fmt.Errorf("creating a client for access reviews: %w", err)
-	}
 	p := newProcess(c, o)
-	p.check = checkWithReview(reviews.SelfSubjectAccessReviews())
+	var err error
+	if p.check, err = checkWithReview(restConfig); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		if err := p.runManager(ctx, restConfig, namespaces); err != nil {
 			return err
@@ -121,11 +125,23 @@ func newProcess(c config.Operator, o Options) *process {
 	return p
 }
 
+// newBudget creates the change budget. All managers of the process share it, so that a
+// restarted manager does not start with a full budget.
+func newBudget(c config.Operator) *budget.Budget {
+	return budget.New(budget.Limits{
+		Changes:      c.Budget.ChangesPerMinute,
+		PerNamespace: c.Budget.ChangesPerMinutePerNamespace,
+		PodPercent:   c.Budget.PodPercentPerMinute,
+		Window:       c.Budget.Window,
+		Wakes:        2 * c.Workers.VerticalScalers,
+	})
+}
+
 // runManager runs one manager until the context ends, or until the operator has rights that it lacked.
 func (p *process) runManager(ctx context.Context, restConfig *rest.Config, namespaces []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	scope, err := p.check.findScope(ctx, namespaces, p.config.Metrics.Secure && p.config.Metrics.BindAddress != "0")
+	scope, err := p.check.findScope(ctx, p.config, namespaces)
 	if err != nil {
 		return err
 	}
@@ -198,7 +214,7 @@ func (a *assembly) fillCache(ctx context.Context) error {
 	kinds := []client.Object{
 		&corev1.LimitRange{}, &corev1.ResourceQuota{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1beta1.NewPodSizes{}, &v1beta1.ScalingPolicy{},
 	}
-	if a.scope.servesClusterPolicies() {
+	if a.scope.servesCluster(ClusterPolicies) {
 		kinds = append(kinds, &v1beta1.ClusterScalingPolicy{})
 	}
 	for _, kind := range kinds {
@@ -236,6 +252,36 @@ func (a *assembly) addCollector(context.Context) error {
 	return nil
 }
 
+// countPods counts the pods of all namespaces. It asks the API server for one, and how many others there are.
+func countPods(api client.Reader) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		one := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+		if err := api.List(ctx, one, client.Limit(1)); err != nil {
+			return 0, fmt.Errorf("counting the pods of all namespaces: %w", err)
+		}
+		if one.Continue != "" && one.RemainingItemCount == nil {
+			return 0, errors.New("the API server does not say how many pods there are")
+		}
+		return len(one.Items) + int(ptr.Deref(one.RemainingItemCount, 0)), nil
+	}
+}
+
+// addFreezeSwitch adds the switch that freezes changes, and the client that watches its ConfigMap, if both have a name.
+func (a *assembly) addFreezeSwitch(context.Context) error {
+	name := types.NamespacedName{Namespace: cmp.Or(a.config.Freeze.Namespace, a.namespace), Name: a.config.Freeze.ConfigMap}
+	if name.Namespace == "" || name.Name == "" {
+		a.mgr.GetLogger().Info("Freeze switch is disabled because the operator's namespace is unknown or the configuration names no ConfigMap",
+			"unset", NamespaceEnv)
+		return nil
+	}
+	api, err := corev1client.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("creating a client for the freeze switch: %w", err)
+	}
+	a.freeze, a.freezeAPI = freeze.New(name), api
+	return nil
+}
+
 // addScaledDeployments adds the ScaledDeployment controller.
 func (a *assembly) addScaledDeployments(ctx context.Context) error {
 	owners := &scaleddeployment.Reconciler{
@@ -248,6 +294,29 @@ func (a *assembly) addScaledDeployments(ctx context.Context) error {
 	}
 	if err := owners.SetupWithManager(ctx, a.mgr); err != nil {
 		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
+	}
+	return nil
+}
+
+// addPolicies adds the controllers of policies.
+func (a *assembly) addPolicies(ctx context.Context) error {
+	policies := &scalingpolicy.Reconciler{
+		Client:        a.mgr.GetClient(),
+		Cached:        a.mgr.GetCache(),
+		Live:          a.mgr.GetAPIReader(),
+		Fleet:         a.cached.Fleet,
+		Freeze:        a.freeze,
+		Recorder:      a.mgr.GetEventRecorder(scalingpolicy.Name),
+		Clock:         a.clock,
+		ResyncPeriod:  a.config.ResyncPeriod.Duration,
+		Workers:       a.config.Workers.VerticalScalers,
+		OwnNamespace:  a.namespace,
+		Release:       a.release(),
+		ServesCluster: a.scope.servesCluster(ClusterPolicies),
+		Forbidden:     a.scope.policiesForbidden(),
+	}
+	if err := policies.SetupWithManager(ctx, a.mgr); err != nil {
+		return fmt.Errorf("setting up the controllers of policies: %w", err)
 	}
 	return nil
 }

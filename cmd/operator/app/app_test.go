@@ -86,16 +86,16 @@ func TestManagerOptions(t *testing.T) {
 		}{
 			"two": {Scope{Namespaces: []string{"bank", "shop"}}, []string{"bank", "shop"}, true},
 			"one of two": {
-				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods"}}, []string{"shop"}, true,
+				Scope{Namespaces: []string{"bank", "shop"}, Lacks: []Lack{{Watching, "bank", "list pods"}}}, []string{"shop"}, true,
 			},
 			// An empty list would mean all namespaces.
 			"none of two": {
-				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods", "shop": "list pods"}},
+				Scope{Namespaces: []string{"bank", "shop"}, Lacks: []Lack{{Watching, "bank", "list pods"}, {Watching, "shop", "list pods"}}},
 				[]string{"bank", "shop"},
 				false,
 			},
 			"all":                       {Scope{}, nil, true},
-			"all, and none is readable": {Scope{Unreadable: map[string]string{"": "list pods"}}, nil, false},
+			"all, and none is readable": {Scope{Lacks: []Lack{{Watching, "", "list pods"}}}, nil, false},
 		} {
 			o := ManagerOptions(config.Default(), tc.scope)
 			got := slices.Sorted(maps.Keys(o.Cache.DefaultNamespaces))
@@ -142,7 +142,7 @@ func TestCachedKinds(t *testing.T) {
 	}
 	for name, scope := range map[string]Scope{
 		"in some namespaces only":    {Namespaces: []string{"shop"}},
-		"without the right to do so": {NodesForbidden: true},
+		"without the right to do so": {Lacks: []Lack{{Nodes, "", "list nodes"}}},
 	} {
 		var cached []client.Object
 		for obj := range ManagerOptions(config.Default(), scope).Cache.ByObject {

@@ -11,6 +11,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -93,11 +94,11 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		options.Metrics.SecureServing = true
 		options.Metrics.TLSOpts = []func(*tls.Config){metricsTLS(c.Metrics.CertDir)}
 		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
-		if scope.MetricsForbidden != "" {
-			options.Metrics.FilterProvider = rejectAll(scope.MetricsForbidden)
+		if missing := scope.missing(Metrics, metav1.NamespaceAll); missing != "" {
+			options.Metrics.FilterProvider = rejectAll(missing)
 		}
 	}
-	if scope.readsNodes() {
+	if scope.servesCluster(Nodes) {
 		options.Cache.ByObject[&corev1.Node{}] = cache.ByObject{}
 	}
 	if len(scope.Namespaces) > 0 {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -49,10 +51,20 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 // namespace that does not exist yet.
 func anyNamespaceReadable(s Scope) healthz.Checker {
 	return func(*http.Request) error {
-		if _, ok := s.readable(); !ok {
-			return fmt.Errorf("no namespace can be watched: %s", s.unreadable())
+		if _, ok := s.readable(); ok {
+			return nil
 		}
-		return nil
+		var parts []string
+		for _, l := range s.Lacks {
+			switch {
+			case l.Feature != Watching:
+			case l.Namespace == metav1.NamespaceAll:
+				parts = append(parts, "all namespaces: may not "+l.Missing)
+			default:
+				parts = append(parts, "namespace "+l.Namespace+": may not "+l.Missing)
+			}
+		}
+		return fmt.Errorf("no namespace can be watched: %s", strings.Join(parts, "; "))
 	}
 }
 

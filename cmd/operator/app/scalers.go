@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
@@ -49,7 +50,7 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Metrics:        &metrics.Scalers{Detail: a.config.Metrics.Scalers},
 		Policies:       a.mgr.GetCache(),
 		Release:        a.release(),
-		Access:         scaler.ClusterAccess{Namespaces: a.scope.Namespaces, NodesForbidden: a.scope.NodesForbidden},
+		Access:         scaler.ClusterAccess{Namespaces: a.scope.Namespaces, NodesForbidden: a.scope.missing(Nodes, metav1.NamespaceAll) != ""},
 		NewPodsRefused: sizes.Refused,
 		ResyncPeriod:   a.config.ResyncPeriod.Duration,
 		Workers:        a.config.Workers.VerticalScalers,
@@ -65,7 +66,7 @@ func (a *assembly) addScalers(ctx context.Context) error {
 
 // watchNodes reads nodes; nil without the right to read them.
 func (a *assembly) watchNodes(ctx context.Context) (*inventory.Nodes, error) {
-	if !a.scope.readsNodes() {
+	if !a.scope.servesCluster(Nodes) {
 		return nil, nil
 	}
 	return inventory.WatchNodes(ctx, a.mgr.GetCache())
