@@ -47,29 +47,20 @@ func (r *Reconciler) recordChanges(s *scope) {
 	}
 }
 
-// recordRejection records a rejection the first time. It is called after the status with
-// the same message is written.
-func (r *Reconciler) recordRejection(s *scope) {
-	before := meta.FindStatusCondition(s.owner.Status.Conditions, v1beta1.ConditionStalled)
-	now := stalledCondition(workloadState(s))
-	if now.Status != metav1.ConditionTrue {
-		return
-	}
-	note := conditions.Truncated(now.Reason + ": " + now.Message)
-	if before != nil && before.Status == metav1.ConditionTrue && conditions.Truncated(before.Reason+": "+before.Message) == note {
-		return
-	}
+// recordEvents records that the owner becomes Ready, and each new rejection.
+func (r *Reconciler) recordEvents(s *scope, now []metav1.Condition) {
+	before := s.owner.Status.Conditions
 	var related runtime.Object
 	if s.deployment != nil {
 		related = s.deployment
 	}
-	r.Recorder.Eventf(s.owner, related, corev1.EventTypeWarning, eventRefused, actionKeep, "%s", note)
-}
-
-// recordReady records that the owner becomes Ready. It is called after the status that says so is written.
-func (r *Reconciler) recordReady(s *scope) {
-	if ready, ok := conditions.Became(s.owner.Status.Conditions, conditionsOf(s), v1beta1.ConditionReady); ok {
-		r.Recorder.Eventf(s.owner, s.deployment, corev1.EventTypeNormal, eventReady, actionKeep, "%s", conditions.Truncated(ready.Reason+": "+ready.Message))
+	if ready, ok := conditions.Became(before, now, v1beta1.ConditionReady); ok {
+		r.Recorder.Eventf(s.owner, related, corev1.EventTypeNormal, eventReady, actionKeep, "%s", conditions.Truncated(ready.Reason+": "+ready.Message))
+	}
+	stalled, known := meta.FindStatusCondition(now, v1beta1.ConditionStalled), meta.FindStatusCondition(before, v1beta1.ConditionStalled)
+	isKnown := known != nil && known.Status == stalled.Status && known.Reason == stalled.Reason && known.Message == stalled.Message
+	if stalled.Status == metav1.ConditionTrue && !isKnown {
+		r.Recorder.Eventf(s.owner, related, corev1.EventTypeWarning, eventRefused, actionKeep, "%s", conditions.Truncated(stalled.Reason+": "+stalled.Message))
 	}
 }
 

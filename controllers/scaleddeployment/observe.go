@@ -132,16 +132,12 @@ func (r *Reconciler) directHPA(ctx context.Context, owner *v1beta1.ScaledDeploym
 // checkOwnerExists returns a conflict if the owner was deleted and the cache has not seen
 // it yet. It is called before anything is created for the owner.
 func (r *Reconciler) checkOwnerExists(ctx context.Context, owner *v1beta1.ScaledDeployment) error {
-	live := &metav1.PartialObjectMetadataList{}
-	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.ScaledDeploymentKind + "List"))
-	err := r.Live.List(ctx, live, client.InNamespace(owner.Namespace), client.MatchingFields{metav1.ObjectNameField: owner.Name})
-	if err != nil {
-		return fmt.Errorf("looking for ScaledDeployment %s/%s: %w", owner.Namespace, owner.Name, err)
+	kind := v1beta1.GroupVersion.WithKind(v1beta1.ScaledDeploymentKind)
+	found, err := r.readLive(ctx, kind, client.ObjectKeyFromObject(owner))
+	if err == nil && (found == nil || found.UID != owner.UID || found.DeletionTimestamp != nil) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, owner.Name, errors.New("it was just deleted"))
 	}
-	if len(live.Items) == 0 || live.Items[0].UID != owner.UID || live.Items[0].DeletionTimestamp != nil {
-		return apierrors.NewConflict(schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "scaleddeployments"}, owner.Name, errors.New("it was just deleted"))
-	}
-	return nil
+	return err
 }
 
 // checkNameAvailable returns a conflict if an object with that name exists and the cache
@@ -149,14 +145,22 @@ func (r *Reconciler) checkOwnerExists(ctx context.Context, owner *v1beta1.Scaled
 // are already equal to the document, and would make it the owner's.
 func (r *Reconciler) checkNameAvailable(ctx context.Context, desired *unstructured.Unstructured) error {
 	kind := desired.GroupVersionKind()
-	live := &metav1.PartialObjectMetadataList{}
-	live.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.Live.List(ctx, live, client.InNamespace(desired.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: desired.GetName()})
-	if err != nil {
-		return fmt.Errorf("looking for %s %s/%s: %w", kind.Kind, desired.GetNamespace(), desired.GetName(), err)
+	found, err := r.readLive(ctx, kind, client.ObjectKeyFromObject(desired))
+	if err == nil && found != nil {
+		err = apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it was just created"))
 	}
-	if len(live.Items) > 0 {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it was just created"))
+	return err
+}
+
+// readLive reads the metadata of an object from the API server, with the right to list; nil if there is none.
+func (r *Reconciler) readLive(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := r.Live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name}); err != nil {
+		return nil, fmt.Errorf("looking for %s %s: %w", kind.Kind, key, err)
 	}
-	return nil
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
 }

@@ -136,8 +136,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.conflicts.Forget(request.NamespacedName)
-	r.recordRejection(s)
-	r.recordReady(s)
 	return r.result(s)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// writeStatus writes the status unless it is equal to the one that was read.
+// writeStatus writes the status unless it is equal to the one that was read, and then records what is new.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	status := statusOf(s)
 	if equality.Semantic.DeepEqual(s.owner.Status, status) {
@@ -31,6 +31,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.written.Remember(updated, s.now)
+	r.recordEvents(s, status.Conditions)
 	return nil
 }
 
@@ -59,11 +60,11 @@ func statusOf(s *scope) v1beta1.ScaledDeploymentStatus {
 // transition time.
 func conditionsOf(s *scope) []metav1.Condition {
 	before, state := s.owner.Status.Conditions, workloadState(s)
-	stalled := stalledCondition(state)
+	ready, reconciling, stalled := state.conditions()
 	if last := meta.FindStatusCondition(before, v1beta1.ConditionStalled); last != nil && state.kind == stateUnknown {
 		stalled = *last // Nothing new is known.
 	}
-	now := []metav1.Condition{readyCondition(state), reconcilingCondition(state), stalled}
+	now := []metav1.Condition{ready, reconciling, stalled}
 	if s.owner.Spec.Scaling != nil {
 		now = append(now, sizedCondition(s.scaler))
 	}
@@ -158,30 +159,22 @@ func rolloutState(d *appsv1.Deployment) state {
 	return state{stateReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", d.Name, desired)}
 }
 
-func readyCondition(s state) metav1.Condition {
-	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
+// conditions are Ready, Reconciling and Stalled. kstatus reads at most one of them as True.
+func (s state) conditions() (ready, reconciling, stalled metav1.Condition) {
+	ready = conditions.New(v1beta1.ConditionReady, s.kind == stateReady, s.reason, s.message)
+	reconciling = conditions.New(v1beta1.ConditionReconciling, false, v1beta1.ReasonOperatingNormally, "No change in progress")
+	stalled = conditions.New(v1beta1.ConditionStalled, false, v1beta1.ReasonOperatingNormally, "No action required")
 	switch s.kind {
 	case stateReady:
-		c.Status = metav1.ConditionTrue
+	case stateStalled:
+		stalled = conditions.New(v1beta1.ConditionStalled, true, s.reason, s.message)
 	case stateUnknown:
-		c.Status = metav1.ConditionUnknown
-	case stateInProgress, stateStalled:
+		ready.Status = metav1.ConditionUnknown
+		fallthrough
+	case stateInProgress:
+		reconciling = conditions.New(v1beta1.ConditionReconciling, true, s.reason, s.message)
 	}
-	return c
-}
-
-func reconcilingCondition(s state) metav1.Condition {
-	if s.kind == stateInProgress || s.kind == stateUnknown {
-		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
-	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
-}
-
-func stalledCondition(s state) metav1.Condition {
-	if s.kind == stateStalled {
-		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
-	}
-	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No action required"}
+	return ready, reconciling, stalled
 }
 
 // sizedCondition repeats what the VerticalScaler reports in its Ready condition.

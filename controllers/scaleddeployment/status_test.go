@@ -307,8 +307,14 @@ func TestARejectionIsRecordedOnce(t *testing.T) {
 			tc.before.owner, tc.now.owner = owner, owner
 			tc.before.now, tc.now.now = noon, noon
 			owner.Status.Conditions = conditionsOf(&tc.before)
-			r.recordRejection(&tc.now)
-			if got := len(recorder.Events); got != tc.want {
+			r.recordEvents(&tc.now, conditionsOf(&tc.now))
+			got := 0
+			for len(recorder.Events) > 0 {
+				if strings.HasPrefix(<-recorder.Events, "Warning Refused") {
+					got++
+				}
+			}
+			if got != tc.want {
 				t.Errorf("%d events, want %d", got, tc.want)
 			}
 		})
@@ -336,7 +342,7 @@ func TestReadyIsRecordedOnce(t *testing.T) {
 	} {
 		step.now.owner, step.now.now = owner, noon
 		conditions := conditionsOf(&step.now)
-		r.recordReady(&step.now)
+		r.recordEvents(&step.now, conditions)
 		owner.Status.Conditions = conditions
 		if got := len(recorder.Events); got != step.want {
 			t.Errorf("%s: %d events, want %d", step.name, got, step.want)
@@ -362,7 +368,7 @@ func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
 		t.Errorf("Ready says %+v", c)
 	}
 	recorder := events.NewFakeRecorder(10)
-	(&Reconciler{Recorder: recorder}).recordRejection(&rejected)
+	(&Reconciler{Recorder: recorder}).recordEvents(&rejected, conditionsOf(&rejected))
 	if n := len(recorder.Events); n > 0 {
 		t.Errorf("recorded %d times more", n)
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -270,19 +269,24 @@ func (s *fixture) expectWrites(what string, want ...string) {
 	}
 }
 
-// listen records the requests that an outlet adds. The result takes those since the last call.
-func (s *fixture) listen(o *outlet) (told func() []string) {
+// recording is a queue that records what is added.
+type recording struct {
+	requests
+	names []string
+}
+
+func (q *recording) Add(request reconcile.Request) { q.names = append(q.names, request.String()) }
+
+func (q *recording) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
+
+// listen records the requests that a source adds. The result takes those since the last call, each once.
+func (s *fixture) listen(start func(context.Context, requests) error) (told func() []string) {
 	s.Helper()
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	s.Cleanup(q.ShutDown)
-	s.must(o.Start(s.Context(), q))
-	return func() (names []string) {
-		for q.Len() > 0 {
-			request, _ := q.Get()
-			q.Done(request)
-			names = append(names, request.String())
-		}
-		slices.Sort(names)
+	q := &recording{}
+	s.must(start(s.Context(), q))
+	return func() []string {
+		names := slices.Compact(slices.Sorted(slices.Values(q.names)))
+		q.names = nil
 		return names
 	}
 }

@@ -227,7 +227,7 @@ func TestARejectionTriggersThePoliciesOnce(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}}, aPolicy("p"), aPolicy("elsewhere", func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }), aClusterPolicy("fleet"), aDeployment("shop", "web"))
-	told := s.listen(&s.reconciler.changedPolicies)
+	told := s.listen(s.reconciler.startPolicies)
 	for range 3 {
 		if after, err := s.member("shop/web"); after != rejectedRetry || err != nil {
 			t.Fatalf("Reconcile() = %s, %v", after, err)

@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,8 +75,8 @@ type Reconciler struct {
 	conflict          queue.Conflicts
 	// writtenAt is when the status of a policy, by name, was last written.
 	writtenAt sync.Map
-	// changedMembers and changedPolicies are the queues of both controllers.
-	changedMembers, changedPolicies outlet
+	// lookUpPolicies triggers the policies that are found; nil before their controller starts.
+	lookUpPolicies atomic.Pointer[func(queue.Find)]
 }
 
 // rejectedRetry is when to retry what the API server has rejected. No event tells that it would accept it now.

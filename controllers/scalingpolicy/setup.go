@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,12 @@ const (
 	// targetIndex is the index of scalers by the name of the Deployment that they size, and by their own name.
 	targetIndex = "policies.target"
 )
+
+// pause is the time in which events of a policy become one reconcile.
+const pause = time.Second
+
+// requests is the queue of a controller.
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Watch adds the indices and informers that the controllers need to the cache. It must be called before the
 // cache is started.
@@ -67,13 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := r.Watch(ctx); err != nil {
 		return err
 	}
-	r.changedMembers.class, r.changedMembers.all = queue.Workload, r.allMembers
-	r.changedPolicies.class, r.changedPolicies.after = queue.Routine, pause
 	if r.Forbidden == "" {
-		r.Fleet.OnChange(func(deployment types.NamespacedName) {
-			r.changedMembers.add(deployment)
-			r.notify(deployment.Namespace)
-		})
 		if err := r.setupMembers(mgr); err != nil {
 			return fmt.Errorf("building the controller of members: %w", err)
 		}
@@ -84,14 +86,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// allMembers adds all Deployments. The watch of scalers adds those that are gone.
-func (r *Reconciler) allMembers(ctx context.Context, add func(types.NamespacedName)) error {
+// startMembers is the source of requests for Deployments: all of them, and then each that changes. The watch of scalers adds
+// those that are gone.
+func (r *Reconciler) startMembers(ctx context.Context, q requests) error {
 	if err := r.Fleet.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
 	}
+	changed, routine := queue.InClass(q, queue.Workload), queue.InClass(q, queue.Routine)
+	r.Fleet.OnChange(func(deployment types.NamespacedName) {
+		changed.Add(reconcile.Request{NamespacedName: deployment})
+		r.notify(deployment.Namespace)
+	})
 	for _, d := range r.Fleet.All(metav1.NamespaceAll) {
-		add(d.Key())
+		routine.Add(reconcile.Request{NamespacedName: d.Key()})
 	}
+	return nil
+}
+
+// startPolicies is the source of requests that notify finds. Events within a second become one request.
+func (r *Reconciler) startPolicies(ctx context.Context, q requests) error {
+	routine := queue.InClass(q, queue.Routine)
+	lookUp := func(find queue.Find) {
+		queue.LookUp(ctx, clock.RealClock{}, find, func(found reconcile.Request) { routine.AddAfter(found, pause) })
+	}
+	r.lookUpPolicies.Store(&lookUp)
 	return nil
 }
 
@@ -101,7 +119,7 @@ func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
 		return queue.Mapped(clock.RealClock{}, find)
 	}
 	building := ctrl.NewControllerManagedBy(mgr).Named(membersName).WithOptions(queue.Options(r.Workers)).
-		WatchesRawSource(&r.changedMembers).
+		WatchesRawSource(source.Func(r.startMembers)).
 		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, handler.EnqueueRequestsFromMapFunc(membersOfScaler)), memberPredicate())).
 		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate()))
 	if r.ServesCluster {
@@ -124,7 +142,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 		return building.Complete(r) // Each policy says so.
 	}
 	building.
-		WatchesRawSource(&r.changedPolicies).
+		WatchesRawSource(source.Func(r.startPolicies)).
 		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, handler.Funcs{
 			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notifyOf(e.Object) },
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notifyOf(e.ObjectOld, e.ObjectNew) },
@@ -193,9 +211,14 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// notify triggers the policies that may select Deployments of a namespace.
+// notify triggers the policies that may select Deployments of a namespace. A look-up that fails is repeated. Before the
+// controller starts, nothing is triggered: it starts with all policies.
 func (r *Reconciler) notify(namespace string) {
-	r.changedPolicies.addFound(func(ctx context.Context) (found []reconcile.Request, err error) {
+	lookUp := r.lookUpPolicies.Load()
+	if lookUp == nil {
+		return
+	}
+	(*lookUp)(func(ctx context.Context) (found []reconcile.Request, err error) {
 		all, err := r.policies(ctx, namespace)
 		if err != nil {
 			return nil, err

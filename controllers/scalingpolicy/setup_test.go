@@ -131,7 +131,7 @@ func TestWithoutACacheNoEventIsLost(t *testing.T) {
 		if got, err := s.reconciler.membersOfPolicy(t.Context(), aPolicy("p")); err == nil || !slices.Equal(names(got), []string{"shop/web"}) {
 			t.Errorf("without a cache: %q, %v", got, err)
 		}
-		told := s.listen(&s.reconciler.changedPolicies)
+		told := s.listen(s.reconciler.startPolicies)
 		failures = 2
 		s.reconciler.notify("shop")
 		if got := told(); got != nil {
@@ -149,7 +149,7 @@ func TestWithoutACacheNoEventIsLost(t *testing.T) {
 func TestPoliciesAreTriggeredByTheirNamespaces(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aClusterPolicy("other"), aPolicy("p"), aPolicy("q", func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }))
 	s.reconciler.notify("shop") // Before the controller starts, there is no queue, and it starts with all policies.
-	told := s.listen(&s.reconciler.changedPolicies)
+	told := s.listen(s.reconciler.startPolicies)
 	s.reconciler.notifyOf(byHand("shop", "a", "a"), byHand("shop", "b", "b"))
 	if got := told(); !slices.Equal(got, []string{"/fleet", "/other", "shop/p"}) {
 		t.Errorf("triggered %q", got)
@@ -168,14 +168,7 @@ func TestPoliciesAreTriggeredByTheirNamespaces(t *testing.T) {
 // The controller of Deployments starts with all of them, once they are known.
 func TestTheControllerStartsWithAllDeployments(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aDeployment("shop", "web"), aDeployment("bank", "ledger"))
-	s.reconciler.changedMembers.add(keyOf("shop/before"))
-	s.reconciler.changedMembers.all = s.reconciler.allMembers
-	told := s.listen(&s.reconciler.changedMembers)
-	if got := told(); !slices.Equal(got, []string{"bank/ledger", "shop/web"}) {
+	if got := s.listen(s.reconciler.startMembers)(); !slices.Equal(got, []string{"bank/ledger", "shop/web"}) {
 		t.Errorf("started with %q", got)
-	}
-	s.reconciler.changedMembers.add(keyOf("shop/late"))
-	if got := told(); !slices.Equal(got, []string{"shop/late"}) {
-		t.Errorf("then %q", got)
 	}
 }

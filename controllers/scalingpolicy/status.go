@@ -65,7 +65,9 @@ func statusOf(s *scope) v1beta1.ScalingPolicyStatus {
 	status := *s.status.DeepCopy()
 	status.ObservedGeneration = s.object.GetGeneration()
 	state := stateOf(s)
-	now := []metav1.Condition{ready(state), reconciling(s, state), stalled(state)}
+	now := []metav1.Condition{
+		conditions.New(v1beta1.ConditionReady, !state.isStalled, state.reason, state.message), reconciling(s, state), stalled(state),
+	}
 	if s.forbidden == "" && s.invalid == nil {
 		status.Summary = s.survey.Summary(s.promoted())
 		status.Selected, status.Scaled = int32(s.survey.Selected), int32(s.survey.Scaled)
@@ -155,43 +157,31 @@ func pauseMessage(value string) string {
 	return text
 }
 
-func condition(kind string, isTrue bool, reason, message string) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-	if isTrue {
-		c.Status = metav1.ConditionTrue
-	}
-	return c
-}
-
-func ready(s state) metav1.Condition {
-	return condition(v1beta1.ConditionReady, !s.isStalled, s.reason, s.message)
-}
-
 func reconciling(s *scope, state state) metav1.Condition {
 	if s.survey.Pending > 0 && !state.isStalled && !s.isPaused {
-		return condition(v1beta1.ConditionReconciling, true, v1beta1.ReasonCreatingScalers, "Scalers are created, changed or deleted")
+		return conditions.New(v1beta1.ConditionReconciling, true, v1beta1.ReasonCreatingScalers, "Scalers are created, changed or deleted")
 	}
-	return condition(v1beta1.ConditionReconciling, false, v1beta1.ReasonOperatingNormally, "No change in progress")
+	return conditions.New(v1beta1.ConditionReconciling, false, v1beta1.ReasonOperatingNormally, "No change in progress")
 }
 
 func stalled(s state) metav1.Condition {
 	if s.isStalled {
-		return condition(v1beta1.ConditionStalled, true, s.reason, s.message)
+		return conditions.New(v1beta1.ConditionStalled, true, s.reason, s.message)
 	}
-	return condition(v1beta1.ConditionStalled, false, v1beta1.ReasonOperatingNormally, "No action required")
+	return conditions.New(v1beta1.ConditionStalled, false, v1beta1.ReasonOperatingNormally, "No action required")
 }
 
 // promoting says how the promotion is doing.
 func promoting(s *scope) metav1.Condition {
 	switch {
 	case len(s.promotion.Halts) > 0:
-		return condition(v1beta1.ConditionPromoting, false, s.promotion.Reason, s.promotion.Message)
+		return conditions.New(v1beta1.ConditionPromoting, false, s.promotion.Reason, s.promotion.Message)
 	case s.isPaused:
-		return condition(v1beta1.ConditionPromoting, false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy))
+		return conditions.New(v1beta1.ConditionPromoting, false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy))
 	case s.frozen != "" && s.promotion.Promoted < len(s.survey.Candidates):
-		return condition(v1beta1.ConditionPromoting, false, v1beta1.ReasonFrozen, s.frozen)
+		return conditions.New(v1beta1.ConditionPromoting, false, v1beta1.ReasonFrozen, s.frozen)
 	}
-	return condition(v1beta1.ConditionPromoting, true, s.promotion.Reason, s.promotion.Message)
+	return conditions.New(v1beta1.ConditionPromoting, true, s.promotion.Reason, s.promotion.Message)
 }
 
 // recordEvents records that a policy requires action, or that it does not anymore.

@@ -151,9 +151,10 @@ func (d Deployment) NewPod(pods []Pod) Footprint {
 	made.Running = merge(pod.Running, template.Running)
 	slices.SortStableFunc(made.Running, sidecarsFirst)
 	made.Init = merge(pod.Init, template.Init)
+	sidecars := slices.IndexFunc(made.Running, func(c Container) bool { return !c.IsSidecar })
 	for i, c := range made.Init {
-		if _, ok := find(pod.Init, c.Name); !ok {
-			made.Init[i].SidecarsBefore = made.beside(c, template)
+		if _, ok := find(pod.Init, c.Name); !ok { // Any sidecar may start before it.
+			made.Init[i].SidecarsBefore = max(0, sidecars)
 		}
 	}
 	return made
@@ -187,51 +188,21 @@ func sidecarsFirst(a, b Container) int {
 	return 1
 }
 
-// beside is how many sidecars start before an init container that only the template has: those that the
-// template starts before it, and the ones that were added, which usually come first.
-func (f Footprint) beside(init Container, template Footprint) (n int) {
-	for i, c := range f.Running {
-		if !c.IsSidecar {
-			break
-		}
-		at := slices.IndexFunc(template.Running, func(t Container) bool { return t.Name == c.Name })
-		if at < init.SidecarsBefore {
-			n = i + 1
-		}
-	}
-	return n
-}
-
-// newest is the newest pod that stays, preferably of the latest template. Of pods of the same age it is
-// the one that requests the most, then the one whose running containers do, then the last one by name.
+// newest is the newest pod that stays, preferably of the latest template.
 func newest(pods []Pod) (newest Pod, ok bool) {
 	for _, pod := range pods {
 		if pod.Terminating || pod.Ended {
 			continue
 		}
-		if !ok || isBetterModel(pod, newest) {
+		isBetter := pod.Current
+		if pod.Current == newest.Current {
+			isBetter = cmp.Or(pod.Created.Compare(newest.Created), cmp.Compare(pod.Name, newest.Name)) > 0
+		}
+		if !ok || isBetter {
 			newest, ok = pod, true
 		}
 	}
 	return newest, ok
-}
-
-func isBetterModel(a, b Pod) bool {
-	if a.Current != b.Current {
-		return a.Current
-	}
-	return cmp.Or(
-		a.Created.Compare(b.Created),
-		compareRequests(a.Footprint(), b.Footprint()),
-		compareRequests(a.Footprint().OnceStarted(), b.Footprint().OnceStarted()),
-		cmp.Compare(a.Name, b.Name),
-	) > 0
-}
-
-// compareRequests compares what two footprints request: CPU first, then memory.
-func compareRequests(a, b Footprint) int {
-	requests, than := a.Sum().Requests, b.Sum().Requests
-	return cmp.Or(cmp.Compare(requests.CPUMillis, than.CPUMillis), cmp.Compare(requests.MemoryBytes, than.MemoryBytes))
 }
 
 func sumOf(containers []Container) (sum Resources) {

@@ -134,10 +134,6 @@ func TestNewPod(t *testing.T) {
 	}
 	plain := workload.Pod{Containers: []workload.Container{container("app", 400)}}
 	injected := workload.Pod{Containers: []workload.Container{proxy, plain.Containers[0]}, Overhead: amounts(10, 0)}
-	starting := func(p workload.Pod) workload.Pod {
-		p.Others = []workload.Container{container("init", 500)}
-		return p
-	}
 	is := func(cpu int64, change func(*workload.Pod)) workload.Pod {
 		p := created(9, workload.Pod{Containers: []workload.Container{container("app", 400), container("other", cpu)}})
 		change(&p)
@@ -156,12 +152,6 @@ func TestNewPod(t *testing.T) {
 		"nor does one of an older template":                    {template, []workload.Pod{created(1, injected), is(1000, func(p *workload.Pod) { p.Current = false })}, 160},
 		"nor one that ends":                                    {template, []workload.Pod{created(1, injected), is(1000, func(p *workload.Pod) { p.Terminating = true })}, 160},
 		"nor one that has ended":                               {template, []workload.Pod{created(1, injected), is(1000, func(p *workload.Pod) { p.Ended = true })}, 160},
-		"of two of the same age, the larger one tells":         {template, []workload.Pod{created(1, plain), created(1, injected), created(1, plain)}, 160},
-		"beside a larger init container, too": {
-			workload.Deployment{Containers: []workload.Container{app}, Others: []workload.Container{container("init", 500)}},
-			[]workload.Pod{created(1, starting(plain)), created(1, starting(injected)), created(1, starting(plain))},
-			510,
-		},
 		"the template's own sidecar counts once": {
 			workload.Deployment{Containers: []workload.Container{sidecar(container("proxy", 30)), app}},
 			[]workload.Pod{injected},

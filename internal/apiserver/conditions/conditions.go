@@ -17,6 +17,15 @@ import (
 // do not fill the status.
 const MaxMessage = 1024
 
+// New is a condition that is True or False.
+func New(kind string, isTrue bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if isTrue {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
 // Merge returns the current conditions, all of them with the given generation. A condition
 // whose status is the same as before keeps its transition time. The others get the time at,
 // in seconds.
