@@ -52,7 +52,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range c.Ignored(os.Getenv) {
+	for _, warning := range c.Warnings(os.Getenv) {
 		ctrl.Log.Info("Warning: " + warning)
 	}
 	c.Version = version

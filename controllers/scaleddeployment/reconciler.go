@@ -51,8 +51,6 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often an object is reconciled without any event.
 	ResyncPeriod time.Duration
-	// Workers is how many objects are reconciled at once.
-	Workers int
 
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts

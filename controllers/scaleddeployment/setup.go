@@ -39,6 +39,9 @@ import (
 // Name is the name of the controller in logs and metrics, and its field manager.
 const Name = ownership.Owners
 
+// workers is how many objects are reconciled at once.
+const workers = 4
+
 // deploymentIndex is the index of owners by the name of their Deployment.
 const deploymentIndex = "spec.deploymentName"
 
@@ -78,7 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec)).
-		WithOptions(queue.Options(r.Workers)).
+		WithOptions(queue.Options(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)

@@ -290,7 +290,6 @@ func (a *assembly) addScaledDeployments(ctx context.Context) error {
 		Recorder:     a.mgr.GetEventRecorder(scaleddeployment.Name),
 		Clock:        a.clock,
 		ResyncPeriod: a.config.ResyncPeriod.Duration,
-		Workers:      a.config.Workers.ScaledDeployments,
 	}
 	if err := owners.SetupWithManager(ctx, a.mgr); err != nil {
 		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)

@@ -5,6 +5,7 @@ package app
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,8 +60,8 @@ func prometheusOptions(c config.Prometheus) prometheus.Options {
 		Labels:          c.Labels,
 		Step:            c.Step.Duration,
 		RateWindow:      c.RateWindow.Duration,
-		Timeout:         c.Timeout.Duration,
-		MaxBytes:        c.MaxBytes,
+		Timeout:         30 * time.Second,
+		MaxBytes:        8 << 20,
 		CAFile:          c.CAFile,
 		CertFile:        c.CertFile,
 		KeyFile:         c.KeyFile,

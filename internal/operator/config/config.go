@@ -6,8 +6,10 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -46,6 +49,8 @@ type Operator struct {
 	// Version is the version of the program, such as "v0.1.0". It is not part of the file. Empty
 	// if it is not known.
 	Version string `json:"-"`
+	// Ignored are the settings of the file that have no meaning anymore, as warnings.
+	Ignored []string `json:"-"`
 
 	// Metrics is the endpoint of the operator's metrics.
 	Metrics Metrics `json:"metrics"`
@@ -68,8 +73,6 @@ type Operator struct {
 	Ceilings Ceilings `json:"ceilings"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
-	// Provision is ignored. It was what the operator created in its own namespace.
-	Provision map[string]bool `json:"provision,omitempty"`
 	// Prometheus is the source of past usage. It is used only if it has an address.
 	Prometheus Prometheus `json:"prometheus"`
 }
@@ -103,17 +106,13 @@ type LeaderElection struct {
 	Enabled bool `json:"enabled"`
 	// Namespace is the namespace of the lease. Defaults to the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
-	// Replicas is ignored. It was how many replicas share the work.
-	Replicas int `json:"replicas,omitempty"`
 }
 
 // Workers is how many objects are reconciled at once. A worker mostly waits for the API server, and may take
 // a minute at most for a reconcile. More workers make more requests at once; they help if the answers are slow.
 type Workers struct {
-	// VerticalScalers is the number of VerticalScalers, from 1 to 100. Defaults to 8.
+	// VerticalScalers is the number of VerticalScalers, from 1 to 100. Defaults to 32.
 	VerticalScalers int `json:"verticalScalers"`
-	// ScaledDeployments is the number of ScaledDeployments, from 1 to 100. Defaults to 4.
-	ScaledDeployments int `json:"scaledDeployments"`
 }
 
 // Collection is how usage is collected.
@@ -220,11 +219,6 @@ type Prometheus struct {
 	// RateWindow is the time over which CPU usage is averaged, from 30s to 1h in whole
 	// seconds. It must contain two scrapes. Defaults to 5m, the averaging length of CPU.
 	RateWindow metav1.Duration `json:"rateWindow"`
-	// Timeout is the timeout of one query, from 1s to 5m. Defaults to 30s.
-	Timeout metav1.Duration `json:"timeout"`
-	// MaxBytes is the maximum size of an answer in bytes, from 65536 to 268435456. After a
-	// larger answer, the operator asks for less at once. Defaults to 8388608.
-	MaxBytes int64 `json:"maxBytes"`
 	// CAFile is the CA bundle for Prometheus's certificate (PEM). Defaults to the system's,
 	// or, in the image, which has no system, to Mozilla's.
 	CAFile string `json:"caFile,omitempty"`
@@ -238,20 +232,28 @@ type Prometheus struct {
 	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
-// Ignored says which settings of the configuration and the environment have no meaning anymore, and what took their place.
-func (c Operator) Ignored(getenv func(string) string) (warnings []string) {
-	const replicas = "%s is ignored: one process serves the whole cluster, and further replicas wait to take over (docs/scaling.md)"
-	if c.LeaderElection.Replicas > 1 {
-		warnings = append(warnings, fmt.Sprintf(replicas, "leaderElection.replicas"))
-	}
-	if len(c.Provision) > 0 {
-		warnings = append(warnings, "provision is ignored: apply monitoring.yaml for the ServiceMonitor and the alerts (docs/monitoring.md)")
-	}
-	if getenv("OPERATOR_REPLICAS") != "" {
-		warnings = append(warnings, fmt.Sprintf(replicas, "OPERATOR_REPLICAS"))
-	}
-	if getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
-		warnings = append(warnings, "OTEL_EXPORTER_OTLP_ENDPOINT is ignored: the operator sends no traces; metrics and events say what it does (docs/monitoring.md)")
+// removed are the settings that have no meaning anymore, and what took their place.
+var removed = map[string]string{
+	"leaderElection.replicas":   "one process serves the whole cluster, and further replicas wait to take over (docs/scaling.md)",
+	"prometheus.maxBytes":       "an answer has at most 8 MiB",
+	"prometheus.timeout":        "a query may take 30s",
+	"provision":                 "apply monitoring.yaml for the ServiceMonitor and the alerts (docs/monitoring.md)",
+	"workers.scaledDeployments": "4 are reconciled at once",
+}
+
+// removedVariables are environment variables that have no meaning anymore, and what took their place.
+var removedVariables = map[string]string{
+	"OPERATOR_REPLICAS":           removed["leaderElection.replicas"],
+	"OTEL_EXPORTER_OTLP_ENDPOINT": "the operator sends no traces; metrics and events say what it does (docs/monitoring.md)",
+}
+
+// Warnings lists the settings of the file and of the environment that have no meaning anymore.
+func (c Operator) Warnings(getenv func(string) string) []string {
+	warnings := c.Ignored
+	for _, name := range slices.Sorted(maps.Keys(removedVariables)) {
+		if getenv(name) != "" {
+			warnings = append(warnings, name+" is ignored: "+removedVariables[name])
+		}
 	}
 	return warnings
 }
@@ -266,7 +268,7 @@ func Default() Operator {
 		Health:         Health{BindAddress: ":8081"},
 		LeaderElection: LeaderElection{Enabled: true},
 		ResyncPeriod:   d(10 * time.Minute),
-		Workers:        Workers{VerticalScalers: 32, ScaledDeployments: 4},
+		Workers:        Workers{VerticalScalers: 32},
 		Collection:     Collection{Interval: d(30 * time.Second)},
 		Recommendation: Recommendation{
 			CPUHalfLife:    d(p.History.CPUHalfLife),
@@ -289,8 +291,6 @@ func Default() Operator {
 			Lookback:   d(p.History.MemoryWindow),
 			Step:       d(time.Minute),
 			RateWindow: d(5 * time.Minute),
-			Timeout:    d(30 * time.Second),
-			MaxBytes:   8 << 20,
 		},
 	}
 }
@@ -315,7 +315,22 @@ func Load(path string) (Operator, error) {
 func Parse(data []byte) (Operator, error) {
 	c := Default()
 	c.TypeMeta = metav1.TypeMeta{}
-	if err := yaml.UnmarshalStrict(data, &c); err != nil {
+	var content map[string]any
+	if err := yaml.UnmarshalStrict(data, &content); err != nil {
+		return Operator{}, fmt.Errorf("decoding: %w", err)
+	}
+	for _, setting := range slices.Sorted(maps.Keys(removed)) {
+		path := strings.Split(setting, ".")
+		if _, found, _ := unstructured.NestedFieldNoCopy(content, path...); found {
+			unstructured.RemoveNestedField(content, path...)
+			c.Ignored = append(c.Ignored, setting+" is ignored: "+removed[setting])
+		}
+	}
+	known, err := json.Marshal(content)
+	if err == nil {
+		err = yaml.UnmarshalStrict(known, &c)
+	}
+	if err != nil {
 		return Operator{}, fmt.Errorf("decoding: %w", err)
 	}
 	if c.APIVersion != APIVersion || c.Kind != Kind {
@@ -354,7 +369,6 @@ func (c Operator) validate() error {
 		{"budget.podPercentPerMinute", c.Budget.PodPercentPerMinute, 0, 100},
 		{"ceilings.nodePercent", c.Ceilings.NodePercent, 1, 100},
 		{"workers.verticalScalers", c.Workers.VerticalScalers, 1, mostWorkers},
-		{"workers.scaledDeployments", c.Workers.ScaledDeployments, 1, mostWorkers},
 	} {
 		if v.value < v.least || v.value > v.most {
 			errs = append(errs, fmt.Errorf("%s must be from %d to %d, not %d", v.name, v.least, v.most, v.value))

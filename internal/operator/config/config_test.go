@@ -61,10 +61,8 @@ metrics:
 prometheus:
   address: ""
   lookback: 192h0m0s
-  maxBytes: 8388608
   rateWindow: 5m0s
   step: 1m0s
-  timeout: 30s
 recommendation:
   confidenceUnit: 24h0m0s
   cpuHalfLife: 72h0m0s
@@ -75,7 +73,6 @@ recommendation:
   recentHalfLife: 20m0s
 resyncPeriod: 10m0s
 workers:
-  scaledDeployments: 4
   verticalScalers: 32
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
@@ -100,16 +97,16 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		"one ceiling leaves the others":       {text: "ceilings: {pod: {cpu: 500m}}", change: func(c *Operator) { c.Ceilings.Pod.CPU = resource.MustParse("500m") }},
 		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
 		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
-		"one worker":                          {text: "workers: {scaledDeployments: 1}", change: func(c *Operator) { c.Workers.ScaledDeployments = 1 }},
+		"one worker":                          {text: "workers: {verticalScalers: 1}", change: func(c *Operator) { c.Workers.VerticalScalers = 1 }},
 		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
 		"Prometheus is asked with all that there is": {
-			text: "prometheus: {address: \"https://p\", labels: {cluster: 'a\"b'}, lookback: 1h, step: 15s, rateWindow: 30s, timeout: 1s, maxBytes: 65536, caFile: a, certFile: b, keyFile: c, username: d, passwordFile: e}",
+			text: "prometheus: {address: \"https://p\", labels: {cluster: 'a\"b'}, lookback: 1h, step: 15s, rateWindow: 30s, caFile: a, certFile: b, keyFile: c, username: d, passwordFile: e}",
 			change: func(c *Operator) {
 				c.Prometheus = Prometheus{
 					Address: "https://p", Labels: map[string]string{"cluster": `a"b`},
 					Lookback: metav1.Duration{Duration: time.Hour}, Step: metav1.Duration{Duration: 15 * time.Second},
-					RateWindow: metav1.Duration{Duration: 30 * time.Second}, Timeout: metav1.Duration{Duration: time.Second}, MaxBytes: 65536,
-					CAFile: "a", CertFile: "b", KeyFile: "c", Username: "d", PasswordFile: "e",
+					RateWindow: metav1.Duration{Duration: 30 * time.Second},
+					CAFile:     "a", CertFile: "b", KeyFile: "c", Username: "d", PasswordFile: "e",
 				}
 			},
 		},
@@ -172,8 +169,8 @@ func TestParseRejects(t *testing.T) {
 		"a step that is no whole second":        {text: head + "prometheus: {step: 15500ms}", want: []string{"prometheus.step and prometheus.rateWindow must be whole seconds"}},
 		"a password itself":                     {text: head + "prometheus: {password: hush}", want: []string{`unknown field "password"`}},
 		"all of Prometheus that is too much, at once": {
-			text: head + "prometheus: {lookback: 9999h, rateWindow: 2h, timeout: 6m, maxBytes: 1}",
-			want: []string{"prometheus.lookback", "prometheus.rateWindow", "prometheus.timeout", "prometheus.maxBytes"},
+			text: head + "prometheus: {lookback: 9999h, rateWindow: 2h}",
+			want: []string{"prometheus.lookback", "prometheus.rateWindow"},
 		},
 		"all that is too short, at once": {
 			text: head + "resyncPeriod: 0s\ncollection: {interval: 0s}\nrecommendation: {cpuHalfLife: 0s, recentHalfLife: 0s, memoryWindow: 0s, oomHalfLife: 0s, minEvidence: -1s, fullEvidence: 0s, confidenceUnit: 0s}",
@@ -235,18 +232,18 @@ func TestShippedFiles(t *testing.T) {
 
 // What had a meaning in an earlier version still loads, with a warning.
 func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
-	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}\nprovision: {monitoring: true, networkPolicy: false}"))
+	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}\nprovision: {monitoring: true}\nprometheus: {timeout: 1s, maxBytes: 65536}\nworkers: {scaledDeployments: 8}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
-	warnings := strings.Join(c.Ignored(func(name string) string { return environment[name] }), "\n")
-	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
+	warnings := strings.Join(c.Warnings(func(name string) string { return environment[name] }), "\n")
+	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored", "prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
 		if !strings.Contains(warnings, name) {
 			t.Errorf("no warning that %s: %s", name, warnings)
 		}
 	}
-	if warnings := Default().Ignored(func(string) string { return "" }); len(warnings) > 0 {
+	if warnings := Default().Warnings(func(string) string { return "" }); len(warnings) > 0 {
 		t.Errorf("by default: %q", warnings)
 	}
 }

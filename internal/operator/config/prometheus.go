@@ -30,7 +30,6 @@ func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
 		{"lookback", p.Lookback.Duration, time.Hour, 90 * 24 * time.Hour},
 		{"step", p.Step.Duration, 15 * time.Second, maxGap},
 		{"rateWindow", p.RateWindow.Duration, 30 * time.Second, time.Hour},
-		{"timeout", p.Timeout.Duration, time.Second, 5 * time.Minute},
 	} {
 		if v.value < v.least || v.value > v.most {
 			wrong("%s must be from %s to %s, not %s", v.name, v.least, v.most, v.value)
@@ -38,9 +37,6 @@ func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
 	}
 	if p.Step.Duration%time.Second != 0 || p.RateWindow.Duration%time.Second != 0 {
 		wrong("step and prometheus.rateWindow must be whole seconds")
-	}
-	if p.MaxBytes < 64<<10 || p.MaxBytes > 256<<20 {
-		wrong("maxBytes must be from %d to %d, not %d", 64<<10, 256<<20, p.MaxBytes)
 	}
 	if len(p.Labels) > maxLabels {
 		wrong("labels must have at most %d entries, not %d", maxLabels, len(p.Labels))
