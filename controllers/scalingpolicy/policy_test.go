@@ -487,7 +487,7 @@ func TestAFailedReadIsAnError(t *testing.T) {
 					return c.List(ctx, list, options...)
 				},
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-					if _, ok := into.(*corev1.Namespace); ok && fmt.Sprintf("%T", fails) == "*v1.NamespaceList" {
+					if _, ok := into.(*metav1.PartialObjectMetadata); ok && fmt.Sprintf("%T", fails) == "*v1.NamespaceList" {
 						return broken
 					}
 					return c.Get(ctx, key, into, options...)

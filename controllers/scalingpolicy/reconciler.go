@@ -20,7 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,8 +150,8 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (*fleet.Namespa
 	if !r.ServesCluster {
 		return out, nil
 	}
-	var ns corev1.Namespace
-	if err := r.Cached.Get(ctx, types.NamespacedName{Name: name}, &ns, client.UnsafeDisableDeepCopy); err != nil {
+	ns := namespaceMetadata()
+	if err := r.Cached.Get(ctx, types.NamespacedName{Name: name}, ns, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			out.Terminating = true // or it is still to come, which is an event
 			return out, nil

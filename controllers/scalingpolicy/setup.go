@@ -9,7 +9,6 @@ import (
 	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -125,7 +124,7 @@ func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
 	if r.ServesCluster {
 		building.
 			WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate())).
-			WatchesRawSource(r.kind(&corev1.Namespace{}, queue.In(queue.Edit, mapped(r.membersOfNamespace)), namespacePredicate()))
+			WatchesRawSource(r.kind(namespaceMetadata(), queue.In(queue.Edit, mapped(r.membersOfNamespace)), namespacePredicate()))
 	}
 	return building.Complete(members{r})
 }
@@ -149,7 +148,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requests) { r.notifyOf(e.Object) },
 		}, predicate.ResourceVersionChangedPredicate{}))
 	if r.ServesCluster {
-		building.WatchesRawSource(r.kind(&corev1.Namespace{}, handler.Funcs{
+		building.WatchesRawSource(r.kind(namespaceMetadata(), handler.Funcs{
 			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notify(e.Object.GetName()) },
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notify(e.ObjectNew.GetName()) },
 		}, namespacePredicate()))
@@ -266,8 +265,13 @@ func observed(policy client.Object) int64 {
 
 // namespacePredicate passes changes that select or exclude Deployments.
 func namespacePredicate() predicate.Predicate {
-	return predicates.Updates(func(before, after *corev1.Namespace) bool {
-		return !maps.Equal(before.Labels, after.Labels) || fleet.IsExcluded(before.Annotations) != fleet.IsExcluded(after.Annotations) ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	return predicates.Updates(func(before, after client.Object) bool {
+		return !maps.Equal(before.GetLabels(), after.GetLabels()) || fleet.IsExcluded(before.GetAnnotations()) != fleet.IsExcluded(after.GetAnnotations()) ||
+			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 	})
+}
+
+// namespaceMetadata is the type in which namespaces are watched and read: only metadata is needed.
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }

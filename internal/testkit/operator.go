@@ -7,19 +7,16 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -108,31 +105,6 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		return nil
 	}
 	return o, nil
-}
-
-// findPolicyRights completes the scope of an operator that acts as a service account with what the operator itself finds out
-// when it starts: whether it has the rights of config/policies. They are opt-in, and an operator that waits for a kind that
-// it may not read reconciles nothing.
-func findPolicyRights(config *rest.Config, scope *app.Scope) error {
-	if config.Impersonate.UserName == "" {
-		return nil // an administrator
-	}
-	config = rest.CopyConfig(config)
-	config.UserAgent = "testkit"
-	c, err := client.New(config, client.Options{Scheme: app.Scheme()})
-	if err != nil {
-		return err
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: "update", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers", Namespace: strings.Join(scope.Namespaces[:min(1, len(scope.Namespaces))], ""),
-	}}}
-	if err := c.Create(context.Background(), review); err != nil {
-		return err
-	}
-	if !review.Status.Allowed {
-		scope.PoliciesForbidden = "update verticalscalers"
-	}
-	return nil
 }
 
 // Stop stops the operator, as SIGTERM does.

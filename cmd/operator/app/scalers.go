@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
@@ -78,6 +79,10 @@ func (a *assembly) watchVPAs() (*inventory.VPAs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for VerticalPodAutoscalers: %w", err)
 	}
+	watcher, err := metadata.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for the metadata of VerticalPodAutoscalers: %w", err)
+	}
 	namespaces, _ := a.scope.readable()
-	return &inventory.VPAs{Client: reader, Namespaces: namespaces}, nil
+	return &inventory.VPAs{Client: reader, Metadata: watcher, Namespaces: namespaces}, nil
 }

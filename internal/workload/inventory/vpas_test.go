@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -36,6 +38,7 @@ func vpaOf(namespace, name, deployment string) *unstructured.Unstructured {
 	vpa.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"})
 	vpa.SetNamespace(namespace)
 	vpa.SetName(name)
+	vpa.SetUID(types.UID(namespace + "/" + name))
 	return vpa
 }
 
@@ -74,6 +77,44 @@ var (
 	broken    = apierrors.NewServiceUnavailable("the conversion webhook is down")
 )
 
+// metadataOf watches the metadata of what is served.
+type metadataOf struct {
+	metadata.Getter
+	served    *served
+	namespace string
+}
+
+func (m metadataOf) Resource(schema.GroupVersionResource) metadata.Getter { return m }
+
+func (m metadataOf) Namespace(namespace string) metadata.ResourceInterface {
+	m.namespace = namespace
+	return m
+}
+
+func (m metadataOf) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := m.served.Resource(inventory.VPAResource).Namespace(m.namespace).Watch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		vpa, _ := e.Object.(*unstructured.Unstructured)
+		e.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: vpa.GetNamespace(), Name: vpa.GetName(), UID: vpa.GetUID(), Generation: vpa.GetGeneration(), ResourceVersion: vpa.GetResourceVersion(),
+		}}
+		return e, true
+	}), nil
+}
+
+// reads is how often VerticalPodAutoscalers were read.
+func (s *served) reads() (n int) {
+	for _, action := range s.Actions() {
+		if action.GetVerb() == "list" || action.GetVerb() == "get" {
+			n++
+		}
+	}
+	return n
+}
+
 // news records the changes that were reported.
 type news struct {
 	mu   sync.Mutex
@@ -101,7 +142,7 @@ func (n *news) are(t *testing.T, want string) {
 // follow starts to watch, and returns the changes.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Namespaces: namespaces}
+	v := &inventory.VPAs{Client: s, Metadata: metadataOf{served: s}, Namespaces: namespaces}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -202,37 +243,81 @@ func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 	}
 }
 
+// A change of the status, which comes each minute, is neither read nor reported. A change of the spec is read once.
 func TestVPAChangesAreReported(t *testing.T) { synctest.Test(t, testVPAChanges) }
 
 func testVPAChanges(t *testing.T) {
-	s := serve()
+	s := serve(vpaOf("shop", "other", "batch"))
 	v, told := follow(t, s, "shop")
 	web, api := deployment("shop", "web"), deployment("shop", "api")
-	has(t, v, web, "[]")
-	vpas := s.Resource(inventory.VPAResource).Namespace("shop")
-	if _, err := vpas.Create(t.Context(), vpaOf("shop", "v", "web"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	has(t, v, web, "[shop/v]")
-	told.are(t, "shop/v of web; ")
-	moved := vpaOf("shop", "v", "api")
-	moved.SetResourceVersion("2")
-	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	has(t, v, api, "[shop/v]")
-	has(t, v, web, "[]")
-	told.are(t, "shop/v of web; shop/v of api; ") // the old target and the new one
-	moved.SetResourceVersion("3")
-	moved.Object["status"] = map[string]any{"recommendation": "something"}
-	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	told.are(t, "shop/other of batch; ")
+	vpas, reads := s.Resource(inventory.VPAResource).Namespace("shop"), s.reads()
+	vpa := vpaOf("shop", "v", "web")
+	spec, _ := vpa.Object["spec"].(map[string]any)
+	for i, step := range []struct {
+		what   string
+		change func()
+		told   string // the old target and the new one
+		reads  int
+		ofWeb  string
+		ofAPI  string
+	}{
+		{"its creation", func() {}, "shop/v of web; ", 1, "[shop/v]", "[]"},
+		{"its status", func() { vpa.Object["status"] = map[string]any{"recommendation": "something"} }, "", 0, "[shop/v]", "[]"},
+		{"another target", func() {
+			vpa.SetGeneration(2)
+			spec["targetRef"] = map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+		}, "shop/v of web; shop/v of api; ", 1, "[]", "[shop/v]"},
+		{"its status again", func() { vpa.Object["status"] = map[string]any{"recommendation": "more"} }, "", 0, "[]", "[shop/v]"},
+		{"its mode", func() {
+			vpa.SetGeneration(3)
+			spec["updatePolicy"] = map[string]any{"updateMode": "Off"}
+		}, "shop/v of api; ", 1, "[]", "[shop/v]"},
+		{"a field that is not used", func() {
+			vpa.SetGeneration(4)
+			spec["recommenders"] = []any{}
+		}, "", 1, "[]", "[shop/v]"},
+		{"another one of its name", func() {
+			vpa.SetGeneration(1)
+			vpa.SetUID("recreated")
+			delete(spec, "updatePolicy")
+		}, "shop/v of api; ", 1, "[]", "[shop/v]"},
+	} {
+		step.change()
+		vpa.SetResourceVersion(fmt.Sprint(i + 2))
+		var err error
+		if i == 0 {
+			_, err = vpas.Create(t.Context(), vpa.DeepCopy(), metav1.CreateOptions{})
+		} else {
+			_, err = vpas.Update(t.Context(), vpa.DeepCopy(), metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		has(t, v, web, step.ofWeb)
+		has(t, v, api, step.ofAPI)
+		told.are(t, step.told)
+		if got := s.reads() - reads; got != step.reads {
+			t.Errorf("%s: read %d times, want %d", step.what, got, step.reads)
+		}
+		reads = s.reads()
 	}
 	if err := vpas.Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, v, api, "[]")
-	told.are(t, "shop/v of api; ") // not of the status
+	told.are(t, "shop/v of api; ")
+
+	// One that cannot be read is read again with all others.
+	s.refuse(broken)
+	vpa.SetResourceVersion("99")
+	if _, err := vpas.Create(t.Context(), vpa, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, v, api, "[]")
+	s.refuse(nil)
+	time.Sleep(time.Minute) // by the bubble's clock: until the next retry
+	has(t, v, api, "[shop/v]")
 }
 
 func TestTheVPAAPIIsInstalledLaterAndRemoved(t *testing.T) {
