@@ -260,7 +260,6 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{T: t, namespace: env.Namespace(t), usage: testkit.NewUsage(), config: testkit.OperatorConfig()}
-	w.config.Prometheus.Timeout.Duration = time.Second * 20
 	return w
 }
 
