@@ -16,13 +16,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -197,34 +201,18 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		var line struct {
-			Verb      string
-			UserAgent string
-			User      struct{ Username string }
-			ObjectRef struct {
-				APIGroup, Resource, Subresource, Namespace, Name string
-			}
-			ResponseStatus struct {
-				Code    int32
-				Message string
-			}
-
-			RequestReceivedTimestamp, StageTimestamp time.Time
-		}
+		var line auditv1.Event
 		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, fmt.Errorf("decoding the audit log: %w", err)
 		}
 		if !strings.Contains(line.UserAgent, agent) {
 			continue
 		}
-		resource := line.ObjectRef.Resource
-		if line.ObjectRef.Subresource != "" {
-			resource += "/" + line.ObjectRef.Subresource
-		}
+		object, answer := ptr.Deref(line.ObjectRef, auditv1.ObjectReference{}), ptr.Deref(line.ResponseStatus, metav1.Status{})
 		out = append(out, Write{
-			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Group: line.ObjectRef.APIGroup, Resource: resource,
-			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code, Message: line.ResponseStatus.Message,
-			Received: line.RequestReceivedTimestamp, Answered: line.StageTimestamp,
+			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Group: object.APIGroup, Resource: path.Join(object.Resource, object.Subresource),
+			Namespace: object.Namespace, Name: object.Name, Code: answer.Code, Message: answer.Message,
+			Received: line.RequestReceivedTimestamp.Time, Answered: line.StageTimestamp.Time,
 		})
 	}
 }

@@ -26,13 +26,13 @@ import (
 //
 //	I1  bounds of requests and limits            not here: pure (internal/plan)
 //	I2  nothing out of scope is written          monitor, onlyOwnWrites
-//	I3  memory never below what is known         aboveKills, and the scenario with a silent pod; the rest is pure (internal/plan)
-//	I4  QoS stays, no resize gets 422            neverInvalid
+//	I3  memory never below what is known         the end state after an OOM kill, and the scenario with a silent pod; the rest is pure (internal/plan)
+//	I4  QoS stays, no resize gets 422            onlyOwnWrites
 //	I5  no A-B-A                                 noFlapping; steps and cooldowns are pure (internal/plan)
 //	I6  availability                             evictions
 //	I7  deciding twice decides nothing           unexplained, from outside; as a property it is pure (internal/plan)
 //	I8  bounded writes, none when idle           unexplained, everyWriteCounts
-//	I9  evidence survives restarts               the end state against the reference run, aboveKills
+//	I9  evidence survives restarts               the end state against the reference run
 //	I10 order of inputs                          not here: pure (internal/plan)
 //	I11 nothing after the deletion               monitor
 //	I12 no decision reads the clock itself       not here: the linter's import table
@@ -72,8 +72,6 @@ func (w *World) Violations(injected int) (out []string) {
 		found []string
 	}{
 		{"only-own-writes", w.onlyOwnWrites()},
-		{"never-invalid", w.neverInvalid()},
-		{"above-kills", w.aboveKills()},
 		{"no-flapping", w.noFlapping()},
 		{"evictions", w.evictions()},
 		{"quiet", w.unexplained()},
@@ -87,8 +85,8 @@ func (w *World) Violations(injected int) (out []string) {
 	return out
 }
 
-// onlyOwnWrites checks that the operator sends writes of no other kind than it must: it
-// deletes no pods, for one. A refused write counts as well.
+// onlyOwnWrites checks that the operator sends writes of no other kind than it must: it deletes no pods, for one. A refused
+// write counts as well. None is invalid: the operator knows the rules, and would try a refused write again.
 func (w *World) onlyOwnWrites() (out []string) {
 	allowed := map[string]bool{
 		"patch pods/resize": true, "create pods/eviction": true, "patch deployments": true, "update deployments": true,
@@ -98,59 +96,8 @@ func (w *World) onlyOwnWrites() (out []string) {
 		"create newpodsizes": true, "update newpodsizes": true, "delete newpodsizes": true, "apply deployments": true, "apply verticalscalers": true,
 	}
 	for _, write := range w.writes {
-		if !allowed[write.Kind()] {
-			out = append(out, write.String()+" is no write of the operator's")
-		}
-	}
-	return out
-}
-
-// neverInvalid checks that the API server finds no write invalid: the operator knows the
-// rules, and a refused write changes nothing but is tried again.
-func (w *World) neverInvalid() (out []string) {
-	for _, write := range w.writes {
-		if write.Code == 422 || write.Code == 400 {
-			out = append(out, write.String()+" is invalid")
-		}
-	}
-	return out
-}
-
-// memoryOf are the memory limits, or else the requests, of a pod's containers in bytes.
-func memoryOf(containers []corev1.Container) map[string]int64 {
-	out := map[string]int64{}
-	for _, c := range containers {
-		memory := c.Resources.Limits.Memory()
-		if memory.IsZero() {
-			memory = c.Resources.Requests.Memory()
-		}
-		out[c.Name] = memory.Value()
-	}
-	return out
-}
-
-// aboveKills checks that no pod of a Deployment gets less memory than one of its containers
-// was OOM-killed with.
-func (w *World) aboveKills() (out []string) {
-	killed := map[string]int64{} // by app and container
-	for _, e := range w.changes {
-		before, after, isPod := versionsOf[*corev1.Pod](e)
-		if !isPod || e.Type == watch.Deleted {
-			continue
-		}
-		app := after.Labels[AppLabel]
-		if before != nil {
-			was, is := memoryOf(before.Spec.Containers), memoryOf(after.Spec.Containers)
-			for name, memory := range is {
-				if floor := killed[app+"/"+name]; memory < was[name] && memory <= floor {
-					out = append(out, fmt.Sprintf("pod %s: container %s was lowered to %d bytes of memory, and was killed with %d", after.Name, name, memory, floor))
-				}
-			}
-		}
-		for _, s := range after.Status.ContainerStatuses {
-			if t := s.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" && s.Resources != nil && before != nil && s.RestartCount > statusOf(before, s.Name).RestartCount {
-				killed[app+"/"+s.Name] = max(killed[app+"/"+s.Name], s.Resources.Limits.Memory().Value())
-			}
+		if !allowed[write.Kind()] || write.Code == 422 || write.Code == 400 {
+			out = append(out, write.String()+" is no write of the operator's, or invalid")
 		}
 	}
 	return out
