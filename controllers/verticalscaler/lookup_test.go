@@ -41,8 +41,8 @@ func lookupOf(t *testing.T, scalers ...client.Object) lookup {
 
 func TestWhichScalersAnObjectConcerns(t *testing.T) {
 	behind, restoring := claiming("shop", "behind", "web"), claiming("shop", "restoring", "web")
-	scaler.DropClaim(&behind.Status)
-	scaler.DropClaim(&restoring.Status) // behind another scaler, and not done yet
+	scaler.RecordClaim(&behind.Status, "")
+	scaler.RecordClaim(&restoring.Status, "") // behind another scaler, and not done yet
 	restoring.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web"}
 	find := lookupOf(t, claiming("shop", "web", "web"), claiming("shop", "api", "api"), claiming("bank", "web", "web"), behind, restoring)
 	mayWait := func(key types.NamespacedName) bool { return key.Name != "web" }

@@ -225,7 +225,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.standing.IsFirst() || s.status.OriginalResources != nil {
 		scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
 	} else {
-		scaler.DropClaim(&s.status)
+		scaler.RecordClaim(&s.status, "")
 	}
 	return false, nil
 }

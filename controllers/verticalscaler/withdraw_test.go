@@ -41,6 +41,18 @@ func (p *plant) edit(letters string, change func(*corev1.Pod)) {
 	}
 }
 
+// resizes reconciles at that time, and compares the pods that are resized and the reason of Applied.
+func (p *plant) resizes(at time.Time, reason string, want ...string) *v1beta1.VerticalScaler {
+	p.t.Helper()
+	p.clock.SetTime(at)
+	p.resized = nil
+	vs := p.mustReconcile()
+	if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
+		p.t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
+	}
+	return vs
+}
+
 // withoutNode makes the pod another one of its name, for which the scheduler finds no node.
 func withoutNode(pod *corev1.Pod) {
 	pod.Spec.NodeName = ""
@@ -56,15 +68,9 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 	p.actuates = true
 	p.create(admission.Policy())
 	p.create(admission.Binding())
-	var vs *v1beta1.VerticalScaler
 	reconcile := func(at time.Time, reason, newPods string, want ...string) {
 		t.Helper()
-		p.clock.SetTime(at)
-		p.resized = nil
-		vs = p.mustReconcile()
-		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
-			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
-		}
+		vs := p.resizes(at, reason, want...)
 		if got := condition(vs, v1beta1.ConditionNewPodsSized); got.Reason != newPods {
 			t.Fatalf("%s: new pods: %s, want %s: %s", at.Format(time.TimeOnly), got.Reason, newPods, got.Message)
 		}
@@ -99,17 +105,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 // A resize that was withdrawn is asked for again after a while, and not before.
 func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
-	asked := func(at time.Time, reason string, want ...string) *v1beta1.VerticalScaler {
-		t.Helper()
-		p.clock.SetTime(at)
-		p.resized = nil
-		vs := p.mustReconcile()
-		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
-			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
-		}
-		return vs
-	}
-	vs := asked(noon, v1beta1.ReasonResizing, "checkout-1-a")
+	vs := p.resizes(noon, v1beta1.ReasonResizing, "checkout-1-a")
 	before := corev1.PodSpec{}
 	declare := func(pod *corev1.Pod) {
 		before = *pod.Spec.DeepCopy()
@@ -125,20 +121,20 @@ func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 			ObservedGeneration: pod.Generation + 1, LastTransitionTime: metav1.NewTime(noon),
 		}}
 	})
-	asked(noon.Add(9*time.Minute), v1beta1.ReasonDeferred)
-	asked(noon.Add(12*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a") // the status tells progress later
+	p.resizes(noon.Add(9*time.Minute), v1beta1.ReasonDeferred)
+	p.resizes(noon.Add(12*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a") // the status tells progress later
 	p.edit("a", func(pod *corev1.Pod) {
 		pod.Spec = before
 		pod.Status.Conditions = nil
 	})
-	asked(noon.Add(12*time.Minute+progressDelay), v1beta1.ReasonResizing, "checkout-1-b")
+	p.resizes(noon.Add(12*time.Minute+progressDelay), v1beta1.ReasonResizing, "checkout-1-b")
 	p.edit("bc", func(pod *corev1.Pod) {
 		declare(pod)
 		pod.Status.ContainerStatuses[0].Resources = pod.Spec.Containers[0].Resources.DeepCopy()
 	})
-	asked(noon.Add(13*time.Minute), v1beta1.ReasonDeferred)
-	asked(noon.Add(41*time.Minute), v1beta1.ReasonDeferred)
-	asked(noon.Add(43*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a")
+	p.resizes(noon.Add(13*time.Minute), v1beta1.ReasonDeferred)
+	p.resizes(noon.Add(41*time.Minute), v1beta1.ReasonDeferred)
+	p.resizes(noon.Add(43*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a")
 }
 
 // The time until a withdrawn resize is asked for again grows, and starts over after a long time without

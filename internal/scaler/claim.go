@@ -37,27 +37,16 @@ func IsOwnClaim(s *v1beta1.VerticalScaler, claim string) bool {
 	return found && namespace == s.Namespace && name != "" && !strings.ContainsRune(name, types.Separator)
 }
 
-// DropClaim removes the claim from the status and keeps the other annotations.
-func DropClaim(status *v1beta1.VerticalScalerStatus) {
-	annotations := maps.Clone(status.Annotations)
-	delete(annotations, v1beta1.ClaimAnnotation)
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	status.Annotations = annotations
-}
-
-// RecordClaim writes the claim into the status and keeps the other annotations. A map that the status
-// shares with another one is not modified.
+// RecordClaim writes the claim into the status, or removes it if it is empty, and keeps the other annotations. A map that the
+// status shares with another one is not modified.
 func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 	if status.Annotations[v1beta1.ClaimAnnotation] == claim {
 		return
 	}
-	annotations := map[string]string{v1beta1.ClaimAnnotation: claim}
-	for key, value := range status.Annotations {
-		if key != v1beta1.ClaimAnnotation {
-			annotations[key] = value
-		}
+	annotations := map[string]string{}
+	maps.Copy(annotations, status.Annotations)
+	if annotations[v1beta1.ClaimAnnotation] = claim; claim == "" {
+		delete(annotations, v1beta1.ClaimAnnotation)
 	}
 	status.Annotations = annotations
 }
