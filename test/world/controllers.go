@@ -88,7 +88,7 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	} else if err != nil {
 		return err
 	}
-	return c.status(ctx, d, refused)
+	return c.status(ctx, d, &sets[latest], refused)
 }
 
 // beginRollout creates the ReplicaSet of a template, or gives it the highest revision if the template was rolled back.
@@ -226,24 +226,25 @@ func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) err
 	return err
 }
 
-// status writes what the controllers say of a Deployment and its ReplicaSets.
-func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused string) error {
-	sets, pods, err := c.ofDeployment(ctx, d)
+// status writes what the controllers say of a Deployment. Its ReplicaSets have no status.
+func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, latest *appsv1.ReplicaSet, refused string) error {
+	_, pods, err := c.ofDeployment(ctx, d)
 	if err != nil {
 		return err
 	}
-	hash, want := hashOf(&d.Spec.Template), ptr.Deref(d.Spec.Replicas, 1)
+	want := ptr.Deref(d.Spec.Replicas, 1)
 	s := appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
-	for i := range sets {
-		set := &sets[i]
-		if err := c.setStatus(ctx, set, pods); err != nil {
-			return err
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
 		}
-		s.Replicas += set.Status.Replicas
-		s.ReadyReplicas += set.Status.ReadyReplicas
-		s.AvailableReplicas += set.Status.AvailableReplicas
-		if set.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
-			s.UpdatedReplicas = set.Status.Replicas
+		s.Replicas++
+		if metav1.IsControlledBy(&pod, latest) {
+			s.UpdatedReplicas++
+		}
+		if isReady(&pod) {
+			s.ReadyReplicas++
+			s.AvailableReplicas++
 		}
 	}
 	s.UnavailableReplicas = max(0, want-s.AvailableReplicas)
@@ -263,28 +264,6 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused 
 	d = d.DeepCopy()
 	d.Status = s
 	return c.world.wrote(d, c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
-}
-
-// setStatus counts the pods of a ReplicaSet.
-func (c *Controllers) setStatus(ctx context.Context, set *appsv1.ReplicaSet, pods []corev1.Pod) error {
-	s := appsv1.ReplicaSetStatus{ObservedGeneration: set.Generation}
-	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil || !metav1.IsControlledBy(&pod, set) {
-			continue
-		}
-		s.Replicas++
-		if isReady(&pod) {
-			s.ReadyReplicas++
-			s.AvailableReplicas++
-		}
-	}
-	if apiequality.Semantic.DeepEqual(s, set.Status) {
-		return nil
-	}
-	after := set.DeepCopy()
-	after.Status = s
-	set.Status = s
-	return c.world.wrote(after, c.world.Client.Status().Update(ctx, after))
 }
 
 // condition is a condition of a Deployment. It keeps its times while it says the same.
