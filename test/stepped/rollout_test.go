@@ -135,6 +135,34 @@ func TestRolloutGivesBackWhatTheUserHasDeployedLast(t *testing.T) {
 	})
 }
 
+// "kubectl rollout undo" to the revision before the first rewrite has the user's values. The operator applies its sizes once
+// more, lets a second undo stand, and still gives the user's values back.
+func TestAnUndoToBeforeTheFirstRewriteLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	before := w.deploy("web").DeepCopy()
+	requests := before.Spec.Template.Spec.Containers[0].Resources.Requests
+	undo := func() {
+		w.Change("web", "kubectl-rollout", func(d *appsv1.Deployment) { before.Spec.Template.DeepCopyInto(&d.Spec.Template) })
+	}
+	w.Uses("web", "app", 300, 240)
+	w.Scale("web", world.InMode("Rollout"))
+	w.Sized("web")
+	undo()
+	w.Sized("web")
+	mark := w.mark()
+	undo()
+	w.Says("web", "Applied", "False", "Contested", "kubectl-rollout")
+	w.Minutes(10)
+	if n := w.rewrites(mark); n > 0 {
+		t.Errorf("%d rewrites after the second undo", n)
+	}
+	if got := w.Deployment("web").Spec.Template.Spec.Containers[0].Resources.Requests; !equality.Semantic.DeepEqual(got, requests) {
+		t.Errorf("the template requests %+v after the second undo, want %+v", got, requests)
+	}
+	w.givesBack("web", requests.Cpu().String(), requests.Memory().String())
+}
+
 // givesBack deletes a scaler, and fails unless its Deployment then has these requests.
 func (w *fixture) givesBack(name, cpu, memory string) {
 	w.Helper()
