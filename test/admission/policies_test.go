@@ -143,41 +143,69 @@ func TestOnlyTheOperatorIsNotAskedForTheRightsOfAPolicy(t *testing.T) {
 	}
 }
 
-// A scaler is promoted by its policy, and harm stays known.
-func TestOnlyTheOperatorPromotes(t *testing.T) {
+// What the operator has learned, the sizes of new pods, and the notes of a promotion cannot be forged, changed or hidden.
+func TestNoOtherAccountForgesWhatTheOperatorWrites(t *testing.T) {
 	t.Parallel()
-	p := compiled(t, "promotions.yaml")
-	s := func(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
-		return ofPolicy(v1beta1.ScalingPolicyKind, changes...)
+	s := func(changes ...func(*v1beta1.VerticalScaler)) runtime.Object {
+		return mapsOf(t, ofPolicy(v1beta1.ScalingPolicyKind, changes...))
 	}
 	promoted, harmed := noted(v1beta1.PromotedAnnotation, "2026-01-01T00:00:00Z"), noted(v1beta1.HarmedAnnotation, "2026-01-02T00:00:00Z")
-	for name, c := range map[string]struct {
-		before, after *v1beta1.VerticalScaler
-		changes       bool
-	}{
-		"creating one":                        {nil, s(), false},
-		"creating one that is promoted":       {nil, s(promoted), true},
-		"creating one that did harm":          {nil, testkitScaler(harmed), true},
-		"creating one with other notes":       {nil, s(noted("autoscaling.verticalscaler.io/paused", "")), false},
-		"promoting":                           {s(), s(promoted), true},
-		"promoting without a time":            {s(), s(noted(v1beta1.PromotedAnnotation, "")), true},
-		"forging harm":                        {s(promoted), s(promoted, harmed), true},
-		"hiding harm":                         {s(promoted, harmed), s(promoted), true},
-		"hiding all":                          {s(promoted, harmed), s(), true},
-		"another time":                        {s(promoted), s(noted(v1beta1.PromotedAnnotation, "2020-01-01T00:00:00Z")), true},
-		"promoting one of a user":             {testkitScaler(), testkitScaler(promoted), true},
-		"detaching":                           {s(promoted, harmed), s(promoted, harmed, noted(v1beta1.DetachedAnnotation, "")), false},
-		"editing":                             {s(promoted), s(promoted, inMode(v1beta1.UpdateModeInPlace)), false},
-		"what the garbage collector does":     {s(promoted, ownedToo), s(promoted), false},
-		"removing a finalizer":                {s(promoted, finalizedBy(own)), s(promoted), false},
-		"one that has none, in another shape": {s(noted("a", "b")), s(), false},
+	metadata := metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: []metav1.OwnerReference{{Kind: "VerticalScaler", Name: "web", UID: "1"}}}
+	labelled, orphaned, adopted := *metadata.DeepCopy(), *metadata.DeepCopy(), *metadata.DeepCopy()
+	labelled.Labels, labelled.Finalizers = map[string]string{"a": "b"}, []string{"foregroundDeletion"}
+	orphaned.OwnerReferences = nil
+	adopted.OwnerReferences = append(adopted.OwnerReferences, metav1.OwnerReference{Kind: "VerticalScaler", Name: "api", UID: "2"})
+	checkpoint := func(m metav1.ObjectMeta, deployment string) runtime.Object {
+		return mapsOf(t, &v1beta1.VerticalScalerCheckpoint{ObjectMeta: m, Spec: v1beta1.VerticalScalerCheckpointSpec{DeploymentName: deployment}})
+	}
+	sizes := func(m metav1.ObjectMeta, text string) runtime.Object {
+		return mapsOf(t, &v1beta1.NewPodSizes{ObjectMeta: m, Spec: v1beta1.NewPodSizesSpec{Deployments: text}})
+	}
+	type change struct {
+		before, after runtime.Object // nil for none
+		says          string         // to all but the operator and an administrator; empty if nobody is refused
+	}
+	const notes, learned, sized = "Only the operator sets, changes and removes", "checkpoint", "sizes of new pods"
+	for resource, changes := range map[string]map[string]change{
+		"verticalscalers": {
+			"creating one":                        {nil, s(), ""},
+			"creating one that is promoted":       {nil, s(promoted), notes},
+			"creating one that did harm":          {nil, mapsOf(t, testkitScaler(harmed)), notes},
+			"creating one with other notes":       {nil, s(noted("autoscaling.verticalscaler.io/paused", "")), ""},
+			"promoting":                           {s(), s(promoted), notes},
+			"promoting without a time":            {s(), s(noted(v1beta1.PromotedAnnotation, "")), notes},
+			"forging harm":                        {s(promoted), s(promoted, harmed), notes},
+			"hiding harm":                         {s(promoted, harmed), s(promoted), notes},
+			"hiding all":                          {s(promoted, harmed), s(), notes},
+			"another time":                        {s(promoted), s(noted(v1beta1.PromotedAnnotation, "2020-01-01T00:00:00Z")), notes},
+			"promoting one of a user":             {mapsOf(t, testkitScaler()), mapsOf(t, testkitScaler(promoted)), notes},
+			"detaching":                           {s(promoted, harmed), s(promoted, harmed, noted(v1beta1.DetachedAnnotation, "")), ""},
+			"editing":                             {s(promoted), s(promoted, inMode(v1beta1.UpdateModeInPlace)), ""},
+			"what the garbage collector does":     {s(promoted, ownedToo), s(promoted), ""},
+			"removing a finalizer":                {s(promoted, finalizedBy(own)), s(promoted), ""},
+			"one that has none, in another shape": {s(noted("a", "b")), s(), ""},
+		},
+		"verticalscalercheckpoints": {
+			"creating one":                  {nil, checkpoint(metadata, "web"), learned},
+			"changing what was learned":     {checkpoint(metadata, "web"), checkpoint(metadata, "api"), learned},
+			"changing whose it is":          {checkpoint(metadata, "web"), checkpoint(adopted, "web"), learned},
+			"labelling one":                 {checkpoint(metadata, "web"), checkpoint(labelled, "web"), ""},
+			"removing its owner":            {checkpoint(metadata, "web"), checkpoint(orphaned, "web"), ""},
+			"storing it in another version": {checkpoint(metadata, "web"), checkpoint(metadata, "web"), ""},
+		},
+		"newpodsizes": {
+			"creating one":  {nil, sizes(metadata, "9"), sized},
+			"changing one":  {sizes(metadata, "1"), sizes(metadata, "9"), sized},
+			"labelling one": {sizes(metadata, "1"), sizes(labelled, "1"), ""},
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := request{resource: "verticalscalers", after: mapsOf(t, c.after)}
-			if c.before != nil {
-				r.before = mapsOf(t, c.before)
-			}
-			const status, administrator = "update verticalscalers/status", "delete validatingadmissionpolicies/verticalscaler-promotions"
+		file, name := "checkpoints.yaml", "verticalscaler-checkpoints"
+		if resource == "verticalscalers" {
+			file, name = "promotions.yaml", "verticalscaler-promotions"
+		}
+		p := compiled(t, file)
+		const status = "update verticalscalers/status"
+		for what, c := range changes {
 			for _, who := range []struct {
 				user   string
 				may    may
@@ -187,16 +215,15 @@ func TestOnlyTheOperatorPromotes(t *testing.T) {
 				{"system:serviceaccount:kube-system:generic-garbage-collector", nil, false},
 				{tenantAccount, may{"update verticalscalers"}, false},
 				{operator, may{status}, true},
-				{"admin", may{administrator}, true},
+				{"admin", may{"delete validatingadmissionpolicies/" + name}, true},
 			} {
-				r.user, r.may = who.user, who.may
-				_, _, says := p.answers(t, r)
+				_, _, says := p.answers(t, request{user: who.user, resource: resource, before: c.before, after: c.after, may: who.may})
 				said := strings.Join(says, "; ")
-				if refused := said != ""; refused != (c.changes && !who.passes) || refused && !strings.Contains(said, "Only the operator sets, changes and removes") {
-					t.Errorf("%s is refused by %q", who.user, said)
+				if refused := said != ""; refused != (c.says != "" && !who.passes) || refused && !strings.Contains(said, c.says) {
+					t.Errorf("%s, %s: %s is refused by %q", resource, what, who.user, said)
 				}
 			}
-		})
+		}
 	}
 }
 

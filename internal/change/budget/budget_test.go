@@ -104,23 +104,6 @@ func TestTheOrderIsByClassAndBenefitAndAge(t *testing.T) {
 	}
 }
 
-func TestANamespaceHasItsOwnLimit(t *testing.T) {
-	b := minute(10, 2)
-	for i := range 5 {
-		asks(t, b, at(0), named("full", fmt.Sprint(i)), Want{Class: Urgent}, i < 2)
-		if i < 2 {
-			b.Done(at(0), named("full", fmt.Sprint(i)))
-		}
-	}
-	asks(t, b, at(1), named("other", "x"), Want{}, true)
-	if wake, _ := b.Next(at(59)); len(wake) > 0 {
-		t.Errorf("requeued: %v", wake)
-	}
-	if wake, _ := b.Next(at(60)); len(wake) != 2 {
-		t.Errorf("requeued: %v", wake)
-	}
-}
-
 func TestOneNamespaceDoesNotKeepOthersWaiting(t *testing.T) {
 	b := minute(10, 10)
 	spend(t, b, at(0), 10)
@@ -144,36 +127,6 @@ func TestOneNamespaceDoesNotKeepOthersWaiting(t *testing.T) {
 	if quiet != 5 {
 		t.Errorf("%d of 5 scalers of the quiet namespace were served within a window and a half", quiet)
 	}
-}
-
-// The slots of two namespaces become free alternately, so that the slot for the longest
-// overdue scaler is always in the other namespace.
-func TestUrgentChangesDoNotStarveOthersOfTheirNamespace(t *testing.T) {
-	b := minute(2, 1)
-	for i, key := range []types.NamespacedName{named("b", "x"), named("a", "x")} {
-		asks(t, b, at(30*i), key, Want{}, true)
-		b.Done(at(30*i), key)
-	}
-	wants := map[types.NamespacedName]Want{}
-	for i := range 20 {
-		wants[named("b", fmt.Sprint(i))] = Want{}
-		asks(t, b, at(40), named("b", fmt.Sprint(i)), Want{}, false)
-	}
-	patient := named("a", "patient")
-	wants[patient] = Want{}
-	asks(t, b, at(41), patient, Want{}, false)
-	for window := 1; window <= overdueWindows+2; window++ {
-		if got := served(b, at(60*window), wants); len(got) != 1 {
-			t.Fatalf("served: %v", got)
-		}
-		key := named("a", fmt.Sprint("urgent ", window))
-		wants[key] = Want{Class: Urgent}
-		asks(t, b, at(60*window+1), key, wants[key], false)
-		if slices.Contains(served(b, at(60*window+30), wants), patient.Name) {
-			return
-		}
-	}
-	t.Error("it was never served")
 }
 
 func TestAnUnusedReservationIsPassedOn(t *testing.T) {
@@ -216,20 +169,6 @@ func TestFewAreRequeuedAtATime(t *testing.T) {
 	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{named("a", "2")}) {
 		t.Errorf("requeued: %v", wake)
 	}
-}
-
-// Two changes end at about the same time, and the later end is noted first. Each slot is free one window after its own end.
-func TestEndsMayBeNotedOutOfOrder(t *testing.T) {
-	b := New(Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
-	a, c := named("shop", "a"), named("shop", "c")
-	asks(t, b, at(0), a, Want{}, true)
-	asks(t, b, at(0), c, Want{}, true)
-	b.Done(at(10), a)
-	b.Done(at(5), c)
-	asks(t, b, at(64), named("shop", "d"), Want{}, false)
-	asks(t, b, at(65), named("shop", "d"), Want{}, true)
-	asks(t, b, at(69), named("shop", "e"), Want{}, false)
-	asks(t, b, at(70), named("shop", "e"), Want{}, true)
 }
 
 func TestTheLimitGrowsWithTheFleet(t *testing.T) {

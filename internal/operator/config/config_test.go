@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -24,64 +23,6 @@ import (
 )
 
 const head = "apiVersion: config.verticalscaler.io/v1beta1\nkind: OperatorConfiguration\n"
-
-func TestDefault(t *testing.T) {
-	got, err := yaml.Marshal(Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `apiVersion: config.verticalscaler.io/v1beta1
-budget:
-  changesPerMinute: 300
-  changesPerMinutePerNamespace: 60
-  podPercentPerMinute: 5
-ceilings:
-  container:
-    cpu: "32"
-    memory: 128Gi
-  nodePercent: 75
-  pod:
-    cpu: "64"
-    memory: 256Gi
-  raiseFactor: 8
-collection:
-  interval: 30s
-freeze:
-  configMap: verticalscaler-freeze
-health:
-  bindAddress: :8081
-kind: OperatorConfiguration
-leaderElection:
-  enabled: true
-metrics:
-  bindAddress: :8443
-  certDir: /etc/verticalscaler-metrics
-  scalers: full
-  secure: true
-prometheus:
-  address: ""
-  lookback: 192h0m0s
-  rateWindow: 5m0s
-  step: 1m0s
-recommendation:
-  confidenceUnit: 24h0m0s
-  cpuHalfLife: 72h0m0s
-  fullEvidence: 192h0m0s
-  memoryWindow: 192h0m0s
-  minEvidence: 2m0s
-  oomHalfLife: 96h0m0s
-  recentHalfLife: 20m0s
-resyncPeriod: 10m0s
-workers:
-  verticalScalers: 32
-`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("Default() (-want +got):\n%s", diff)
-	}
-	if err := Default().validate(); err != nil {
-		t.Errorf("the defaults are invalid: %v", err)
-	}
-}
 
 func TestParseChangesOnlyGivenFields(t *testing.T) {
 	cases := map[string]struct {
