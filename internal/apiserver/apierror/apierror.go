@@ -94,8 +94,6 @@ func OfEviction(err error) (rejection Rejection, retryAfter time.Duration) {
 			return Rejection{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, which Kubernetes evictions do not support"}, 0
 		}
 		return Rejection{}, 0
-	case apierrors.IsForbidden(err) && hasCause(answer, causeNamespaceTerminating):
-		return Rejection{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}, 0
 	case apierrors.IsNotFound(err):
 		return Rejection{}, 0 // the pod is deleted
 	}

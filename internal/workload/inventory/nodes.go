@@ -66,19 +66,14 @@ func (n *Nodes) set(obj any) {
 	now := workload.ReadNode(node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before, known := n.allocatable[node.Name]
-	if known && now == before {
+	if before, known := n.allocatable[node.Name]; known && now == before {
 		return // Most updates are heartbeats.
 	}
 	if n.allocatable == nil {
 		n.allocatable = map[string]quantity.Amounts{}
 	}
 	n.allocatable[node.Name] = now
-	if known {
-		n.recount()
-	} else {
-		n.count(now)
-	}
+	n.recount()
 }
 
 func (n *Nodes) remove(obj any) {
@@ -95,11 +90,7 @@ func (n *Nodes) remove(obj any) {
 func (n *Nodes) recount() {
 	n.largest = quantity.Amounts{}
 	for _, a := range n.allocatable {
-		n.count(a)
+		n.largest.CPUMillis = max(n.largest.CPUMillis, a.CPUMillis)
+		n.largest.MemoryBytes = max(n.largest.MemoryBytes, a.MemoryBytes)
 	}
-}
-
-func (n *Nodes) count(a quantity.Amounts) {
-	n.largest.CPUMillis = max(n.largest.CPUMillis, a.CPUMillis)
-	n.largest.MemoryBytes = max(n.largest.MemoryBytes, a.MemoryBytes)
 }
