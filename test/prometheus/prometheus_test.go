@@ -192,7 +192,7 @@ func writeSizes(out io.Writer, start, change, now time.Time) {
 }
 
 // way is a proxy of the real Prometheus. It translates the test's namespace into that of
-// the data, and back in responses that are not compressed, counts queries, and can inject errors.
+// the data, and back in responses, counts queries, and can inject errors.
 type way struct {
 	*httptest.Server
 
@@ -206,9 +206,6 @@ func newWay(t *testing.T, namespace string, spoil http.HandlerFunc) *way {
 	w := &way{spoil: spoil}
 	proxy := httputil.NewSingleHostReverseProxy(prometheus)
 	proxy.ModifyResponse = func(r *http.Response) error {
-		if r.Header.Get("Content-Encoding") != "" {
-			return nil
-		}
 		body, err := io.ReadAll(r.Body)
 		body = bytes.ReplaceAll(body, fmt.Appendf(nil, "\"namespace\":%q", past), fmt.Appendf(nil, "\"namespace\":%q", namespace))
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))

@@ -182,45 +182,47 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 	if ctx.Err() != nil {
 		return
 	}
+	problem, isGeneral := problemOf(result.err)
 	now := f.Clock.Now()
 	f.mu.Lock()
 	before := s.problem
-	s.busy, s.done = false, result.done
+	s.busy, s.done, s.problem = false, result.done, problem
 	switch {
 	case result.err == nil:
-		s.problem, s.pause = "", pause{}
+		s.pause = pause{}
 		if result.asked {
 			f.pause = pause{}
 		}
-	case result.isGeneral():
+	case isGeneral:
 		// The problem probably concerns all scalers, so all pause. In case this scaler causes
 		// it, the others come first afterwards.
 		if !now.Before(f.pause.until) {
 			f.pause.extend(now)
 		}
-		s.problem = result.words()
 		s.pause = pause{until: f.pause.until.Add(every)}
 	default:
-		s.problem = result.words()
 		s.pause.extend(now)
 	}
-	changed := result.filled || before != s.problem
 	f.mu.Unlock()
 
 	logger := log.FromContext(ctx).WithValues("VerticalScaler", client.ObjectKeyFromObject(scaler))
 	switch {
-	case result.err != nil && before != result.words():
-		logger.Info("Cannot read past usage from Prometheus, retrying", "error", result.err.Error())
 	case result.err != nil:
-		logger.V(1).Info("Still cannot read past usage from Prometheus", "error", result.err.Error())
+		if before == problem {
+			logger = logger.V(1)
+		}
+		fills.WithLabelValues(failed).Inc()
+		logger.Info("Cannot read past usage from Prometheus, retrying", "error", result.err.Error())
 	case result.asked:
+		outcome := empty
+		if result.filled {
+			outcome = filled
+		}
+		fills.WithLabelValues(outcome).Inc()
 		logger.Info("Read past usage from Prometheus", "filled", result.filled, "samples", result.samples,
 			"refused", result.refused, "warnings", result.warnings)
 	}
-	if outcome := result.outcome(); outcome != "" {
-		fills.WithLabelValues(outcome).Inc()
-	}
-	if changed {
+	if result.filled || before != problem {
 		select {
 		case f.Wake <- event.GenericEvent{Object: scaler}:
 		case <-ctx.Done():
@@ -239,33 +241,16 @@ type result struct {
 	warnings []string
 }
 
-func (r result) outcome() string {
+// problemOf is the stable text of a source's error, and whether it concerns all scalers. It is empty without an error.
+func problemOf(err error) (words string, isGeneral bool) {
+	var said *prometheus.Error
 	switch {
-	case r.err != nil:
-		return failed
-	case r.filled:
-		return filled
-	case r.asked:
-		return empty
+	case err == nil:
+		return "", false
+	case errors.As(err, &said):
+		return "Prometheus: " + said.Words, said.Unavailable
 	}
-	return ""
-}
-
-// words is the stable text of the source's error.
-func (r result) words() string {
-	var e *prometheus.Error
-	switch {
-	case r.err == nil:
-		return ""
-	case errors.As(r.err, &e):
-		return "Prometheus: " + e.Words
-	}
-	return "Prometheus could not be queried"
-}
-
-func (r result) isGeneral() bool {
-	var e *prometheus.Error
-	return errors.As(r.err, &e) && e.Unavailable
+	return "Prometheus could not be queried", false
 }
 
 func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r result) {

@@ -105,22 +105,6 @@ func TestFleetIsReadInParts(t *testing.T) {
 	}
 }
 
-// Prometheus compresses only what it is asked to.
-func TestResponsesAreCompressedOnDemand(t *testing.T) {
-	for isUncompressed, want := range map[bool]string{true: "", false: "gzip"} {
-		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if got := r.Header.Get("Accept-Encoding"); got != want {
-				t.Errorf("uncompressed %t: the client accepts %q, want %q", isUncompressed, got, want)
-			}
-			answer(w)
-		})
-		s := source(t, server.URL, func(o *Options) { o.Uncompressed = isUncompressed })
-		if _, err := s.Fleet(context.Background(), []string{"shop"}, noon, noon, func(FleetContainer) bool { return true }, func(time.Time) {}); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // vector is a response to a query for one moment.
 func vector(w io.Writer, samples ...string) {
 	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(samples, ","))

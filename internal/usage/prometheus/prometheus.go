@@ -51,11 +51,8 @@ type Options struct {
 	MemoryWindow time.Duration
 	// Timeout applies to one query.
 	Timeout time.Duration
-	// MaxBytes is the largest decompressed response.
+	// MaxBytes is the largest response.
 	MaxBytes int64
-	// Uncompressed asks for responses without compression. Compressing takes more of Prometheus's processor time than
-	// the rest of a query, and the response is a fourth as long.
-	Uncompressed bool
 	// CAFile, CertFile and KeyFile are PEM files for TLS.
 	CAFile, CertFile, KeyFile string
 	// BearerTokenFile, or Username and PasswordFile, are credentials. They are sent

@@ -4,7 +4,6 @@
 package prometheus
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -309,12 +308,6 @@ func TestAnswersThatAreTooLongAreReadInSmallerParts(t *testing.T) {
 	const most = 90 * time.Minute
 	for name, refuse := range map[string]http.HandlerFunc{
 		"longer than we read": func(w http.ResponseWriter, _ *http.Request) { zeroes(w, 1<<20) },
-		"longer than we read, once decompressed": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			defer z.Close() //nolint:errcheck // the reader goes away
-			zeroes(z, 1<<30)
-		},
 		"more than Prometheus loads": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			fmt.Fprint(w, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`)

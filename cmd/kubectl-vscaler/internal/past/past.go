@@ -36,7 +36,7 @@ const (
 	pointsOfPast = 300
 	// queryTimeout applies to one query. The source splits a query that takes longer.
 	queryTimeout = time.Minute
-	// maxAnswer is the largest decompressed response, in bytes.
+	// maxAnswer is the largest response, in bytes.
 	maxAnswer = 32 << 20
 	// MaxWarnings is the number of Prometheus warnings that are shown.
 	MaxWarnings = 3
@@ -98,7 +98,6 @@ func (o *Options) Source(deployments ...string) (*prometheus.Source, error) {
 		MemoryWindow:    o.Step,
 		Timeout:         queryTimeout,
 		MaxBytes:        maxAnswer,
-		Uncompressed:    true,
 		CAFile:          o.CAFile,
 		BearerTokenFile: o.TokenFile,
 	})
