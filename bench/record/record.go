@@ -53,44 +53,36 @@ var measures = []struct {
 	// isPlain is true if a ratio to VPA's value tells little: the interval is that of the value.
 	isPlain bool
 }{
-	cores:   {name: "cores", format: "%.3f", of: func(m backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours }},
-	starved: {name: "starved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) { return 100 * m.StarvedHours / m.Hours, 1 }},
-	starvedMeans: {name: "starved 5 min", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+	{name: "cores", format: "%.3f", of: func(m backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours }},
+	{name: "starved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) { return 100 * m.StarvedHours / m.Hours, 1 }},
+	{name: "starved 5 min", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
 		return 100 * m.StarvedMeanHours / m.Hours, 1
 	}},
-	unserved: {name: "unserved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+	{name: "unserved", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
 		if m.WantedCPU == 0 {
 			return 0, 1
 		}
 		return 100 * m.UnservedCPU / m.WantedCPU, 1
 	}},
-	gib: {name: "GiB", format: "%.3f", of: func(m backtest.Measures) (float64, float64) {
+	{name: "GiB", format: "%.3f", of: func(m backtest.Measures) (float64, float64) {
 		if !m.HasMemory {
 			return 0, 0
 		}
 		return m.RequestedMemory, m.Hours
 	}},
-	oomDays: {name: "OOM days", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
+	{name: "OOM days", format: "%.2f%%", of: func(m backtest.Measures) (float64, float64) {
 		if !m.HasMemory {
 			return 0, 0
 		}
 		return 100 * float64(m.KillDays), float64(m.Days)
 	}},
-	resizes: {name: "resizes", format: "%.2f", isPlain: true, of: func(m backtest.Measures) (float64, float64) {
+	{name: "resizes", format: "%.2f", isPlain: true, of: func(m backtest.Measures) (float64, float64) {
 		return float64(m.Resizes), m.Hours / 24
 	}},
 }
 
-// The places of the measures.
-const (
-	cores = iota
-	starved
-	starvedMeans
-	unserved
-	gib
-	oomDays
-	resizes
-)
+// cores and starvedMeans are the places of two measures.
+const cores, starvedMeans = 0, 2
 
 // series is a series under all rules, VPA's first.
 type series struct {

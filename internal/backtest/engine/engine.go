@@ -177,13 +177,9 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 // the same size, so one stands for all.
 func (p *policy) pass(applied quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
 	name := p.container.Name
-	resources := workload.Resources{Requests: applied}
+	resources, template := workload.Resources{Requests: applied}, workload.Resources{Requests: p.container.Requests}
 	if p.container.HasMemory {
-		resources.Limits.MemoryBytes = applied.MemoryBytes
-	}
-	template := workload.Resources{Requests: p.container.Requests}
-	if p.container.HasMemory {
-		template.Limits.MemoryBytes = p.container.Requests.MemoryBytes
+		resources.Limits.MemoryBytes, template.Limits.MemoryBytes = applied.MemoryBytes, p.container.Requests.MemoryBytes
 	}
 	next := plan.Next(plan.Situation{
 		Deployment: workload.Deployment{

@@ -263,40 +263,35 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
 	defer e.requests.Unlock()
-	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now)
-	if next.object == nil || err != nil {
+	object, marks, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now)
+	if object == nil || err != nil {
 		return err
 	}
-	if err := s.write(ctx, e, next.object); err != nil {
+	if err := s.write(ctx, e, object); err != nil {
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
-	e.settle(next.marks)
+	e.settle(marks)
 	return nil
 }
 
-// save is a checkpoint to write, if any, and what it leads to.
-type save struct {
-	object *v1beta1.VerticalScalerCheckpoint
-	marks  map[string]mark
-}
-
-// nextSave is what to write; nothing if nothing that matters would be lost.
-func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time) (save, error) {
+// nextSave is what to write, and what it leads to; nil if nothing that matters would be lost.
+func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time,
+) (object *v1beta1.VerticalScalerCheckpoint, marks map[string]mark, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
-		return save{}, errors.New("saving a history that was never loaded")
+		return nil, nil, errors.New("saving a history that was never loaded")
 	}
-	marks := e.marks(recommendations)
+	marks = e.marks(recommendations)
 	holdsPast := !e.filling.done || e.object != nil && e.object.Annotations[FilledAnnotation] != ""
 	switch {
 	case len(marks) == 0, holdsPast && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner)):
-		return save{}, nil
+		return nil, nil, nil
 	case holdsPast && e.saved == nil && e.object != nil && e.current(marks, now):
 		e.settle(marks) // the first pass after a restart: what was read is what we have
-		return save{}, nil
+		return nil, nil, nil
 	}
-	return save{e.checkpoint(vs, params, now), marks}, nil
+	return e.checkpoint(vs, params, now), marks, nil
 }
 
 // settle notes what the object leads to. What it holds is in the histories, and takes as much

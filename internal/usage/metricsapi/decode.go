@@ -124,7 +124,7 @@ func (d *decoder) list() error {
 		}
 		switch name {
 		case "kind":
-			err = d.lenient(&kind)
+			err = d.json.Decode(&kind)
 		case "items":
 			err = d.items()
 		default:
@@ -143,15 +143,6 @@ func (d *decoder) list() error {
 	}
 	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is data after its end")
-	}
-	return nil
-}
-
-// lenient decodes a value, and leaves what has another type as it is.
-func (d *decoder) lenient(into any) error {
-	var isOther *json.UnmarshalTypeError
-	if err := d.json.Decode(into); err != nil && !errors.As(err, &isOther) {
-		return err
 	}
 	return nil
 }
