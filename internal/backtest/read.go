@@ -113,10 +113,10 @@ func (r *Reader) read(from io.Reader) error {
 			return csvError(err)
 		}
 		line, _ := table.FieldPos(0)
-		if columns.isUsage() {
-			err = r.addUsage(columns, record)
+		if next := (&row{columns: columns, record: record}); columns.isUsage() {
+			err = r.addUsage(next)
 		} else {
-			err = r.addContainer(columns, record)
+			err = r.addContainer(next)
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
@@ -187,50 +187,69 @@ func (c columns) isUsage() bool {
 	return hasTime || !hasRequest
 }
 
+// row is a row of a table.
+type row struct {
+	columns
+	record []string
+	err    error // the first one
+}
+
+func (r *row) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
 // text is a field without the spaces around it; empty where there is no such column.
-func (c columns) text(record []string, name string) string {
-	i, ok := c[name]
+func (r *row) text(name string) string {
+	i, ok := r.columns[name]
 	if !ok {
 		return ""
 	}
-	return strings.TrimSpace(record[i])
+	return strings.TrimSpace(r.record[i])
 }
 
 // number reads a field as a number from 0 to most. Empty is 0.
-func (c columns) number(record []string, name string, most float64) (float64, error) {
-	text := c.text(record, name)
+func (r *row) number(name string, most float64) float64 {
+	text := r.text(name)
 	if text == "" {
-		return 0, nil
+		return 0
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || math.IsNaN(v):
-		return 0, fmt.Errorf("%s is %q, which is not a number", name, text)
+		r.fail("%s is %q, which is not a number", name, text)
 	case v < 0 || v > most:
-		return 0, fmt.Errorf("%s is %s, which is not from 0 to %g", name, text, most)
+		r.fail("%s is %s, which is not from 0 to %g", name, text, most)
 	}
-	return v, nil
+	return v
 }
 
-func (r *Reader) addUsage(c columns, record []string) error {
-	at, err := timestamp(c.text(record, columnTimestamp))
+// timestamp reads whole seconds since 1970, or RFC 3339.
+func (r *row) timestamp() int64 {
+	text := r.text(columnTimestamp)
+	at, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return err
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			r.fail("%s is %q, which is neither whole seconds since 1970 nor a time such as 2026-01-01T00:05:00Z", columnTimestamp, text)
+		}
+		at = t.Unix()
 	}
-	if c.text(record, columnCPU) == "" {
-		return fmt.Errorf("%s is empty", columnCPU)
+	if at < 0 || at > latest {
+		r.fail("%s is %s, which is not between 1970 and 2200 (milliseconds?)", columnTimestamp, text)
 	}
-	cores, err := c.number(record, columnCPU, quantity.MaxCPUMillis/1000)
-	if err != nil {
-		return err
+	return at
+}
+
+func (r *Reader) addUsage(row *row) error {
+	at, cores, memory := row.timestamp(), row.number(columnCPU, quantity.MaxCPUMillis/1000), row.number(columnMemory, quantity.MaxMemoryBytes)
+	if row.text(columnCPU) == "" {
+		row.fail("%s is empty", columnCPU)
 	}
-	memory, err := c.number(record, columnMemory, quantity.MaxMemoryBytes)
-	if err != nil {
-		return err
-	}
-	s, err := r.of(c.text(record, columnSeries))
-	if err != nil {
-		return err
+	s := r.of(row)
+	if row.err != nil {
+		return row.err
 	}
 	if len(s.samples) == 0 {
 		s.table = r.table
@@ -240,59 +259,33 @@ func (r *Reader) addUsage(c columns, record []string) error {
 	return nil
 }
 
-// timestamp reads whole seconds since 1970, or RFC 3339.
-func timestamp(text string) (int64, error) {
-	at, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return 0, fmt.Errorf("%s is %q, which is neither whole seconds since 1970 nor a time such as 2026-01-01T00:05:00Z", columnTimestamp, text)
-		}
-		at = t.Unix()
-	}
-	if at < 0 || at > latest {
-		return 0, fmt.Errorf("%s is %s, which is not between 1970 and 2200 (milliseconds?)", columnTimestamp, text)
-	}
-	return at, nil
-}
-
-func (r *Reader) addContainer(c columns, record []string) error {
-	cores, err := c.number(record, columnInitCPU, quantity.MaxCPUMillis/1000)
-	if err != nil {
-		return err
-	}
-	memory, err := c.number(record, columnInitMemory, quantity.MaxMemoryBytes)
-	if err != nil {
-		return err
-	}
-	step, err := c.number(record, columnStep, longestStep)
-	if err != nil {
-		return err
-	}
+func (r *Reader) addContainer(row *row) error {
+	cores, memory := row.number(columnInitCPU, quantity.MaxCPUMillis/1000), row.number(columnInitMemory, quantity.MaxMemoryBytes)
+	step := row.number(columnStep, longestStep)
 	if step != math.Trunc(step) {
-		return fmt.Errorf("%s is %g, which is not in whole seconds", columnStep, step)
+		row.fail("%s is %g, which is not in whole seconds", columnStep, step)
 	}
-	s, err := r.of(c.text(record, columnSeries))
-	if err != nil {
-		return err
-	}
-	if s.about {
-		return fmt.Errorf("series %q is described twice", c.text(record, columnSeries))
+	s := r.of(row)
+	switch {
+	case row.err != nil:
+		return row.err
+	case s.about:
+		return fmt.Errorf("series %q is described twice", row.text(columnSeries))
 	}
 	s.about, s.step, s.cpuMillis, s.memory = true, int64(step), int64(math.Ceil(cores*1000-1e-6)), int64(math.Ceil(memory))
 	return nil
 }
 
-func (r *Reader) of(name string) (*series, error) {
-	if s := r.series[name]; s != nil {
-		return s, nil
-	}
+// of is the series of a row; nil after an error.
+func (r *Reader) of(row *row) *series {
+	name := row.text(columnSeries)
 	if name == "" || len(name) > longestName {
-		return nil, fmt.Errorf("%s must be a name of 1 to %d bytes", columnSeries, longestName)
+		row.fail("%s must be a name of 1 to %d bytes", columnSeries, longestName)
 	}
-	s := &series{}
-	r.series[strings.Clone(name)] = s
-	return s, nil
+	if row.err == nil && r.series[name] == nil {
+		r.series[strings.Clone(name)] = &series{}
+	}
+	return r.series[name]
 }
 
 // Traces returns the traces read so far, sorted by name. The requests of containers that no table describes are 0.

@@ -115,28 +115,6 @@ func TestRoundMemory(t *testing.T) {
 	}
 }
 
-func FuzzRoundMemory(f *testing.F) {
-	for _, bytes := range []int64{0, 1, 64<<20 - 1, 64 << 20, 64<<20 + 1, 100<<20 + 1, MaxMemoryBytes} {
-		f.Add(bytes)
-	}
-	f.Fuzz(func(t *testing.T, bytes int64) {
-		bytes = int64(uint64(bytes) % (MaxMemoryBytes + 1))
-		got := RoundMemory(bytes)
-		if got < bytes || got > MaxMemoryBytes {
-			t.Errorf("RoundMemory(%d) = %d: not above it, or above the most", bytes, got)
-		}
-		if again := RoundMemory(got); again != got {
-			t.Errorf("RoundMemory(%d) = %d, and again %d", bytes, got, again)
-		}
-		if bytes >= 4<<20 && float64(got) > 1.0161*float64(bytes) {
-			t.Errorf("RoundMemory(%d) = %d: more than 1.6 %% above", bytes, got)
-		}
-		if bytes > 0 && RoundMemory(bytes-1) > got {
-			t.Errorf("RoundMemory falls from %d to %d", bytes-1, bytes)
-		}
-	})
-}
-
 func TestFormatCPU(t *testing.T) {
 	for millis, want := range map[int64]string{
 		0: "0m", 1: "1m", 310: "310m", 2000: "2000m", 9999: "9999m",

@@ -196,12 +196,7 @@ func (s settled) steps() []Reason {
 }
 
 func (s settled) has(code string) bool {
-	for _, r := range s.reasons {
-		if r.Code == code {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.reasons, func(r Reason) bool { return r.Code == code })
 }
 
 // of returns the part of a result for one resource. Amounts out of range are moved to the nearest

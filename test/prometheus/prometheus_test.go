@@ -11,7 +11,6 @@ package prometheus
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -392,39 +391,6 @@ func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 	way.mend()
 	w.recommends((days*24 - 1) * time.Hour)
 	saysSo(false)
-}
-
-// A limit of Prometheus leads to smaller queries, and its error message is reported.
-func TestARealPrometheusIsQueried(t *testing.T) {
-	o := source.Options{Address: prometheus.String(), Step: time.Minute, RateWindow: 4 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 64 << 10}
-	web := source.Target{Namespace: past, Deployment: "web", Containers: []string{"app"}}
-	read := func(o source.Options, from, to time.Time) (n int, err error) {
-		s, err := source.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = s.Range(context.Background(), web, from, to, func(c source.Chunk) {
-			n += len(c.Samples)
-			if len(c.Refused) > 0 {
-				t.Errorf("refused: %v", c.Refused)
-			}
-		})
-		return n, err
-	}
-	now := time.Now()
-	whole, err := read(o, now.Add(-8*24*time.Hour), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d samples", whole)
-	// After the change, both pods have usage for the few minutes of the rate window.
-	if whole < days*24*60-15 || whole > days*24*60+15 {
-		t.Errorf("%d samples of %d minutes", whole, days*24*60)
-	}
-	o.Address += "/nowhere"
-	if _, err := read(o, now, now.Add(time.Minute)); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("with a wrong path: %v", err)
-	}
 }
 
 // The requests and limits that the dashboard plots are those of the pods that ran, at the time.

@@ -123,14 +123,12 @@ func (r *Report) totalHeader() []string {
 
 func (r *Report) totalCells(i int) []string {
 	t, today := r.Rules[i], r.Rules[0]
-	cells := []string{t.Rule}
-	switch {
-	case t.Sum == nil:
-		return append(cells, slices.Repeat([]string{unknown}, len(r.totalHeader())-1)...)
-	case t.CostPerMonth == nil:
-		cells = append(cells, amount(t.Cores), amount(t.GiB))
-	default:
-		cells = append(cells, amount(t.Cores), amount(t.GiB), money(*t.CostPerMonth))
+	if t.Sum == nil {
+		return append([]string{t.Rule}, slices.Repeat([]string{unknown}, len(r.totalHeader())-1)...)
+	}
+	cells := []string{t.Rule, amount(t.Cores), amount(t.GiB)}
+	if t.CostPerMonth != nil {
+		cells = append(cells, money(*t.CostPerMonth))
 	}
 	cells = append(cells, versus(t.Cores, today.Cores), versus(t.GiB, today.GiB))
 	if t.Harm == nil {

@@ -105,9 +105,11 @@ func (s *Source) read(ctx context.Context, namespace string, wanted []string, mo
 	}
 	defer stream.Close() //nolint:errcheck // read only: no data can be lost
 	d := newDecoder(&bounded{stream: stream, most: s.maxBytes}, wanted, now, mostItems)
-	if err := d.list(); ctx.Err() != nil && err != nil { // which the connection may only report as closed
+	err = d.list()
+	switch {
+	case err != nil && ctx.Err() != nil: // which the connection may only report as closed
 		return nil, 0, fmt.Errorf("%w: %w", ctx.Err(), err)
-	} else if err != nil {
+	case err != nil:
 		return nil, 0, fmt.Errorf("decoding it: %w", err)
 	}
 	answers = make(map[string]usage.Answer, len(d.wanted))

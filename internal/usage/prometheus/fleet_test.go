@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,45 +62,6 @@ func TestFleetUsage(t *testing.T) {
 	}
 	if diff := cmp.Diff([]time.Time{noon.Add(2 * time.Minute)}, progress); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
-	}
-}
-
-// Days are read one by one, and a day in parts where the response is too large. Nothing counts twice.
-func TestFleetIsReadInParts(t *testing.T) {
-	var (
-		mu    sync.Mutex
-		asked []string
-	)
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		start, end := moment(t, r.FormValue("start")), moment(t, r.FormValue("end"))
-		if isCPU(r) {
-			mu.Lock()
-			asked = append(asked, start.Format("2.15:04")+" "+end.Format("2.15:04"))
-			mu.Unlock()
-		}
-		if !isCPU(r) && end.Sub(start) > 13*time.Hour && start.Before(noon) {
-			zeroes(w, 9<<20)
-			return
-		}
-		var points []string
-		for at := start; !at.After(end); at = at.Add(time.Hour) {
-			points = append(points, fmt.Sprint(at.Unix()), "1")
-		}
-		answer(w, streamIn("shop", "web-5d4f8b9c4-bcdfg", "app", points...))
-	})
-	s := source(t, server.URL, func(o *Options) { o.Step = time.Hour })
-	from := noon.Add(-12 * time.Hour)
-	got, err := s.Fleet(context.Background(), []string{"shop"}, from, from.Add(48*time.Hour), func(FleetContainer) bool { return true }, func(time.Time) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := got.Usage[FleetContainer{"shop", "web", "app"}]
-	if len(u.CPUMillis) != 49 || slices.Min(u.CPUMillis) != 1000 || slices.Max(u.CPUMillis) != 1000 || slices.Min(u.MemoryBytes) != 1 {
-		t.Errorf("usage %+v", u)
-	}
-	day := noon.Format("2.")
-	if len(asked) < 3 || asked[0] != day+"00:00 "+noon.Add(12*time.Hour).Format("2.15:04") || asked[1] != day+"00:00 "+day+"12:00" {
-		t.Errorf("asked %q", asked)
 	}
 }
 

@@ -66,23 +66,3 @@ func TestSizes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestSizesOfTheOperatorOnly(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.FormValue("query"), "verticalscaler_container_request") {
-			answer(w, sizeStream(`"target_container":"app","resource":"memory"`, at(0), "1048576"))
-			return
-		}
-		answer(w)
-	})
-	s := source(t, server.URL)
-	got, err := s.Sizes(t.Context(), sized, noon, noon)
-	if err != nil || !got.HasRequests || got.HasLimits || got.At[Of{"app", "memory"}][noon].Request != (Amount{1 << 20, 1 << 20}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	without := sized
-	without.Scaler = ""
-	if got, err := s.Sizes(t.Context(), without, noon, noon); err != nil || got.HasRequests || len(got.At) != 0 {
-		t.Errorf("without a scaler: %+v, %v", got, err)
-	}
-}
