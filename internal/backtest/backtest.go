@@ -59,6 +59,14 @@ type Policy interface {
 	Next(Observation) (quantity.Amounts, bool)
 }
 
+// Recommender is a policy that can also say what to request without it, where nothing changes requests.
+type Recommender interface {
+	Policy
+	// Recommend returns the requests that suit what was used and needed so far. ok is false while the policy knows
+	// too little.
+	Recommend() (requests quantity.Amounts, ok bool)
+}
+
 // Observation is what a policy may know at the end of an interval.
 type Observation struct {
 	// Start is the beginning of the interval. Gaps between intervals are possible.
@@ -73,6 +81,9 @@ type Observation struct {
 	// MemoryBytes is the peak of memory, at most the limit. With several pods, it is that of the
 	// largest one.
 	MemoryBytes int64
+	// NeededBytes is the peak that was needed, for a Recommender only: kills follow from requests. 0 without
+	// Options.Recommend.
+	NeededBytes int64
 	// OOMKilled is true if the container needed more memory than its limit.
 	OOMKilled bool
 	// Requests are the requests during the interval.

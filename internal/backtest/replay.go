@@ -34,6 +34,9 @@ type Outcome struct {
 	// are kept only with Options.Record.
 	Changes []Change
 	Kills   []int64
+	// Recommended is what a Recommender recommends at the end, which depends on usage alone; nil if it is nothing,
+	// or without Options.Recommend.
+	Recommended *quantity.Amounts
 }
 
 // Change is a time from which on requests apply, in seconds since 1970.
@@ -51,6 +54,8 @@ type Options struct {
 	World World
 	// Record keeps the data for a plot.
 	Record bool
+	// Recommend asks what is recommended at the end.
+	Recommend bool
 }
 
 // Replay replays one trace with one policy.
@@ -87,7 +92,17 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		next, ok := nextRequests(policy, t, sample, wanted, current, isKilled)
+		observed := Observation{
+			Start: time.Unix(sample.At, 0).UTC(), Step: t.Step, CPUMillis: sample.CPUMillis,
+			MemoryBytes: min(sample.MemoryBytes, current.MemoryBytes), OOMKilled: isKilled, Requests: current,
+		}
+		if len(wanted) > 1 {
+			observed.CPUMillis, observed.PodCPUMillis = mean(wanted), wanted
+		}
+		if o.Recommend {
+			observed.NeededBytes = min(sample.MemoryBytes, quantity.MaxMemoryBytes)
+		}
+		next, ok := nextRequests(policy, t, observed)
 		if !ok {
 			continue
 		}
@@ -100,6 +115,11 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		}
 	}
 	out.Measures.StarvedMeanHours += means.starved()
+	if recommender, ok := policy.(Recommender); ok && o.Recommend {
+		if requests, ok := recommender.Recommend(); ok {
+			out.Recommended = &requests
+		}
+	}
 	out.Measures.Days = len(days)
 	for _, isKilled := range days {
 		if isKilled {
@@ -109,30 +129,16 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	return out
 }
 
-// nextRequests asks the policy for the requests after a sample, in which the pods wanted this CPU.
-// ok is false where they stay.
-func nextRequests(policy Policy, t Trace, sample Sample, wanted []float64, current quantity.Amounts, isKilled bool,
-) (next quantity.Amounts, ok bool) {
-	o := Observation{
-		Start:       time.Unix(sample.At, 0).UTC(),
-		Step:        t.Step,
-		CPUMillis:   sample.CPUMillis,
-		MemoryBytes: min(sample.MemoryBytes, current.MemoryBytes),
-		OOMKilled:   isKilled,
-		Requests:    current,
-	}
-	if len(wanted) > 1 {
-		o.CPUMillis, o.PodCPUMillis = mean(wanted), wanted
-	}
-	next, ok = policy.Next(o)
-	if !ok {
-		return current, false
+// nextRequests asks the policy for the requests after an interval. ok is false where they stay.
+func nextRequests(policy Policy, t Trace, o Observation) (next quantity.Amounts, ok bool) {
+	if next, ok = policy.Next(o); !ok {
+		return o.Requests, false
 	}
 	next = atLeast(next)
 	if !t.HasMemory {
-		next.MemoryBytes = current.MemoryBytes
+		next.MemoryBytes = o.Requests.MemoryBytes
 	}
-	return next, isChange(current, next)
+	return next, isChange(o.Requests, next)
 }
 
 func atLeast(a quantity.Amounts) quantity.Amounts {

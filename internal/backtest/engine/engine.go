@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -79,6 +80,9 @@ type policy struct {
 	highest [7]int64
 	day     int
 
+	// undisturbed is nil before the first kill. From then on, it learns what the container needs without kills.
+	undisturbed *policy
+
 	// settled is true if the last plan was to do nothing, until wake if that is not zero.
 	settled bool
 	wake    time.Time
@@ -88,6 +92,7 @@ type policy struct {
 // usage once per interval. Repeating the same average several times would simulate constant usage
 // within the interval, which no container has.
 func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
+	p.learn(o)
 	now := p.add(o)
 	next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params)
 	p.remember(next.Target.CPUMillis, now)
@@ -98,20 +103,23 @@ func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return p.pass(o.Requests, now)
 }
 
-// Learn is Next without a reconcile.
-func (p *policy) Learn(o backtest.Observation) {
-	now := p.add(o)
-	if next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params); ok {
-		p.remember(next.Target.CPUMillis, now)
-		p.recommended = &next
+// learn lets the undisturbed policy learn an interval, without a reconcile.
+func (p *policy) learn(o backtest.Observation) {
+	if p.undisturbed == nil {
+		if !o.OOMKilled || o.NeededBytes == 0 {
+			return
+		}
+		clone := *p
+		clone.history = *p.history.Clone()
+		p.undisturbed = &clone
 	}
-}
-
-// Clone is the policy for the same container, with a history of its own.
-func (p *policy) Clone() backtest.Recommender {
-	clone := *p
-	clone.history = *p.history.Clone()
-	return &clone
+	u := p.undisturbed
+	o.OOMKilled, o.MemoryBytes = false, o.NeededBytes
+	now := u.add(o)
+	if next, ok := recommend.For(u.container.Name, &u.history, u.policy, u.recommended, u.params); ok {
+		u.remember(next.Target.CPUMillis, now)
+		u.recommended = &next
+	}
 }
 
 // add adds an interval to the history, and returns its end.
@@ -143,6 +151,7 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 // follows days and weeks, but no more than was used, and the memory target, which covers eight days. Targets of
 // the first day have higher margins and count only until another day has begun.
 func (p *policy) Recommend() (quantity.Amounts, bool) {
+	p = cmp.Or(p.undisturbed, p)
 	c, ok := recommend.For(p.container.Name, &p.history, p.policy, nil, p.params)
 	if highest := slices.Max(p.highest[:]); highest > 0 {
 		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), recommend.MinCPUMillis)

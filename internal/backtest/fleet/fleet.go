@@ -144,15 +144,17 @@ func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) 
 	usage.Requests.MemoryBytes = max(c.Requests.MemoryBytes, peak, c.Limits.MemoryBytes)
 	var fixed quantity.Amounts
 	for i, rule := range o.Rules {
-		outcome, requests, ok := backtest.ReplayAndRecommend(usage, rule, options)
+		options.Recommend = i == 0
+		outcome := backtest.Replay(usage, rule, options)
 		if i == 0 {
-			if fixed = requests; !ok {
+			if outcome.Recommended == nil {
 				return row, false
 			}
+			fixed = *outcome.Recommended
 		}
 		add(rule.Name, meanOf(outcome.Measures), outcome)
 	}
-	usage.Requests = fixed
+	usage.Requests, options.Recommend = fixed, false
 	add(Git, fixed, backtest.Replay(usage, backtest.Static(), options))
 	row.Difference = rounded(o.Prices.inCores(row.difference(row.Rules[0], row.Rules[1])))
 	if o.Record {
