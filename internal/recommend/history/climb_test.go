@@ -5,7 +5,6 @@ package history
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -188,20 +187,5 @@ func TestUsageFollowsTheLimit(t *testing.T) {
 				t.Errorf("ClimbEnd() = %d MiB, %t, want %d", end/mebi, byUsage, tc.want)
 			}
 		})
-	}
-}
-
-// TestAClimbIsEncoded, also in a history of the version before.
-func TestAClimbIsEncoded(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	for range 100 {
-		c := newClimber(t, 200, 100+r.Int64N(200), 2048)
-		for range r.IntN(7) {
-			c.kill([]string{"", "a", "b"}[r.IntN(3)], time.Minute)
-		}
-		got, err := Decode(c.history.Encode())
-		if err != nil || got.climb != c.history.climb || got.oom != c.history.oom {
-			t.Fatalf("decoded %+v %+v, %v, want %+v %+v", got.climb, got.oom, err, c.history.climb, c.history.oom)
-		}
 	}
 }

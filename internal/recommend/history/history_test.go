@@ -236,10 +236,19 @@ func random(seed uint64) *Container {
 	c, at := &Container{}, time.Duration(0)
 	for range r.IntN(300) {
 		at += time.Duration(r.Int64N(int64(10*time.Minute))) - time.Minute
-		c.Add(sample(at, int64(math.Exp(r.Float64()*18)), int64(math.Exp(r.Float64()*35))), params)
+		s := sample(at, int64(math.Exp(r.Float64()*18)), int64(math.Exp(r.Float64()*35)))
+		s.MemoryLimit = min(s.MemoryBytes+r.Int64N(1<<35), quantity.MaxMemoryBytes)
+		s.MemoryRequest = s.MemoryLimit / 2
+		c.Add(s, params)
 		switch r.IntN(50) {
 		case 0:
-			c.RecordOOM(noon.Add(at), r.Int64N(1<<40), params)
+			floor := c.OOMFloor(params)
+			c.RecordKill(Kill{
+				At: noon.Add(at), HitBytes: max(floor, r.Int64N(1<<40)), Name: fmt.Sprint(r.IntN(3)), Pods: r.IntN(5), Request: r.Int64N(1 << 40),
+				TemplateRequest: r.Int64N(1 << 30), TemplateSize: r.Int64N(1 << 30), MostBytes: 1 << 42,
+			}, noon.Add(at), params)
+		case 4:
+			c.NoteTemplate(quantity.Amounts{CPUMillis: r.Int64N(100), MemoryBytes: r.Int64N(1 << 30)}, quantity.Amounts{}, r.IntN(2) == 0)
 		case 1, 2:
 			c.Expect(quantity.Amounts{CPUMillis: r.Int64N(5000), MemoryBytes: r.Int64N(1 << 45)}, Goal{Time: time.Duration(r.Int64N(int64(10 * time.Hour))), MaxStarvedPercent: r.IntN(101)})
 		case 3:
@@ -250,8 +259,9 @@ func random(seed uint64) *Container {
 }
 
 func FuzzEncode(f *testing.F) {
-	f.Add(uint64(0))
-	f.Add(uint64(1))
+	for seed := range uint64(100) {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		c := random(seed)
 		encoded := c.Encode()

@@ -233,28 +233,6 @@ func serve(t *testing.T, answer http.HandlerFunc) *Source {
 	return source
 }
 
-func TestList(t *testing.T) {
-	source := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if got, want := r.URL.RequestURI(), "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"; got != want {
-			t.Errorf("asked for %s, want %s", got, want)
-		}
-		if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/json") {
-			t.Errorf("asked for %q, want JSON", got)
-		}
-		fmt.Fprint(w, list(pod("web-1", good("app"), container("proxy", `"NaN"`, `"1Mi"`))))
-	})
-	samples, refused, err := source.List(t.Context(), "shop", noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]usage.Sample{sample("web-1", "app")}, samples); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]usage.Refused{{Pod: "web-1", Container: "proxy", Why: "NotANumber"}}, refused); diff != "" {
-		t.Errorf("refused (-want +got):\n%s", diff)
-	}
-}
-
 func TestListErrors(t *testing.T) {
 	status := func(code int, reason string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -356,13 +334,15 @@ func TestListErrors(t *testing.T) {
 }
 
 // Of all namespaces, only those that are wanted are kept, and all pods are counted.
-func TestListAll(t *testing.T) {
+func TestListAndListAll(t *testing.T) {
 	in := func(namespace, item string) string {
 		return strings.Replace(item, `"shop"`, strconv.Quote(namespace), 1)
 	}
+	var asked []string
 	source := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if got, want := r.URL.RequestURI(), "/apis/metrics.k8s.io/v1beta1/pods"; got != want {
-			t.Errorf("asked for %s, want %s", got, want)
+		asked = append(asked, r.URL.RequestURI())
+		if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/json") {
+			t.Errorf("asked for %q, want JSON", got)
 		}
 		// Fields may come in any order: the namespace of the last item is known at its end.
 		fmt.Fprint(w, list(
@@ -384,6 +364,13 @@ func TestListAll(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, answers); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	samples, refused, err := source.List(t.Context(), "bank", noon)
+	if diff := cmp.Diff(want["bank"], usage.Answer{Samples: samples, Refused: refused}); diff != "" || err != nil {
+		t.Errorf("the answer of bank: %v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"/apis/metrics.k8s.io/v1beta1/pods", "/apis/metrics.k8s.io/v1beta1/namespaces/bank/pods"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 }
 
