@@ -34,10 +34,7 @@ var rows = []struct {
 	{"total cpu", "– CPU", seconds},
 }
 
-// noRival are the measures that mean something for the operator only.
-var noRival = map[string]bool{"wave share": true}
-
-// Table is the results as a table in Markdown.
+// Table is the results as a table in Markdown. VPA has no budget, so its share of it means nothing.
 func (r Results) Table() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers; a budget of %d changes a minute, which VPA does not have.\n\n",
@@ -49,19 +46,14 @@ func (r Results) Table() string {
 			continue
 		}
 		theirs, has := r.VPA[row.name]
-		if !has || noRival[row.name] {
-			fmt.Fprintf(&out, "| %s | %s | | |\n", row.title, row.format(ours))
-			continue
-		}
-		ratio := ""
 		switch {
-		case theirs <= 0:
-		case ours > 0 && ours/theirs < 0.001:
-			ratio = "< 0.001"
+		case !has:
+			fmt.Fprintf(&out, "| %s | %s | | |\n", row.title, row.format(ours))
+		case theirs == 0:
+			fmt.Fprintf(&out, "| %s | %s | %s | |\n", row.title, row.format(ours), row.format(theirs))
 		default:
-			ratio = strconv.FormatFloat(ours/theirs, 'g', 2, 64)
+			fmt.Fprintf(&out, "| %s | %s | %s | %.2g |\n", row.title, row.format(ours), row.format(theirs), ours/theirs)
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", row.title, row.format(ours), row.format(theirs), ratio)
 	}
 	return out.String()
 }

@@ -20,10 +20,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -34,22 +30,9 @@ var env *testkit.Env
 // the number of cores.
 const atOnce = "6"
 
-// logVariable, set to any value, makes the operators log to stderr.
-const logVariable = "VERTICALSCALER_TEST_LOG"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	isSet := false
-	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
-	if !isSet {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
-			panic(err)
-		}
+	if err := flag.Set("test.parallel", atOnce); err != nil { // A flag of the command line comes later.
+		panic(err)
 	}
-	logger := logr.Discard()
-	if os.Getenv(logVariable) != "" {
-		logger = zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr))
-	}
-	ctrl.SetLogger(logger)
 	os.Exit(testkit.InstalledMain(m, &env))
 }

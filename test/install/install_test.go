@@ -169,69 +169,32 @@ func release(t *testing.T, w workload) {
 	}
 }
 
-// TestRolesForUsers binds the three roles for users in one namespace. The installation does
-// not bind them.
+// TestRolesForUsers binds the three roles for users, and the built-in ones, to which a component adds ours. The installation
+// binds none. The right to resize pods stays apart.
 func TestRolesForUsers(t *testing.T) {
-	bare(t)
-	must(t, commandsOf(t, "## Install")[0])
-	namespace := env.Namespace(t)
-	for _, role := range []string{"viewer", "editor", "resizer"} {
-		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole=verticalscaler-"+role+" --user="+role)
-	}
-	for _, tc := range []struct{ right, who string }{
-		{"get scaleddeployments", "viewer editor"},
-		{"watch scaleddeployments", "viewer editor"},
-		{"get scaleddeployments/status", "viewer editor"},
-		{"get scaleddeployments/scale", "viewer editor"},
-		{"list verticalscalers", "viewer editor"},
-		{"create scaleddeployments", "editor"},
-		{"delete scaleddeployments", "editor"},
-		{"update scaleddeployments/scale", "editor"},
-		{"patch scaleddeployments/scale", "editor"},
-		{"patch verticalscalers", "editor"},
-		{"patch pods/resize", "resizer"},
-		{"patch pods", ""},
-		{"update scaleddeployments/status", ""},
-		{"patch scaleddeployments/status", ""},
-		{"update scaleddeployments/finalizers", ""},
-		{"create deployments", ""},
-		{"watch scalingpolicies", "viewer editor"},
-		{"get scalingpolicies/status", "viewer editor"},
-		{"create scalingpolicies", "editor"},
-		{"delete scalingpolicies", "editor"},
-		{"update scalingpolicies/status", ""},
-		{"create clusterscalingpolicies", ""},
-	} {
-		for _, who := range []string{"viewer", "editor", "resizer"} {
-			mayOrMayNot(t, namespace, who, tc.right, strings.Contains(tc.who, who))
-		}
-	}
-}
-
-// TestAggregatedRoles adds the roles for users to the built-in ones. The right to resize pods stays
-// apart.
-func TestAggregatedRoles(t *testing.T) {
 	bare(t)
 	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
 	const choice = "- ../components/aggregated-roles"
 	must(t, "kubectl apply --server-side -k "+configWith(t, strings.Replace(offers(t), "# "+choice, choice, 1)))
 	namespace := env.Namespace(t)
-	for _, role := range []string{"view", "edit", "admin"} {
-		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole="+role+" --user=built-in-"+role)
+	users := []string{"verticalscaler-viewer", "verticalscaler-editor", "verticalscaler-resizer", "view", "edit", "admin"}
+	for _, user := range users { // each has the role of the same name
+		must(t, "kubectl create rolebinding "+user+" -n "+namespace+" --clusterrole="+user+" --user="+user)
 	}
-	for right, who := range map[string]string{
-		"list verticalscalers":          "view edit admin",
-		"get scaleddeployments":         "view edit admin",
-		"create verticalscalers":        "edit admin",
-		"patch scaleddeployments":       "edit admin",
-		"create scalingpolicies":        "edit admin",
-		"list scalingpolicies":          "view edit admin",
-		"create clusterscalingpolicies": "",
-		"patch pods/resize":             "",
-		"update verticalscalers/status": "",
+	writers := []string{"verticalscaler-editor", "edit", "admin"}
+	readers := append([]string{"verticalscaler-viewer", "view"}, writers...)
+	for right, who := range map[string][]string{
+		"get scaleddeployments": readers, "watch scaleddeployments": readers, "get scaleddeployments/status": readers, "get scaleddeployments/scale": readers,
+		"list verticalscalers": readers, "watch scalingpolicies": readers, "get scalingpolicies/status": readers,
+		"create scaleddeployments": writers, "delete scaleddeployments": writers, "update scaleddeployments/scale": writers, "patch scaleddeployments/scale": writers,
+		"create verticalscalers": writers, "patch verticalscalers": writers, "create scalingpolicies": writers, "delete scalingpolicies": writers,
+		"patch pods/resize": {"verticalscaler-resizer"},
+		"patch pods":        {"edit", "admin"}, "create deployments": {"edit", "admin"},
+		"update scaleddeployments/status": nil, "patch scaleddeployments/status": nil, "update scaleddeployments/finalizers": nil,
+		"update verticalscalers/status": nil, "update scalingpolicies/status": nil, "create clusterscalingpolicies": nil,
 	} {
-		for _, role := range []string{"view", "edit", "admin"} {
-			mayOrMayNot(t, namespace, "built-in-"+role, right, strings.Contains(who, role))
+		for _, user := range users {
+			mayOrMayNot(t, namespace, user, right, slices.Contains(who, user))
 		}
 	}
 }
