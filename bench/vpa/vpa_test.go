@@ -126,6 +126,9 @@ func TestRecommendations(t *testing.T) {
 						theirs.add(pod, model.ResourceCPU, at, cpu)
 						mine.AddCPU(at, cpu)
 					}
+					if want, got := theirs.recommend(), mine.Recommend(); got != want {
+						t.Fatalf("interval %d, before memory is told: got %+v, and the library says %+v", i, got, want)
+					}
 					theirs.add(0, model.ResourceMemory, at, memory)
 					mine.AddMemory(at, memory)
 					if isKilled {
@@ -148,16 +151,6 @@ func TestRecommendations(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestNothingKnown compares both sides without samples, and with CPU samples only.
-func TestNothingKnown(t *testing.T) {
-	theirs, mine := newLibrary(1), ours.NewModel()
-	theirs.add(0, model.ResourceCPU, 60, 100)
-	mine.AddCPU(60, 100)
-	if want, got := theirs.recommend(), mine.Recommend(); got != want {
-		t.Errorf("one CPU sample: got %+v, and the library says %+v", got, want)
 	}
 }
 

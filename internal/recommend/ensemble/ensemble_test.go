@@ -107,27 +107,20 @@ func loads() map[string]func(int) float64 {
 	}
 }
 
-func TestDearerStarvingStarvesLess(t *testing.T) {
+// Dearer starving starves less, and dearer resizes are fewer.
+func TestPrices(t *testing.T) {
 	for name := range loads() {
-		cheap, dear := params, params
+		cheap, dear, calm := params, params, params
 		cheap.Prices.Unserved, cheap.Prices.Starved = 5, 1
 		dear.Prices.Unserved, dear.Prices.Starved = 300, 60
+		calm.Prices.Resize, calm.Prices.ResizesPerDay, calm.Prices.Excess = 1, 1, 12
 		low, often, _ := replay(loads()[name], 10, cheap)
 		high, seldom, _ := replay(loads()[name], 10, dear)
-		if high < low || seldom > often {
-			t.Errorf("%s: from cheap to dear, the level goes from %.0fm to %.0fm and starved time from %.4f to %.4f", name, low, high, often, seldom)
-		}
-	}
-}
-
-func TestDearerResizesAreFewer(t *testing.T) {
-	for name := range loads() {
-		dear := params
-		dear.Prices.Resize, dear.Prices.ResizesPerDay, dear.Prices.Excess = 1, 1, 12
 		_, _, many := replay(loads()[name], 10, params)
-		_, _, few := replay(loads()[name], 10, dear)
-		if few > many || few > 5 {
-			t.Errorf("%s: from cheap to dear, resizes go from %.1f to %.1f a day", name, many, few)
+		_, _, few := replay(loads()[name], 10, calm)
+		if high < low || seldom > often || few > many || few > 5 {
+			t.Errorf("%s: from cheap to dear, the level goes from %.0fm to %.0fm, starved time from %.4f to %.4f, and resizes from %.1f to %.1f a day",
+				name, low, high, often, seldom, many, few)
 		}
 	}
 }

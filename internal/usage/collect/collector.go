@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -505,4 +506,22 @@ func containersOf(deployment *appsv1.Deployment) (names []string) {
 		names = append(names, c.Name)
 	}
 	return names
+}
+
+// used is the outcome of a sample that was not refused.
+const used = "Used"
+
+var received = metrics.NewCounter(metrics.Metric{
+	Name:      "verticalscaler_samples_total",
+	Help:      "Usage samples received, by what became of them: Used, or the reason of the refusal.",
+	Labels:    []string{"outcome"},
+	Stability: metrics.Beta,
+}, []string{used})
+
+// count counts what a source has delivered.
+func count(samples []usage.Sample, refused []usage.Refused) {
+	received.WithLabelValues(used).Add(float64(len(samples)))
+	for _, r := range refused {
+		received.WithLabelValues(string(r.Why)).Inc()
+	}
 }

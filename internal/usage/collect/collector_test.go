@@ -144,6 +144,10 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 		w.round()
 		w.expectWoken()
 	}
+	w.fails["shop"] = func() error { return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")) }
+	w.rounds(2)
+	w.expectWoken("shop/api", "shop/web") // another outage
+	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
 	if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
 		t.Errorf("the outage has changed the history (-before +after):\n%s", diff)
 	}
@@ -186,17 +190,6 @@ func TestOutagesSayWhatToDo(t *testing.T) {
 			t.Errorf("sayOutage(%v) = %q, want %q", err, got, want)
 		}
 	}
-}
-
-func TestAnotherOutageIsToldAsWell(t *testing.T) {
-	w := newWebWorld(t, "web-1")
-	w.fails["shop"] = func() error { return apierrors.NewServiceUnavailable("no") }
-	w.rounds(4)
-	w.expectWoken("shop/web")
-	w.fails["shop"] = func() error { return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")) }
-	w.rounds(4)
-	w.expectWoken("shop/web")
-	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
 }
 
 // If all samples of a namespace are refused for their time, its pods are not silent: the source fails. The message
