@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -60,6 +59,10 @@ func TestWithoutMaxAllowed(t *testing.T) {
 		"keeps app - 4096Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
 	rule("With maxAllowed there is no other bound", has(512, 0, 9000, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 20000) })),
 		"decides app - 9000Mi (LowerBound) · resizes web-1 to app - 9000Mi of - - · Resizing · 0/1 changing")
+	rule("Memory is not raised if that did not stop the kills", given(recommends(endedClimb("RaiseDidNotHelp", 128))),
+		"no decision · RaiseDidNotHelp: app memory: larger sizes did not stop the OOM kills, so 128Mi is not raised for now · 0/2")
+	rule("Nor if usage has grown with it", given(recommends(endedClimb("UsageFollowsLimit", 128))),
+		"no decision · UsageFollowsLimit: app memory: usage grows with the limit, so 128Mi is not raised for now · 0/2")
 	rule("What pods have is kept",
 		has(512, 0, 9000, pods(pod("web-1", sized("app", amounts(0, 6000), quantity.Amounts{}))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 6000) })),
 		"keeps app - 6000Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
@@ -92,16 +95,6 @@ func TestCeilings(t *testing.T) {
 	rule("A pod shares its ceiling",
 		has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))), wants(6000), mostPerPod(4000, 0)),
 		"decides app 3500m - (LowerBound) · resizes web-1 to app 3500m - of - - · Resizing · 0/1 changing")
-	rule("A container above its own ceiling leaves the rest of the pod's to the others",
-		given(noCooldown,
-			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-			func(w *world) {
-				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-				app, log := rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0)), rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0))
-				log.Name = "log"
-				recommends(log, app)(w)
-			}, mostPerContainer(4000, 0), mostPerPod(7000, 0)),
-		"decides app 4000m -; log 3000m - (LowerBound) · resizes web-1 to app 4000m - of - -; log 3000m - of - - · Resizing · 0/1 changing")
 	rule("A pod gets a share of the largest node", has(1000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
 		"decides app 6000m - (Bounds) · resizes web-1 to app 6000m 128Mi of - - · Resizing · 0/1 changing")
 	rule("And the share is named", has(6000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
@@ -113,46 +106,16 @@ func TestCeilings(t *testing.T) {
 	rule("A decision that no pod has is bounded, whatever made it",
 		has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(7000, 0) }), wants(8000), mostPerContainer(4000, 0)),
 		"decides app 4000m - (Bounds) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
-	rule("What a pod declares, and its kubelet has not granted, is not what it has",
-		has(1000, func(w *world) { w.situation.Decision = nil }, pods(with(pod("web-1", sized("app", amounts(7000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-			p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{Deferred: true}
-			p.Actual["app"] = sized("app", amounts(1000, 128), quantity.Amounts{}).Resources
-		})), wants(8000), mostPerContainer(4000, 0)),
-		"decides app 4000m - (Bounds) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
-	rule("What is being lowered is not raised again",
-		has(1000, pods(with(pod("web-1", sized("app", amounts(1000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-			p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{InProgress: true}
-			p.Actual["app"] = sized("app", amounts(7000, 128), quantity.Amounts{}).Resources
-		})), wants(6000), mostPerContainer(2000, 0)),
-		"decides app 2000m - (LowerBound) · resizes web-1 to app 2000m 128Mi of - - · Resizing · 0/1 changing")
 	rule("What the kernel rounds is no reason to lower a request",
 		has(4000, pods(with(pod("web-1", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) {
 			p.Actual["app"] = sized("app", amounts(3990, 128), quantity.Amounts{}).Resources
 		})), wants(6000), mostPerContainer(2000, 0)),
 		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
-	rule("Neither is what a pod lacks to stay Burstable",
-		has(4000, template(sized("app", amounts(4000, 128), amounts(4000, 128))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = true }), pods(with(pod("web-1", sized("app", amounts(3999, 128), amounts(4000, 128))), func(p *workload.Pod) { p.QoS = "Burstable" })), wants(6000), mostPerContainer(2000, 0)),
-		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
 	rule("A container without a request gets none once the others use up the pod's ceiling",
 		has(0, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(600, 0) }), wants(500), mostPerPod(4000, 0)),
 		"no decision · OperatorCeiling: app cpu: 500m is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a pod (ceilings.pod) · 0/1")
-	rule("What pods have is not lowered by a rollout either", has(4000, rollout, template(beside("app", 1000)), wants(6000), mostPerContainer(2000, 0)),
-		"keeps app 4000m - · holds app 1000m - of - - cpu=true memory=false · RollingOut · 1/1 changing")
 	rule("A limit without a request is a request", has(4000, rollout, template(sized("app", quantity.Amounts{}, amounts(4000, 0))), pods(), wants(6000), mostPerContainer(2000, 0)),
 		"keeps app 4000m - · holds app - - of 4000m - cpu=true memory=false · RollingOut · 0/0 changing")
-	rule("What is decided for another container and not lowered yet counts for the pod",
-		given(noCooldown,
-			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-			decidedBefore(func(d *plan.Decision) {
-				d.Requests = map[string]quantity.Amounts{"app": amounts(1000, 0), "log": amounts(3000, 0)}
-			}),
-			func(w *world) {
-				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-				app, log := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0)), rec(amounts(1000, 0), amounts(1000, 0), amounts(4000, 0))
-				log.Name = "log"
-				recommends(log, app)(w)
-			}, mostPerPod(5000, 0)),
-		"decides app 2000m -; log 3000m - (LowerBound) · resizes web-1 to app 2000m - of - -; log 3000m - of - - · Resizing · 0/1 changing")
 	rule("Whole CPUs are rounded up within the pod's ceiling",
 		given(noCooldown, rollout,
 			template(sized("app", amounts(1000, 128), amounts(1000, 128)), sized("log", amounts(1000, 128), amounts(1000, 128))), pods(),
@@ -239,49 +202,8 @@ func (w world) podCeiling(r plan.Resource) int64 {
 	return most
 }
 
-// leastCeiled is the least to which ceilings may lower the decision for a container, of one resource: what
-// pods have, or what the ceilings leave if that is more. The other containers take at most what they
-// have, have been decided or may be raised to. 0 says that there may be no decision.
-func (w world) leastCeiled(container string, after map[string]quantity.Amounts, r plan.Resource) int64 {
-	s := w.situation
-	capped := func(has, v int64) int64 {
-		if most := r.Of(s.Ceilings.Container); most > 0 {
-			v = min(v, most)
-		}
-		return max(has, v)
-	}
-	named, _ := s.Deployment.Container(container)
-	has, left := r.Of(w.grantedTo(named)), int64(math.MaxInt64)
-	if most := w.podCeiling(r); most > 0 {
-		left = most - w.besideTemplate(r)
-		for _, c := range s.Deployment.Containers {
-			if c.Name == container {
-				continue
-			}
-			taken := r.Of(w.grantedTo(c))
-			left -= max(r.Of(after[c.Name]), capped(taken, max(r.Of(w.current(c)), w.mostWanted(c, r))))
-		}
-	}
-	return capped(has, left)
-}
-
-// mostWanted is the most that recommendation and lower bounds of requests ask for.
-func (w world) mostWanted(c workload.Container, r plan.Resource) int64 {
-	rec, _ := w.situation.Recommendation(c.Name)
-	most := max(r.Of(rec.Target), r.Of(w.policy.Containers[c.Name].MinAllowed), r.Of(w.situation.Bounds.ContainerMin))
-	if w.situation.Bounds.ContainerRatio != (workload.Ratios{}) { // a limit that stays may demand as much
-		most = max(most, r.Of(c.Limits))
-		for _, pod := range w.situation.Pods {
-			in, _ := pod.Container(c.Name)
-			most = max(most, r.Of(in.Limits))
-		}
-	}
-	return most
-}
-
 // checkCeilings: no request is raised above a ceiling, and nothing that a pod has is lowered because
-// of one. A request that is lowered is lowered as far as it would be without them. A decision is
-// dropped only if the ceilings leave nothing to a container without a request.
+// of one. A request that is lowered is lowered as far as it would be without them.
 func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !p.Decided || p.Decision == nil || p.Decision.Reason == plan.DecidedReverted || s.Ceilings == (plan.Ceilings{}) {
@@ -305,12 +227,9 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 			if unbounded == nil || r.Of(unbounded.Requests[c.Name]) == 0 {
 				continue
 			}
-			unbound, least := r.Of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r)
+			unbound := r.Of(unbounded.Requests[c.Name])
 			if then > 0 && then < min(has, unbound, r.Of(w.current(c))) {
 				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r, has, unbound)
-			}
-			if s.Decision != nil && r.Of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
-				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r, c.Name, unbound, least)
 			}
 		}
 		if most := w.podCeiling(r); most > 0 && after > max(most, before) {

@@ -214,8 +214,8 @@ var kinds = map[string]kind{
 		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady,
 		cpu: func(l *loop, limit int64) float64 { return float64(limit) * (.95 + .05*l.random.Float64()) },
 		check: func(l *loop) string {
-			if len(l.cpuSizes) > 4 {
-				return fmt.Sprintf("CPU limits: %v", l.cpuSizes)
+			if len(l.cpuSizes) > 4 || !l.seen["RaiseLimit"] {
+				return fmt.Sprintf("CPU limits: %v, reasons: %v", l.cpuSizes, l.seen)
 			}
 			return ends("")(l)
 		},

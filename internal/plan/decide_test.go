@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +27,8 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 	rule := rulesOf(t)
 	rule("Off recommends only, and forgets what was decided", given(decidedBefore(), func(w *world) { w.policy.Mode = "Recommend" }),
 		"no decision · RecommendOnly: updateMode is Recommend: recommendations are not applied · 0/2")
+	rule("Nothing is done about a Deployment that is being deleted", given(decidedBefore(), deployment(func(d *workload.Deployment) { d.Terminating = true })),
+		"keeps app 200m 256Mi · Terminating: The Deployment is being deleted · 0/2")
 	rule("A suspended scaler changes nothing and remembers what was decided",
 		given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", small())), func(w *world) { w.policy.Suspended = true }),
 		"keeps app 200m 256Mi · Suspended: Nothing is changed while the scaler is suspended · 1/2")
@@ -36,7 +37,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 	rule("A container whose resources cannot be believed is left alone", given(template(workload.Container{Name: "app", Unreadable: true})),
 		"no decision · Rejected: container app: its resources are outside the supported range and are not changed · 0/2 stalled")
 	rule("Containers beyond the 64th are named", given(manyContainers(100, 64)),
-		"no decision · Rejected: container c64, container c65, container c66 and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy · 0/2 stalled")
+		"no decision · Rejected: container c64, container c65, container c66, and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy · 0/2 stalled")
 	rule("Containers beyond the 64th that the policy leaves alone are not named",
 		given(manyContainers(70, 64), func(w *world) {
 			for i := 64; i < 70; i++ {
@@ -250,18 +251,5 @@ func manyContainers(all, known int) func(*world) {
 		template(containers...)(w)
 		recommends(recs...)(w)
 		pods(pod("web-1", containers...), pod("web-2", containers...))(w)
-	}
-}
-
-// All containers that have a decision also have its sizes. That is not all containers.
-func TestTheContainersBeyondThe64thAreNamedBesideTheOthers(t *testing.T) {
-	w := given(manyContainers(65, 64), decidedBefore())
-	w.situation.Decision.Requests = map[string]quantity.Amounts{}
-	for _, rec := range w.situation.Recommendations {
-		w.situation.Decision.Requests[rec.Name] = rec.Target
-	}
-	verdict := w.next(noon).Verdict
-	if verdict.Reason != "Rejected" || !verdict.State.IsStalled() || !strings.Contains(verdict.Message, "container c64: not managed") {
-		t.Errorf("the verdict is %s, stalled %t: %s", verdict.Reason, verdict.State.IsStalled(), verdict.Message)
 	}
 }

@@ -37,7 +37,7 @@ func admission(change func(*plan.NewPods)) func(*world) {
 
 // infeasible was asked to be large, and its node can never hold that.
 func infeasible(name string) workload.Pod {
-	return with(requested(name, workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}), func(p *workload.Pod) {
+	return with(requested(name, workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity", Since: noon.Add(-time.Minute)}), func(p *workload.Pod) {
 		p.Resized = noon.Add(-time.Hour)
 	})
 }
@@ -70,6 +70,10 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
 	rule("Not while another pod is missing", given(orRecreate, decidedBefore(), pods(infeasible("web-1"))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
+	rule("Not while another one is not ready", given(orRecreate, decidedBefore(), pods(infeasible("web-1"), notReady(infeasible("web-2")))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
+	rule("Not outside of the windows", given(orRecreate, decidedBefore(), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · OutsideWindow: Waiting for the next of updatePolicy.windows to evict pods. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2, again in 14h0m0s")
 	rule("Not while the last one goes and the next is not ready",
 		given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), notReady(made(pod("web-3", large()))))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")

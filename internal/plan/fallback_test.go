@@ -15,8 +15,7 @@ import (
 
 func orRollout(w *world) { w.policy.Fallback = "Rollout" }
 
-// requested is a pod that has been asked to be large, and is small yet. Its place in the
-// spread of the grace is 48 seconds.
+// requested is a pod that has been asked to be large, and is small yet.
 func requested(name string, says workload.Resize) workload.Pod {
 	return with(pod(name, large()), func(p *workload.Pod) {
 		p.Resize = says
@@ -31,16 +30,16 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 	long := func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }
 	rule := rulesOf(t)
 	rule("The next resize has the whole grace again", given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon)))),
-		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 10m48s")
+		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 10m0s")
 	rule("Where it is not known since when, the decision and the last resize tell",
 		given(orRollout, decidedBefore(long), pods(with(requested("web-1", deferred(time.Time{})), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
-		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 9m48s")
+		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 9m0s")
 }
 
 // The values that a template gets, and what is held for it, are those of the mode
 // Rollout: see TestHowATemplateIsRewritten.
 func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
-	infeasible := requested("web-1", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"})
+	infeasible := infeasible("web-1")
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
 	written := func(d *plan.Decision) { d.AppliedToTemplate = true }
 	reverted := func(n int) func(*plan.Decision) {

@@ -145,6 +145,7 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 		"it crashes":                        {[]func(*world){pods(crashing("web-1"))}, "Reverted app 100m 128Mi"},
 		"beside one that was lowered":       {[]func(*world){pods(crashing("web-1"), of("set-1", resizedPod("web-2", half())))}, "Reverted app 100m 128Mi"},
 		"it is not Ready for ten minutes":   {[]func(*world){pods(unreadyFor(10 * time.Minute))}, "Reverted app 100m 128Mi"},
+		"its rollout has longer":            {[]func(*world){pods(unreadyFor(10 * time.Minute)), deployment(func(d *workload.Deployment) { d.ProgressDeadline = 15 * time.Minute })}, "ScaleUp app 50m 64Mi, Verifying again in 5m0s"},
 		"beside one that has started":       {[]func(*world){pods(unreadyFor(10*time.Minute), started)}, "ScaleUp app 50m 64Mi"},
 		"it is not Ready for nine minutes":  {[]func(*world){pods(unreadyFor(9 * time.Minute))}, "ScaleUp app 50m 64Mi, Verifying again in 1m0s"},
 		"it was Ready, and is not now":      {[]func(*world){pods(with(unreadyFor(time.Hour), func(p *workload.Pod) { p.Unready = noon.Add(-30 * time.Minute) }))}, "ScaleUp app 50m 64Mi"},

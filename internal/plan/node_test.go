@@ -48,26 +48,6 @@ func TestTheLargestNode(t *testing.T) {
 	rule("An init container that ends takes no part",
 		has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Others = []workload.Container{beside("init", 1500)} })), wants(6000), largestNode(4000, 0)),
 		"decides app 4000m - (LowerBound) · resizes web-1 to app 4000m - of - - · Resizing · 0/1 changing")
-	rule("Two that want more than there is share it, whichever comes first",
-		given(
-			template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
-			func(w *world) {
-				w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
-				app := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0))
-				log := app
-				log.Name = "log"
-				recommends(log, app)(w)
-			}, largestNode(10000, 0)),
-		"decides app 6000m -; log 4000m - (LowerBound) · resizes web-1 to app 6000m - of - -; log 4000m - of - - · Resizing · 0/1 changing")
-	rule("An OOM kill is answered as far as the node goes",
-		has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
-			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
-			func(w *world) {
-				r := rec(amounts(0, 2048), amounts(0, 2048), amounts(0, 2048))
-				r.OOMFloor = 2048 * mebi
-				recommends(r)(w)
-			}, largestNode(4000, 1024)),
-		"decides app - 1024Mi (OOMKill) · resizes web-1 to app 1000m 1024Mi of - - · Resizing · 0/1 changing")
 	rule("What is injected counts while a rollout has not made a pod yet",
 		has(1000, func(w *world) {
 			old := pod("web-1", beside("app", 1000), beside("injected", 1500))

@@ -12,6 +12,7 @@ package plan
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -54,19 +55,22 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 	s.RevertedChanges = verification.StillReverted(s, policy, now)
 	s.Decision = step.NoteReverts(s, policy, now)
 	finding := verification.Check(s, policy, now)
-	if finding.Evidence == "" {
-		finding = verification.CheckStarts(finding, s, policy, now)
-	}
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(s, policy, now)
 	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}
+	p := Plan{
+		Decision: o.Decision, Decided: o.Decided || finding.Evidence != "", Reverted: finding.Evidence, RevertedChanges: s.RevertedChanges,
+		NewPods: NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod}, Progress: Progress{Pods: s.AlivePods()},
+	}
 	switch {
 	case step.MustRestore(s, policy):
-		return o.restore()
+		p.Step = Restore{}
+		p.Verdict = Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer")
+		return p
 	case decided.Decision == nil:
-		return o.undecided()
+		return o.undecided(p)
 	}
-	return o.follow()
+	return o.follow(p)
 }
 
 // outcome is what was found and decided, together with the inputs.
@@ -80,37 +84,14 @@ type outcome struct {
 	now       time.Time
 }
 
-// complete adds to a plan what was found and decided.
-func (o outcome) complete(p Plan) Plan {
-	p.Decided = o.Decided || o.finding.Evidence != ""
-	p.Reverted, p.RevertedChanges = o.finding.Evidence, o.situation.RevertedChanges
-	return p
-}
-
-// restore is the plan that restores the original values of the pod template.
-func (o outcome) restore() Plan {
-	return o.complete(Plan{
-		Decision: o.Decision,
-		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
-		Step:     Restore{},
-		Verdict:  Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer"),
-		Progress: Progress{Pods: o.situation.AlivePods()},
-	})
-}
-
 // undecided is the plan without a decision.
-func (o outcome) undecided() Plan {
-	p := o.complete(Plan{
-		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
-		Verdict:  o.Remark,
-		Progress: Progress{Pods: o.situation.AlivePods()},
-	})
-	if p.Progress.Pods == 0 && !p.Verdict.State.IsStalled() {
-		// Nothing is learned or applied, whatever the remark says about the template.
+func (o outcome) undecided(p Plan) Plan {
+	p.Verdict = o.Remark
+	isIdle := p.Progress.Pods == 0 && !p.Verdict.State.IsStalled()
+	switch leaving := o.situation.Count(func(pod workload.Pod) bool { return o.situation.IsLeaving(o.policy, pod) }); {
+	case isIdle: // nothing is learned or applied, whatever the remark says about the template
 		p.Verdict = Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods").Within(o.Remark.RequeueAfter)
-	}
-	if p.Verdict.State.IsApplied() {
-		leaving := o.situation.LeavingPods(o.policy)
+	case p.Verdict.State.IsApplied():
 		p.Progress.PodsAtSize = p.Progress.Pods - leaving
 		if leaving > 0 {
 			p.Verdict = step.AboutToBeReplaced(leaving, p.Progress.Pods)
@@ -120,8 +101,11 @@ func (o outcome) undecided() Plan {
 }
 
 // follow is the next step towards the decision.
-func (o outcome) follow() Plan {
-	p := o.complete(step.Next(o.situation.With(o.Decision), o.policy, o.now))
+func (o outcome) follow(decided Plan) Plan {
+	s := o.situation
+	s.Decision = o.Decision
+	p := step.Next(s, o.policy, o.now)
+	p.Decided, p.Reverted, p.RevertedChanges = decided.Decided, decided.Reverted, decided.RevertedChanges
 	verdict := p.Verdict.Within(o.finding.RequeueAfter)
 	if o.Remark.Reason == v1beta1.ReasonVerifying && p.Decision.Verification == nil {
 		verdict = verdict.Within(time.Second) // changes that waited for the verification are due
@@ -135,34 +119,40 @@ func (o outcome) follow() Plan {
 		// more urgent.
 		verdict = verdict.Within(o.Remark.RequeueAfter)
 	}
-	switch {
-	case !verdict.State.IsApplied() && !verdict.State.IsStalled():
+	switch verdict.State {
+	case Waiting, Changing:
 		verdict = verdict.AlsoNoting(o.Unmanaged)
-	case !isChange(p.Step):
-		verdict = verdict.Remarking(o.Remark)
+	default:
+		if !isChange(p.Step) {
+			verdict = verdict.Remarking(o.Remark)
+		}
 	}
-	return p.WithVerdict(verdict)
+	p.Verdict = verdict
+	return p
 }
 
 // recordFirst replaces the step with Record if a restart of the operator would lose what the
 // step depends on: the good values before a decision, the decision that the template is about
 // to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
-	mustVerify := o.Decision.Verification != nil || p.Reverted != ""
-	switch {
-	case p.Step == nil:
+	before, mustVerify := o.situation.NewPods, o.Decision.Verification != nil || p.Reverted != ""
+	hasLearned := p.NewPods.IneffectiveOnPod != before.IneffectiveOnPod || !p.NewPods.EffectiveSince.Equal(before.EffectiveSince)
+	switch p.Step.(type) {
+	case nil:
 		return p
-	case p.Decided && mustVerify:
-		return p.WithDecision(o.Decision).WithStep(Record{})
-	case o.policy.MayEvict() && p.NewPods.LearnedMoreThan(o.situation.NewPods):
-		return p.WithStep(Record{})
-	}
-	if _, ok := p.Step.(Rewrite); ok {
+	case Rewrite:
 		// Otherwise the template would differ from the recorded decision, as if another
 		// controller had undone that.
-		if next := p.Decision.NotApplied(); !o.recorded.Expects(next) {
-			return p.WithDecision(next).WithStep(Record{})
+		if next := p.Decision.NotApplied(); !reflect.DeepEqual(o.recorded, next) {
+			p.Decision, p.Step = next, Record{}
+			return p
 		}
+	}
+	switch {
+	case p.Decided && mustVerify:
+		p.Decision, p.Step = o.Decision, Record{}
+	case hasLearned && o.policy.MayEvict():
+		p.Step = Record{}
 	}
 	return p
 }

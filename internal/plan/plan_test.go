@@ -80,7 +80,7 @@ func given(changes ...func(*world)) world {
 		situation: plan.Situation{
 			Deployment: workload.Deployment{
 				Namespace: "shop", Name: "web", UID: "uid-web", ResourceVersion: "3",
-				Replicas: 2, UpdatedReplicas: 2, Containers: []workload.Container{small()},
+				Replicas: 2, UpdatedReplicas: 2, Containers: []workload.Container{small()}, ProgressDeadline: 10 * time.Minute,
 			},
 			Pods:            []workload.Pod{pod("web-1", small()), pod("web-2", small())},
 			Recommendations: []recommend.Container{recommended("app")},
@@ -309,6 +309,9 @@ func rulesOf(t *testing.T) func(name string, given world, then string) {
 		t.Run(name, func(t *testing.T) {
 			if got := brief(sayNext(given)); got != brief(then) {
 				t.Errorf("the plan\n got: %s\nwant: %s", got, brief(then))
+			}
+			if problem := unexplained(given.next(noon)); problem != "" {
+				t.Error(problem)
 			}
 		})
 	}

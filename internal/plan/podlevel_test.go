@@ -46,17 +46,9 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 			pod: withPodLevel(pod("web-1", small()), amounts(300, 256), amounts(600, 512)), decision: amounts(50, 64),
 			want: "app 50m 64Mi of 100m 128Mi; pod 250m 192Mi of 500m 384Mi",
 		},
-		"a Guaranteed pod stays so": {
-			pod: withPodLevel(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))), amounts(300, 300), amounts(300, 300)), decision: amounts(200, 256),
-			want: "app 200m 256Mi of - -; pod 400m 428Mi of 400m 428Mi",
-		},
 		"a first request is taken from what they have": {
 			pod: withPodLevel(pod("web-1", none), amounts(1000, 1024), amounts(2000, 2048)), decision: amounts(200, 256),
 			want: "app 200m 256Mi of - -; pod 1000m 1024Mi of 2000m 2048Mi",
-		},
-		"a first request that is more than they have raises them": {
-			pod: withPodLevel(pod("web-1", none), amounts(150, 200), amounts(300, 400)), decision: amounts(200, 256),
-			want: "app 200m 256Mi of - -; pod 200m 256Mi of 400m 512Mi",
 		},
 		"a sidecar counts, and an init container that needs more for a moment": {
 			pod: with(withPodLevel(pod("web-1", small()), amounts(1000, 1024), amounts(0, 0)), func(p *workload.Pod) {
@@ -71,10 +63,6 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 		"limits that stay are not touched": {
 			pod: withPodLevel(pod("web-1", small()), amounts(100, 128), amounts(900, 900)), decision: amounts(150, 200), only: true,
 			want: "app 150m 200Mi of 200m 256Mi; pod 150m 200Mi of 900m 900Mi",
-		},
-		"a container's limit raises theirs": {
-			pod: withPodLevel(pod("web-1", small()), amounts(150, 178), amounts(200, 256)), decision: amounts(400, 512),
-			want: "app 400m 512Mi of 800m 1024Mi; pod 450m 562Mi of 800m 1024Mi",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,13 +38,11 @@ func TestWhichPodIsResized(t *testing.T) {
 		}
 	}
 	rule := rulesOf(t)
-	rule("None while the kubelet has not said a word", given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
-		"keeps app 200m 256Mi · Resizing · 0/2 changing, again in 9m0s")
 	rule("A quarter of many pods may be under way", given(decidedBefore(recently), eight(1)),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/8 changing, again in 9m0s")
 	rule("More than a quarter may not", given(decidedBefore(recently), eight(2)), "keeps app 200m 256Mi · Resizing · 0/8 changing, again in 9m0s")
 	rule("A Deferred pod counts as under way", given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
-		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/2, again in 9m48s")
+		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/2, again in 9m0s")
 	rule("Pods that wait for another size come first, so that there are no more of them",
 		given(decidedBefore(recently), func(w *world) {
 			eight(0)(w)
@@ -57,18 +55,19 @@ func TestWhichPodIsResized(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-5 to app 200m 256Mi of 400m 512Mi · Resizing · 0/8 changing")
 	rule("A Deferred pod does not hold up what follows an OOM kill",
 		given(decidedBefore(recently, func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
-		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m48s")
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m0s")
 	rule("A Deferred pod does not hold up one that gives something back",
 		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
-		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m48s")
-	rule("A kubelet that never reports does not hold up another pod", given(decidedBefore(), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
-		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m0s")
+	rule("A pod that starts is lowered once it is Ready",
+		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved()), pods(starting(time.Minute, pod("web-1", small())))),
+		"keeps app 50m 64Mi · PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1")
 	rule("A pod that has just started has time to report",
 		given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
 		"keeps app 200m 256Mi · Resizing · 0/1 changing, again in 9m0s")
 	rule("What kubelets say is told with the worst first",
-		given(decidedBefore(), pods(waiting("web-1", workload.Resize{Deferred: true}), waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}), waiting("web-3", workload.Resize{InProgress: true, Failed: true}), waiting("web-4", workload.Resize{Deferred: true}))),
-		"keeps app 200m 256Mi · Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged · 0/4 stalled, again in 43s")
+		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}), waiting("web-3", workload.Resize{InProgress: true, Failed: true}), waiting("web-4", workload.Resize{Deferred: true}))),
+		"keeps app 200m 256Mi · Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged · 0/4 stalled, again in 9m0s")
 	rule("An Infeasible pod is tried again when the target changes",
 		given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
 			p.Resize = workload.Resize{Infeasible: true}
@@ -113,7 +112,7 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("Not one that may still be granted",
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon.Add(-9 * time.Minute) }))),
-		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/1, again in 1m48s")
+		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet · 0/1, again in 1m0s")
 	rule("Not one whose kubelet does not report what is applied",
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
 		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged · 0/1")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,33 +47,15 @@ func halved() recommend.Container {
 func (w *world) pass(now time.Time, lost bool) plan.Plan {
 	p := w.next(now)
 	s := &w.situation
-	if is[plan.Resize](p) {
-		s.Pods = slices.Clone(s.Pods)
-		for i := range s.Pods {
-			if s.Pods[i].UID == as[plan.Resize](p).UID {
-				s.Pods[i] = with(s.Pods[i], func(pod *workload.Pod) {
-					pod.Resized = now
-					for _, size := range as[plan.Resize](p).Sizes {
-						for j := range pod.Containers {
-							if pod.Containers[j].Name == size.Container {
-								pod.Containers[j].Resources = size.Resources
-							}
-						}
-						pod.Actual[size.Container] = size.Resources
-					}
-				})
-			}
-		}
+	if step := as[plan.Resize](p); step != nil {
+		pod, _ := s.Pod(step.UID)
+		w.change1(pod.Name, func(pod *workload.Pod) {
+			pod.Resized, pod.Containers = now, withSizes(pod.Containers, step.Sizes)
+			caughtUp(pod)
+		})
 	}
-	if is[plan.Rewrite](p) {
-		s.Deployment.Containers = slices.Clone(s.Deployment.Containers)
-		for _, size := range as[plan.Rewrite](p).Sizes {
-			for i := range s.Deployment.Containers {
-				if s.Deployment.Containers[i].Name == size.Container {
-					s.Deployment.Containers[i].Resources = size.Resources
-				}
-			}
-		}
+	if step := as[plan.Rewrite](p); step != nil {
+		s.Deployment.Containers = withSizes(s.Deployment.Containers, step.Sizes)
 	}
 	if !lost {
 		s.Decision, s.RevertedChanges = p.Decision, p.RevertedChanges
@@ -458,17 +439,7 @@ func FuzzVerification(f *testing.F) {
 				}
 			}
 			p := w.next(now)
-			if diff := cmp.Diff(p, w.next(now)); diff != "" {
-				t.Fatalf("seed %d: planned twice: %s", seed, diff)
-			}
-			shuffled := *w
-			shuffled.situation.Pods = slices.Clone(w.situation.Pods)
-			r.Shuffle(len(shuffled.situation.Pods), func(a, b int) {
-				shuffled.situation.Pods[a], shuffled.situation.Pods[b] = shuffled.situation.Pods[b], shuffled.situation.Pods[a]
-			})
-			if diff := cmp.Diff(p, shuffled.next(now)); diff != "" {
-				t.Fatalf("seed %d: in another order: %s", seed, diff)
-			}
+			checkDeterminism(t, r, seed, *w, p, now)
 			lost := r.IntN(10) == 0
 			last = w.pass(now, lost)
 			if p.Reverted != "" && !lost {
@@ -494,40 +465,6 @@ func FuzzVerification(f *testing.F) {
 			t.Errorf("seed %d: %d pods are lowered of %d, reverted %d times", seed, n, len(w.situation.Pods), backs)
 		}
 	})
-}
-
-// An operator that is killed after each write, in turn, comes to the same end.
-func TestAVerificationSurvivesRestarts(t *testing.T) {
-	finish := func(at int, ill bool) (string, int) {
-		w, now, writes := wasteful(4), noon, 0
-		for range 60 {
-			p := w.next(now)
-			if is[plan.Resize](p) || p.Decided {
-				writes++
-			}
-			w.pass(now, writes == at && (is[plan.Resize](p) || p.Decided))
-			if ill && len(w.lowered()) == 1 && len(w.situation.Pods[0].Exits) == 0 {
-				w.change1("web-00", ended(now.Add(time.Second)))
-			}
-			now = now.Add(10 * time.Second)
-		}
-		var names []string
-		for _, f := range w.situation.RevertedChanges {
-			names = append(names, f.Resource)
-		}
-		return strings.Join(w.lowered(), " ") + " / " + strings.Join(names, " "), writes
-	}
-	for _, ill := range []bool{false, true} {
-		want, writes := finish(0, ill)
-		if writes < 2 {
-			t.Fatalf("only %d writes", writes)
-		}
-		for at := 1; at <= writes; at++ {
-			if got, _ := finish(at, ill); got != want {
-				t.Errorf("ill %t, killed after write %d of %d: %q, want %q", ill, at, writes, got, want)
-			}
-		}
-	}
 }
 
 // What waits for a verification follows it, without any usage or event to trigger a reconcile.

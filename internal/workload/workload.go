@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -77,6 +78,8 @@ type Deployment struct {
 	Overhead quantity.Amounts
 	// MinReady is how long a pod must be ready to count as available.
 	MinReady time.Duration
+	// ProgressDeadline is how long a rollout may make no progress.
+	ProgressDeadline time.Duration
 	// Containers are the containers of the template that run for as long as a pod: native sidecars in
 	// the order in which they start, then the containers.
 	Containers []Container
@@ -252,6 +255,7 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		PodLevelResources: d.Spec.Template.Spec.Resources != nil,
 		PodLevel:          readPodLevel(d.Spec.Template.Spec.Resources),
 		MinReady:          time.Duration(d.Spec.MinReadySeconds) * time.Second,
+		ProgressDeadline:  time.Duration(ptr.Deref(d.Spec.ProgressDeadlineSeconds, 600)) * time.Second,
 	}
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas

@@ -63,7 +63,7 @@ func rolledOut(change func(*appsv1.Deployment)) *appsv1.Deployment {
 func TestReadDeployment(t *testing.T) {
 	got := workload.ReadDeployment(rolledOut(func(*appsv1.Deployment) {}))
 	want := workload.Deployment{
-		Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3, Replicas: 2, UpdatedReplicas: 2,
+		Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3, Replicas: 2, UpdatedReplicas: 2, ProgressDeadline: 10 * time.Minute,
 		Containers: []workload.Container{{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128*mebi), Limits: amounts(200, 0)}}},
 		Others:     []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 1024*mebi)}}},
 	}
@@ -490,8 +490,10 @@ func TestPodReadinessAndAvailability(t *testing.T) {
 			t.Errorf("%s: ended %t, made %s", phase, p.Ended, p.Created)
 		}
 	}
-	d := workload.ReadDeployment(rolledOut(func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 30 }))
-	if d.MinReady != 30*time.Second {
-		t.Errorf("available after %s", d.MinReady)
+	d := workload.ReadDeployment(rolledOut(func(d *appsv1.Deployment) {
+		d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 30, ptr.To[int32](900)
+	}))
+	if d.MinReady != 30*time.Second || d.ProgressDeadline != 15*time.Minute {
+		t.Errorf("available after %s, given up after %s", d.MinReady, d.ProgressDeadline)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -23,9 +24,12 @@ const core = 1000
 // hasWholeCores reports whether the container requests whole CPUs in a Guaranteed pod, in the template as
 // the user wrote it, and still may once its request has changed.
 func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container) bool {
-	switch limit := Written(s, c).Limits.CPUMillis; {
-	case limit == 0, limit%core != 0, !policy.Containers[c.Name].KeepsCPULimitEqual():
+	limit, p := Written(s, c).Limits.CPUMillis, policy.Containers[c.Name]
+	switch {
+	case limit == 0, limit%core != 0, !p.Limits:
 		return false
+	case max(p.LimitPolicy.MinAllowed.CPUMillis, p.LimitPolicy.MaxAllowed.CPUMillis, ptr.Deref(p.LimitPolicy.HeadroomCPU, 0)) > 0:
+		return false // the limit does not stay equal to its request
 	}
 	return isGuaranteed(s)
 }

@@ -55,7 +55,7 @@ type Outcome struct {
 // All other requests stay as decided. A change that is made at once does not bring along
 // the changes that must wait.
 func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
-	s = s.With(s.Decision.NotAfter(now))
+	s.Decision = s.Decision.NotAfter(now)
 	e := evaluate(s, policy)
 	ready, deferred := split(s, policy, e.moves, now)
 	ready = deferLowering(s, policy, ready, now)

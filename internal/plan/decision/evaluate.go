@@ -51,7 +51,7 @@ func (e *evaluation) noteContainer(container workload.Container) {
 	switch {
 	case hasHistory:
 		e.isKnown = true
-	case controlsAny(e.policy, container.Name) && isFull(e.Situation, e.policy):
+	case len(e.Recommendations) >= recommend.MaxContainers && controlsAny(e.policy, container.Name):
 		e.leave("container "+container.Name, fmt.Sprintf(
 			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
 	}
@@ -68,18 +68,6 @@ func (e *evaluation) noteContainer(container workload.Container) {
 // leave notes why a container is left alone until a user acts.
 func (e *evaluation) leave(subject, message string) {
 	e.unmanaged = append(e.unmanaged, model.Obstacle{Reason: v1beta1.ReasonRejected, Subject: subject, Message: message, Stalled: true})
-}
-
-// isFull reports whether there is no room for the usage history of another container. Those that the
-// policy leaves alone have a history, too.
-func isFull(s model.Situation, policy model.Policy) bool {
-	taken := 0
-	for _, container := range s.Deployment.Containers {
-		if _, ok := s.Recommendation(container.Name); ok || !controlsAny(policy, container.Name) {
-			taken++
-		}
-	}
-	return taken >= recommend.MaxContainers
 }
 
 func controlsAny(policy model.Policy, container string) bool {
@@ -111,8 +99,10 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 }
 
 func (e *evaluation) moveOrKeep(q request) {
-	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(q))
-	m.isUnsettled = q.isUnsettled
+	m := move{container: q.container.Name, resource: q.resource, from: q.current, isUnsettled: q.isUnsettled}
+	m.to, m.why = q.move()
+	m.to = stepTo(e.policy, q, m)
+	m, reverted := skipKnownBad(e.RevertedChanges, e.paced(q, m))
 	if reverted != nil && q.isClose(m.to) {
 		if !q.isUnsettled {
 			e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
@@ -122,8 +112,12 @@ func (e *evaluation) moveOrKeep(q request) {
 		}
 		m = m.adopting()
 	}
-	if m.why == "" {
-		m.why = e.whyDespiteStaying(q)
+	switch { // decided, although the request stays the same
+	case m.why != "":
+	case limitsAreOff(e.Situation, e.policy, q.container, q.current, q.resource):
+		m.why = model.DecidedBounds
+	case q.isUnsettled:
+		m.why = model.DecidedAdopted
 	}
 	switch has, needs := q.resource.Format(q.current), q.resource.Of(q.rec.Target); {
 	case m.why != "":
@@ -135,26 +129,6 @@ func (e *evaluation) moveOrKeep(q request) {
 	case q.current > q.target:
 		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered()))
 	}
-}
-
-// moveOf says where a request moves and why, in one decision; no reason if it stays.
-func (e *evaluation) moveOf(q request) move {
-	m := move{container: q.container.Name, resource: q.resource, from: q.current}
-	m.to, m.why = q.move()
-	m.to = stepTo(e.policy, q, m)
-	return e.paced(q, m)
-}
-
-// whyDespiteStaying is the reason to decide a request although it stays the same; empty
-// for none.
-func (e *evaluation) whyDespiteStaying(q request) string {
-	switch {
-	case limitsAreOff(e.Situation, e.policy, q.container, q.current, q.resource):
-		return model.DecidedBounds
-	case q.isUnsettled:
-		return model.DecidedAdopted
-	}
-	return ""
 }
 
 // keep notes why a request does not get its target.

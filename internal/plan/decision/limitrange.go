@@ -67,8 +67,9 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 	requests, limits := r.Request(sum), r.Limit(sum)
 	least, most, ratio := r.Of(bounds.PodMin), r.Of(bounds.PodMax), r.Ratio(bounds.PodRatio)
 	leastRequest := least
-	if mayGetRequests(pod, r) {
-		leastRequest, ratio = 0, 0 // nothing is known of its sum
+	lacksRequest := slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool { return r.Request(c.Resources) == 0 })
+	if pod.IsTemplate && r.Request(pod.PodLevel) == 0 && lacksRequest {
+		leastRequest, ratio = 0, 0 // a LimitRange or a webhook may give new pods more
 	}
 	switch {
 	case requests < leastRequest:
@@ -83,12 +84,4 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
-}
-
-// mayGetRequests reports whether a container of a new pod may get a request from a LimitRange or a webhook.
-func mayGetRequests(pod workload.Footprint, r model.Resource) bool {
-	if !pod.IsTemplate || r.Request(pod.PodLevel) > 0 {
-		return false
-	}
-	return slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool { return r.Request(c.Resources) == 0 })
 }

@@ -105,7 +105,13 @@ func (l LimitRules) apply(current workload.Resources, request int64, r model.Res
 	}
 	if l.follows {
 		limit = l.limitFor(request, limit, r)
-		request = l.besideRetained(request, limit, current, r)
+		switch { // of a limit that may be retained
+		case limit > r.Of(l.retained):
+		case r.Request(current) == r.Limit(current):
+			request = limit // or the QoS class would change
+		default:
+			request = max(request, leastRequest(limit, r.Ratio(l.bounds.ContainerRatio)))
+		}
 	}
 	return min(request, limit), limit
 }
@@ -139,18 +145,6 @@ func (l LimitRules) withinReason(limit, request int64, r model.Resource) int64 {
 	}
 	limit = min(limit, max(written, mulDiv(request, unlimited(l.mostRatio), 1, true)))
 	return max(request, min(limit, unlimited(r.Of(l.raised))))
-}
-
-// besideRetained is the request beside a limit that may be retained: equal to it if it was
-// equal, so that the QoS class stays, and within what a LimitRange allows.
-func (l LimitRules) besideRetained(request, limit int64, current workload.Resources, r model.Resource) int64 {
-	switch {
-	case limit > r.Of(l.retained):
-		return request
-	case r.Request(current) == r.Limit(current):
-		return limit
-	}
-	return max(request, leastRequest(limit, r.Ratio(l.bounds.ContainerRatio)))
 }
 
 // proportional keeps the limit's proportion to the request, rounded up so that it never
@@ -213,12 +207,14 @@ func ScaleTo(limit, from, to int64) int64 { return mulDiv(limit, to, from, to > 
 // mulDiv is a*b/c for positive amounts, without overflow on the way.
 func mulDiv(a, b, c int64, up bool) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))
+	if up {
+		var carry uint64
+		low, carry = bits.Add64(low, uint64(c-1), 0)
+		high += carry
+	}
 	if high >= uint64(c) {
 		return math.MaxInt64
 	}
-	quotient, rest := bits.Div64(high, low, uint64(c))
-	if up && rest > 0 {
-		quotient = min(quotient, math.MaxInt64-1) + 1
-	}
+	quotient, _ := bits.Div64(high, low, uint64(c))
 	return int64(min(quotient, math.MaxInt64))
 }

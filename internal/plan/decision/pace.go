@@ -13,7 +13,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
@@ -83,7 +82,7 @@ func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (
 	}
 	d = inCooldown(s, policy, m, direction, now)
 	open, in := policy.Windows.Opens(direction, now)
-	if open || isSooner(in, d.left) {
+	if open || 0 < in && in <= d.left { // 0 is without end
 		return d
 	}
 	return deferral{m.why, v1beta1.ReasonOutsideWindow, "waits for the next of updatePolicy.windows", in}
@@ -100,9 +99,6 @@ func inCooldown(s model.Situation, policy model.Policy, m move, direction window
 	}
 	return d
 }
-
-// isSooner compares times to wait, where 0 is without end.
-func isSooner(a, b time.Duration) bool { return a > 0 && a <= b }
 
 // deferredVerdict sums up what waits. The reason is that of the move that is due first.
 func deferredVerdict(list []deferral) model.Verdict {
@@ -139,18 +135,12 @@ func (e *evaluation) paced(q request, m move) move {
 	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
 	demanded := max(q.current, q.enforced.fit(q.current), q.enforced.fit(usage))
 	m.isPaced = demanded == q.current
-	m.to = min(m.to, max(demanded, q.granted, startedRequest(e.Situation, q.container, q.resource), q.stepUp(100)))
-	return m
-}
-
-// startedRequest is what the template requests of a container, if a pod of that template runs. Until
-// then nothing shows that a node has room for it: the Deployment may be paused, or its rollout stuck. The
-// API server sets a missing request to the limit.
-func startedRequest(s model.Situation, container workload.Container, r model.Resource) int64 {
-	if !slices.ContainsFunc(s.Pods, func(p workload.Pod) bool { return model.IsAlive(p) && p.Current }) {
-		return 0
+	shown := max(demanded, q.granted, q.stepUp(100))
+	if e.OldPods() < e.AlivePods() { // a pod of the template runs, so a node has room for what that requests
+		shown = max(shown, templateRequest(q.container, q.resource))
 	}
-	return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
+	m.to = min(m.to, shown)
+	return m
 }
 
 // stepTo is how far a request moves at once: all the way, or as far as the step limit of

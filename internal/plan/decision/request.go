@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -89,7 +90,7 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	switch end, why := q.rec.ClimbEnd(); {
 	case !r.IsMemory():
 		q.sparesRestarts = policy.RollsOut()
-		if policy.SizesNewPodsForGood() {
+		if policy.NeedsSizedNewPods() || policy.MayRollOut() {
 			q.isWhole = hasWholeCores(s, policy, container)
 		}
 	case why == recommend.RaiseDidNotHelp:
@@ -214,33 +215,44 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 		return v, false
 	}
 	least := int64(math.MaxInt64)
-	for _, c := range s.Running(policy, container.Name) {
-		v := r.Request(c.Resources)
-		current, least = max(current, v), min(least, v)
+	var resized time.Time // the last pod of the current template
+	for pod, c := range s.Active(policy, container.Name) {
+		declared, applied := r.Request(c.Resources), r.Request(c.Resources)
+		if model.WasResized(pod) { // otherwise what a kubelet reports is not believed
+			applied = granted(pod, c, r)
+		}
+		current, least = max(current, declared), min(least, applied)
+		if pod.Current {
+			resized = model.Latest(resized, pod.Resized)
+		}
 	}
-	if current == 0 {
+	switch {
+	case current == 0:
 		return r.Request(container.Resources), false
+	case least != current:
+		return current, true
+	case policy.InPlace() && r.Boost(policy.Containers[container.Name]) != nil:
+		return current, true
+	case s.Decision != nil, !policy.SizesNewPods, resized.IsZero():
+		return current, false
 	}
-	switch inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)); { // as the API server defaults it
-	case least != current, s.IsResizeOpen(policy, container.Name, r), policy.BoostOf(container.Name, r) != nil:
-		isUnsettled = true
-	case s.Decision == nil && policy.SizesNewPods:
-		isUnsettled = current != inTemplate && s.HasResized(policy)
-	}
-	return current, isUnsettled
+	return current, current != templateRequest(container, r)
+}
+
+// templateRequest is what the API server gives a pod of the template: its limit if no request is set.
+func templateRequest(container workload.Container, r model.Resource) int64 {
+	return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
 }
 
 // largestRequest is what a container has: the largest request that is granted to a pod, or else what the
 // template gives it. The API server sets a missing request to the limit. A pod that has the smallest amount
 // less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
 func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
-	for _, pod := range s.Pods {
-		if c, ok := pod.Readable(container.Name); ok && s.IsActive(policy, pod) {
-			most = max(most, granted(pod, c, r))
-		}
+	for pod, c := range s.Active(policy, container.Name) {
+		most = max(most, granted(pod, c, r))
 	}
 	if most == 0 {
-		return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
+		return templateRequest(container, r)
 	}
 	if s.Decision.Request(container.Name, r) == most+1 {
 		most++
@@ -253,7 +265,8 @@ func largestRequest(s model.Situation, policy model.Policy, container workload.C
 func granted(pod workload.Pod, c workload.Container, r model.Resource) int64 {
 	actual, isReported := pod.Actual[c.Name]
 	declared := workload.Resources{Requests: c.Requests}
-	if !isReported || r.IsApplied(workload.Resources{Requests: actual.Requests}, declared) {
+	switch {
+	case !isReported, r.IsApplied(workload.Resources{Requests: actual.Requests}, declared):
 		return r.Request(declared)
 	}
 	return min(r.Request(declared), r.Request(actual))

@@ -6,6 +6,7 @@ package decision
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -40,70 +41,57 @@ func AllowedRequest(s model.Situation, policy model.Policy, container workload.C
 // that stays or is capped. The ratio to a limit that stays comes first, so the other bounds win over it. A request that breaks
 // the ratio is then refused as a whole (OutOfBounds).
 func spanOf(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, least, most int64) span {
-	limit := fixedLimit(s, policy, container, r)
+	var fixed, capped int64 // 0 for none
+	limit, p := currentLimit(s, policy, container, r), policy.Containers[container.Name]
+	inNewPods := limit
+	if !policy.InPlace() { // a template without a limit that requests more than the default creates no pods at all
+		inNewPods = cmp.Or(limit, r.Of(s.Bounds.ContainerDefault))
+	}
+	switch {
+	case !p.Limits:
+		fixed = inNewPods
+	case limit > 0:
+		capped = r.Of(p.LimitPolicy.MaxAllowed)
+	case policy.RollsOut():
+		fixed = inNewPods
+	}
 	return anyRequest.
-		within(leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio)), 0).
+		within(leastRequest(fixed, r.Ratio(s.Bounds.ContainerRatio)), 0).
 		within(least, most).
-		within(0, limitCap(s, policy, container, r)).
+		within(0, capped).
 		within(r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)).
-		within(0, limit)
-}
-
-// fixedLimit is the limit that stays, whatever is requested; 0 for none. Limits stay with
-// RequestsOnly. A LimitRange may give a limit to each new pod although the template has
-// none: a template that requests more creates no pods at all.
-func fixedLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
-	limit := currentLimit(s, policy, container, r)
-	switch follows := policy.Containers[container.Name].Limits; {
-	case policy.RollsOut() && r.Limit(container.Resources) == 0:
-		return r.Of(s.Bounds.ContainerDefault)
-	case follows:
-		return 0
-	case policy.SizesOnlyNewPods():
-		return cmp.Or(limit, r.Of(s.Bounds.ContainerDefault))
-	}
-	return limit
-}
-
-// limitCap is the largest value of a limit that follows, and so of its request; 0 for no
-// cap. If there is no limit, nothing caps the request: none is added.
-func limitCap(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
-	p := policy.Containers[container.Name]
-	most := r.Of(p.LimitPolicy.MaxAllowed)
-	if p.Limits && currentLimit(s, policy, container, r) > 0 {
-		return most
-	}
-	return 0
+		within(0, fixed)
 }
 
 // currentLimit is the largest limit of the running pods if they are resized in place, or
 // else the template's.
-func currentLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (limit int64) {
-	pods := s.Running(policy, container.Name)
-	if !policy.InPlace() || len(pods) == 0 {
+func currentLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
+	var limits []int64
+	for _, c := range s.Active(policy, container.Name) {
+		limits = append(limits, r.Limit(c.Resources))
+	}
+	if !policy.InPlace() || len(limits) == 0 {
 		return r.Limit(container.Resources)
 	}
-	for _, c := range pods {
-		limit = max(limit, r.Limit(c.Resources))
-	}
-	return limit
+	return slices.Max(limits)
 }
 
 // limitsAreOff reports whether a limit is not what its own policy says, although no decision has
 // set the request that it follows.
 func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
-	p := policy.Containers[container.Name]
-	switch {
-	case !p.Limits, !p.LimitPolicy.Shapes(r), request == 0, s.Decision.Request(container.Name, r) > 0:
+	switch p := policy.Containers[container.Name]; {
+	case !p.Limits, p.LimitPolicy == model.LimitPolicy{}, request == 0, s.Decision.Request(container.Name, r) > 0:
 		return false
 	}
-	affected := []workload.Container{container} // new pods are created from the template
-	if policy.InPlace() {
-		affected = s.Running(policy, container.Name)
+	isOff := func(c workload.Container) bool {
+		_, limit := LimitRulesFor(s, policy, c).apply(c.Resources, request, r)
+		return limit != r.Limit(c.Resources)
 	}
-	for _, c := range affected {
-		limit := r.Limit(c.Resources)
-		if limit > 0 && LimitRulesFor(s, policy, c).limitFor(request, limit, r) != limit {
+	if !policy.InPlace() {
+		return isOff(container) // new pods are created from the template
+	}
+	for _, c := range s.Active(policy, container.Name) {
+		if isOff(c) {
 			return true
 		}
 	}

@@ -100,8 +100,8 @@ func (c RevertedChange) IsLike(other RevertedChange) bool {
 	return kind{c.Container, c.Resource, c.IsReduction()} == kind{other.Container, other.Resource, other.IsReduction()}
 }
 
-// change is a changed copy of the decision; nil for none.
-func (d *Decision) change(edit func(*Decision)) *Decision {
+// With is a changed copy of the decision; nil for none.
+func (d *Decision) With(edit func(*Decision)) *Decision {
 	if d == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (d *Decision) Verifying() *Verification {
 
 // WithVerification is the decision with another verification; nil for none.
 func (d *Decision) WithVerification(v *Verification) *Decision {
-	return d.change(func(next *Decision) { next.Verification = v })
+	return d.With(func(next *Decision) { next.Verification = v })
 }
 
 // HasReason reports whether there is a decision, for that reason.
@@ -153,7 +153,7 @@ func (d *Decision) Retaining(limits map[string]int64) *Decision {
 	if len(limits) == 0 {
 		return d
 	}
-	return d.change(func(next *Decision) {
+	return d.With(func(next *Decision) {
 		next.RetainedLimits = maps.Clone(limits)
 		for name, limit := range d.RetainedLimits {
 			next.RetainedLimits[name] = max(next.RetainedLimits[name], limit)
@@ -167,7 +167,7 @@ func (d *Decision) NotAfter(now time.Time) *Decision {
 	if d == nil || !d.Time.After(now) {
 		return d
 	}
-	return d.change(func(next *Decision) { next.Time = now })
+	return d.With(func(next *Decision) { next.Time = now })
 }
 
 // Only is the decision with no more than these requests; nil for none. It drops what is no
@@ -177,7 +177,7 @@ func (d *Decision) Only(requests Requests) *Decision {
 	if d == nil || len(requests) == 0 {
 		return nil
 	}
-	return d.change(func(next *Decision) {
+	return d.With(func(next *Decision) {
 		next.Requests = requests
 		if !maps.Equal(requests, d.Requests) {
 			next.AppliedToTemplate = false // no template has carried less of it
@@ -185,32 +185,20 @@ func (d *Decision) Only(requests Requests) *Decision {
 	})
 }
 
-// WasAppliedToTemplate reports whether a template has carried the decision, even if another
-// controller has undone it since.
-func (d *Decision) WasAppliedToTemplate() bool {
-	return d.AppliedToTemplate || d.LastRevert.After(d.Time)
-}
-
 // Applied is the decision once the template carries it.
 func (d *Decision) Applied() *Decision {
-	return d.change(func(next *Decision) { next.AppliedToTemplate = true })
+	return d.With(func(next *Decision) { next.AppliedToTemplate = true })
 }
 
 // NotApplied is the decision before any template has carried it.
 func (d *Decision) NotApplied() *Decision {
-	return d.change(func(next *Decision) { next.AppliedToTemplate = false })
-}
-
-// Expects reports whether the template may get what the other decision says, without this one
-// being undone by that.
-func (d *Decision) Expects(other *Decision) bool {
-	return d != nil && !d.AppliedToTemplate && d.Reverts == other.Reverts && maps.Equal(d.Requests, other.Requests)
+	return d.With(func(next *Decision) { next.AppliedToTemplate = false })
 }
 
 // UndoneAt is the decision with one more revert. Reverts that are longer ago than the
 // period do not count.
 func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
-	return d.change(func(next *Decision) {
+	return d.With(func(next *Decision) {
 		if now.Sub(d.LastRevert) > period {
 			next.Reverts = 0
 		}
@@ -222,17 +210,7 @@ func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 
 // Uncontested is the decision as if no controller had ever undone it.
 func (d *Decision) Uncontested() *Decision {
-	return d.change(func(next *Decision) {
+	return d.With(func(next *Decision) {
 		next.AppliedToTemplate, next.Reverts, next.LastRevert, next.ContestedBy = false, 0, time.Time{}, nil
 	})
-}
-
-// WithContest is the decision with the names of the field managers that contest it.
-func (d *Decision) WithContest(names []string) *Decision {
-	return d.change(func(next *Decision) { next.ContestedBy = names })
-}
-
-// WithRequests is the decision with other requests.
-func (d *Decision) WithRequests(requests Requests) *Decision {
-	return d.change(func(next *Decision) { next.Requests = requests })
 }

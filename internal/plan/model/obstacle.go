@@ -43,21 +43,6 @@ func blockedState(stalled bool) State {
 // Obstacles are obstacles in any order.
 type Obstacles []Obstacle
 
-// NeedingNewPod are those that are a matter for the fallback.
-func (o Obstacles) NeedingNewPod() (out Obstacles) {
-	for _, each := range o {
-		if each.NeedsNewPod {
-			out = append(out, each)
-		}
-	}
-	return out
-}
-
-// Concern reports whether one of them is about the subject.
-func (o Obstacles) Concern(subject string) bool {
-	return slices.ContainsFunc(o, func(each Obstacle) bool { return each.Subject == subject })
-}
-
 // Verdict sums them up, whatever their order. Its reason is the one that most needs a user.
 // No obstacles make an empty verdict.
 func (o Obstacles) Verdict() Verdict {
@@ -65,48 +50,32 @@ func (o Obstacles) Verdict() Verdict {
 		return Verdict{}
 	}
 	sorted := slices.SortedFunc(slices.Values(o), byUrgency)
-	var parts []string
-	for rest := sorted; len(rest) > 0; {
-		n := slices.IndexFunc(rest, func(each Obstacle) bool { return !each.saysTheSameAs(rest[0]) })
-		if n < 0 {
-			n = len(rest)
+	subjects := map[string][]string{} // by message
+	var messages []string
+	for _, each := range sorted {
+		if subjects[each.Message] == nil {
+			messages = append(messages, each.Message)
 		}
-		parts = append(parts, fmt.Sprintf("%s: %s", subjectsOf(rest[:n]), rest[0].Message))
-		rest = rest[n:]
+		subjects[each.Message] = append(subjects[each.Message], each.Subject)
 	}
-	if more := len(parts) - MostNamed; more > 0 {
-		parts = append(parts[:MostNamed], fmt.Sprintf("and %d more", more))
+	for i, message := range messages {
+		messages[i] = Listed(slices.Compact(subjects[message]), ", ") + ": " + message
 	}
-	return blockedState(sorted[0].Stalled).Because(sorted[0].Reason, strings.Join(parts, "; "))
+	return blockedState(sorted[0].Stalled).Because(sorted[0].Reason, Listed(messages, "; "))
 }
 
 // byUrgency sorts what needs a user first.
 func byUrgency(a, b Obstacle) int {
-	if a.Stalled != b.Stalled {
-		if a.Stalled {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Subject, b.Subject))
+	return cmp.Or(cmp.Compare(blockedState(b.Stalled), blockedState(a.Stalled)),
+		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Subject, b.Subject))
 }
 
-func (o Obstacle) saysTheSameAs(other Obstacle) bool {
-	return o.Message == other.Message && o.Reason == other.Reason
-}
-
-// MostNamed is how many obstacles or pods a message names. It keeps the messages of large
-// Deployments short and stable.
-const MostNamed = 3
-
-func subjectsOf(list Obstacles) string {
-	var subjects []string
-	for _, each := range list {
-		subjects = append(subjects, each.Subject)
+// Listed joins the first three items, and says how many more there are. It keeps the messages of large Deployments short
+// and stable.
+func Listed(items []string, separator string) string {
+	const most = 3
+	if more := len(items) - most; more > 0 {
+		items = append(slices.Clone(items[:most]), fmt.Sprintf("and %d more", more))
 	}
-	subjects = slices.Compact(subjects)
-	if more := len(subjects) - MostNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(subjects[:MostNamed], ", "), more)
-	}
-	return strings.Join(subjects, ", ")
+	return strings.Join(items, separator)
 }

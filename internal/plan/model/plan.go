@@ -162,17 +162,13 @@ func (v Verdict) AlsoNoting(other Verdict) Verdict {
 	return v.Noting(other.Message)
 }
 
-// stalled is the verdict's state if a user must act, too.
-func (v Verdict) stalled() State {
-	if v.State.IsApplied() {
-		return PartlyApplied
-	}
-	return Stalled
-}
-
 // Stalled is the verdict if a user must act, for another reason.
 func (v Verdict) Stalled(reason, message string) Verdict {
-	return v.stalled().Because(reason, message).Within(v.RequeueAfter)
+	state := Stalled
+	if v.State.IsApplied() {
+		state = PartlyApplied
+	}
+	return state.Because(reason, message).Within(v.RequeueAfter)
 }
 
 // Remarking adds a remark to the verdict if everything is applied, for example about a
@@ -187,30 +183,9 @@ func (v Verdict) Remarking(remark Verdict) Verdict {
 		next.Reason = remark.Reason
 	}
 	if remark.State.IsStalled() {
-		next.State = v.stalled()
+		next.State = PartlyApplied
 	}
 	return next
-}
-
-// WithStep is the plan with another step; nil for none.
-func (p Plan) WithStep(step Step) Plan {
-	p.Step = step
-	return p
-}
-
-// WithoutStep is the plan if its step cannot be taken yet.
-func (p Plan) WithoutStep() Plan { return p.WithStep(nil) }
-
-// WithVerdict is the plan with another verdict.
-func (p Plan) WithVerdict(v Verdict) Plan {
-	p.Verdict = v
-	return p
-}
-
-// WithDecision is the plan with another decision.
-func (p Plan) WithDecision(d *Decision) Plan {
-	p.Decision = d
-	return p
 }
 
 // Sooner is the shorter of two waits. A wait of 0 or less stands for never.

@@ -86,49 +86,28 @@ type LimitPolicy struct {
 	MinAllowed, MaxAllowed quantity.Amounts
 }
 
-// IsExact reports whether limits equal their requests.
-func (p LimitPolicy) IsExact() bool {
-	return headroomOf(p.HeadroomCPU) == 0 && headroomOf(p.HeadroomMemory) == 0
-}
-
-// headroomOf is the headroom in percent; -1 for none.
-func headroomOf(v *int64) int64 {
-	if v == nil {
-		return -1
-	}
-	return *v
-}
-
-// KeepsCPULimitEqual reports whether a CPU limit that equals its request still does after the request has changed.
-func (p ContainerPolicy) KeepsCPULimitEqual() bool {
-	l := p.LimitPolicy
-	switch {
-	case !p.Limits, l.MinAllowed.CPUMillis > 0, l.MaxAllowed.CPUMillis > 0:
-		return false
-	}
-	return headroomOf(l.HeadroomCPU) <= 0
-}
-
-// Shapes reports whether the policy has a say in the limit of the resource.
-func (p LimitPolicy) Shapes(r Resource) bool {
-	return r.Headroom(p) != nil || max(r.Of(p.MinAllowed), r.Of(p.MaxAllowed)) > 0
-}
-
 // InPlace reports whether pods are resized in place.
 func (p Policy) InPlace() bool { return p.Mode == v1beta1.UpdateModeInPlace }
 
 // RollsOut reports whether every change is a rollout.
 func (p Policy) RollsOut() bool { return p.Mode == v1beta1.UpdateModeRollout }
 
-func (p Policy) fallsBackTo(f v1beta1.Fallback) bool { return p.InPlace() && p.Fallback == f }
-
-// MayRollOut reports whether the pod template may be changed, now or as a fallback.
-func (p Policy) MayRollOut() bool {
-	return p.RollsOut() || p.fallsBackTo(v1beta1.FallbackRollout)
+// replacement is how pods are replaced, at once or as a fallback; Wait for not at all.
+func (p Policy) replacement() v1beta1.Fallback {
+	switch p.Mode {
+	case v1beta1.UpdateModeInPlace:
+		return p.Fallback
+	case v1beta1.UpdateModeRollout:
+		return v1beta1.FallbackRollout
+	}
+	return v1beta1.FallbackWait
 }
 
+// MayRollOut reports whether the pod template may be changed, now or as a fallback.
+func (p Policy) MayRollOut() bool { return p.replacement() == v1beta1.FallbackRollout }
+
 // MayEvict reports whether pods may be evicted as a fallback.
-func (p Policy) MayEvict() bool { return p.fallsBackTo(v1beta1.FallbackRecreate) }
+func (p Policy) MayEvict() bool { return p.replacement() == v1beta1.FallbackRecreate }
 
 // ResizesNewPods reports whether a new pod that starts with another size is resized in place, and not replaced.
 func (p Policy) ResizesNewPods() bool { return p.InPlace() && !p.MayEvict() }
@@ -138,20 +117,6 @@ func (p Policy) NeedsSizedNewPods() bool { return p.SizesOnlyNewPods() || p.MayE
 
 // SizesOnlyNewPods reports whether running pods are left alone.
 func (p Policy) SizesOnlyNewPods() bool { return p.Mode == v1beta1.UpdateModeInitial }
-
-// SizesNewPodsForGood reports whether new pods get sizes that they cannot do without: where they are not resized in place.
-func (p Policy) SizesNewPodsForGood() bool { return !p.InPlace() || p.MayReplace() }
-
-// BoostOf is the startup boost of a resource of the container; nil for none.
-func (p Policy) BoostOf(container string, r Resource) *Boost {
-	if r.IsMemory() || !p.InPlace() {
-		return nil
-	}
-	return p.Containers[container].Boost
-}
-
-// MayReplace reports whether pods may be replaced by new ones.
-func (p Policy) MayReplace() bool { return p.MayRollOut() || p.MayEvict() }
 
 // Verifies reports whether changes are verified.
 func (p Policy) Verifies() bool { return p.VerificationPeriod > 0 }

@@ -52,6 +52,9 @@ func (r Resource) Ratio(of workload.Ratios) int64 { return pick(r, of.CPU, of.Me
 // Headroom is that of the resource; nil for none.
 func (r Resource) Headroom(p LimitPolicy) *int64 { return pick(r, p.HeadroomCPU, p.HeadroomMemory) }
 
+// Boost is the startup boost for the resource; nil for none.
+func (r Resource) Boost(p ContainerPolicy) *Boost { return pick(r, p.Boost, nil) }
+
 // Restarts reports whether a container restarts when the resource changes.
 func (r Resource) Restarts(c workload.Container) bool {
 	return pick(r, c.RestartOnCPU, c.RestartOnMemory)
@@ -120,11 +123,6 @@ func isNear(actual, asked int64) bool {
 // Raises reports whether the request or the limit goes up.
 func (r Resource) Raises(before, after workload.Resources) bool {
 	return r.Request(after) > r.Request(before) || r.Limit(after) > r.Limit(before)
-}
-
-// Lowers reports whether the request or the limit goes down to a value that is set.
-func (r Resource) Lowers(before, after workload.Resources) bool {
-	return IsBelow(r.Request(after), r.Request(before)) || IsBelow(r.Limit(after), r.Limit(before))
 }
 
 // IsBelow reports whether a value that is set is less than another.

@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -96,17 +97,14 @@ type Original struct {
 // Has reports whether the resource has been taken over.
 func (o Original) Has(r Resource) bool { return *r.taken(&o) }
 
-// IsEmpty reports whether nothing has been taken over.
-func (o Original) IsEmpty() bool { return !o.CPU && !o.Memory }
-
-// With is the original with the values of one more resource, unless it is taken over
-// already.
-func (o Original) With(r Resource, found workload.Resources) Original {
+// With is the original with the values of one more resource of a container, unless it is
+// taken over already.
+func (o Original) With(r Resource, found workload.Container) Original {
 	if o.Has(r) {
 		return o
 	}
-	r.Copy(&o.Resources, found)
-	*r.taken(&o) = true
+	r.Copy(&o.Resources, found.Resources)
+	o.Container, *r.taken(&o) = found.Name, true
 	return o
 }
 
@@ -154,12 +152,6 @@ type NewPods struct {
 	Obstacle Obstacle
 }
 
-// LearnedMoreThan reports whether this holds a finding about the API server that another value
-// does not.
-func (n NewPods) LearnedMoreThan(before NewPods) bool {
-	return n.IneffectiveOnPod != before.IneffectiveOnPod || !n.EffectiveSince.Equal(before.EffectiveSince)
-}
-
 // Writers are the field managers of what is contested.
 type Writers struct {
 	Names []string
@@ -182,40 +174,27 @@ type Contest struct {
 // IsEmpty reports whether nothing is contested.
 func (c Contest) IsEmpty() bool { return len(c.Template)+len(c.Pods) == 0 }
 
-// With is the situation with another decision.
-func (s Situation) With(d *Decision) Situation {
-	s.Decision = d
-	return s
-}
-
 // Pod is the pod with that UID, if it exists.
 func (s Situation) Pod(uid types.UID) (workload.Pod, bool) {
-	for _, pod := range s.Pods {
-		if pod.UID == uid {
-			return pod, true
-		}
-	}
-	return workload.Pod{}, false
+	return find(s.Pods, func(pod workload.Pod) bool { return pod.UID == uid })
 }
 
 // Recommendation is the recommendation for a container.
 func (s Situation) Recommendation(container string) (recommend.Container, bool) {
-	for _, rec := range s.Recommendations {
-		if rec.Name == container {
-			return rec, true
-		}
-	}
-	return recommend.Container{}, false
+	return find(s.Recommendations, func(rec recommend.Container) bool { return rec.Name == container })
 }
 
 // Original is what was taken over of a container of the template.
 func (s Situation) Original(container string) (Original, bool) {
-	for _, o := range s.Originals {
-		if o.Container == container {
-			return o, true
-		}
+	return find(s.Originals, func(o Original) bool { return o.Container == container })
+}
+
+// find is the first element that a condition holds for, if there is one.
+func find[T any](list []T, is func(T) bool) (found T, ok bool) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i], true
 	}
-	return Original{}, false
+	return found, false
 }
 
 // TakenBy says which other autoscaler manages a resource of a container, so that it is not
@@ -269,39 +248,21 @@ func (s Situation) IsLeaving(policy Policy, p workload.Pod) bool {
 }
 
 // AlivePods counts the pods that run and are not about to end, whatever their template.
-func (s Situation) AlivePods() int { return s.count(IsAlive) }
+func (s Situation) AlivePods() int { return s.Count(IsAlive) }
 
 // OldPods counts the pods of AlivePods that have an older template.
 func (s Situation) OldPods() int {
-	return s.count(func(p workload.Pod) bool { return IsAlive(p) && !p.Current })
+	return s.Count(func(p workload.Pod) bool { return IsAlive(p) && !p.Current })
 }
 
-// LeavingPods counts the pods that a rollout is about to replace.
-func (s Situation) LeavingPods(policy Policy) int {
-	return s.count(func(p workload.Pod) bool { return s.IsLeaving(policy, p) })
-}
-
-func (s Situation) count(is func(workload.Pod) bool) (n int) {
+// Count counts the pods that a condition holds for.
+func (s Situation) Count(is func(workload.Pod) bool) (n int) {
 	for _, pod := range s.Pods {
 		if is(pod) {
 			n++
 		}
 	}
 	return n
-}
-
-// IsResizeOpen reports whether the container was asked for another amount of the resource that the
-// kubelet does not report as applied, on any of the active pods. Only a resize can leave what a pod
-// declares unapplied: a kubelet that reports something else of a pod that was never resized is not
-// believed.
-func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) bool {
-	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
-		c, ok := pod.Readable(container)
-		if !ok || !s.IsActive(policy, pod) {
-			return false
-		}
-		return WasResized(pod) && !r.IsApplied(pod.Actual[container], c.Resources)
-	})
 }
 
 // AppliedTo are the pod's containers with the resources that the kubelet reports, or else what they declare.
@@ -320,25 +281,16 @@ func WasResized(pod workload.Pod) bool {
 	return !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
 }
 
-// HasResized reports whether an active pod of the current template was resized in place.
-func (s Situation) HasResized(policy Policy) bool {
-	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
-		return pod.Current && s.IsActive(policy, pod) && !pod.Resized.IsZero()
-	})
-}
-
-// Running lists the container as the active pods have it.
-func (s Situation) Running(policy Policy, container string) []workload.Container {
-	out := make([]workload.Container, 0, len(s.Pods))
-	for _, pod := range s.Pods {
-		if !s.IsActive(policy, pod) {
-			continue
-		}
-		if c, ok := pod.Readable(container); ok {
-			out = append(out, c)
+// Active are the active pods that have the container, and the container in them.
+func (s Situation) Active(policy Policy, container string) iter.Seq2[workload.Pod, workload.Container] {
+	return func(yield func(workload.Pod, workload.Container) bool) {
+		for _, pod := range s.Pods {
+			c, ok := pod.Readable(container)
+			if isIncluded := ok && s.IsActive(policy, pod); isIncluded && !yield(pod, c) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Injected names the containers of current pods that the template does not have, sorted: admission has

@@ -22,7 +22,6 @@ const (
 	strangers                    // another owner's pod takes the name of a pod
 	wipes                        // a user wipes the status of the scaler
 	pauses                       // a user pauses or resumes the Deployment
-	retargets                    // a user changes the Deployment that the elder scaler names
 )
 
 // disturbances are what may happen at most as often as the bound allows. Lost requests and
@@ -168,18 +167,8 @@ func (m *machine) disturbUsers(s state, add func(kind, string, func(*state))) {
 			next.ghost.change()
 		})
 	}
-	if cleared := (status{original: s.world.scalers[0].status.original, originalOf: s.world.scalers[0].status.originalOf}); s.world.scalers[0].status != cleared {
-		add(wipes, "a user wipes the status but for the original values", func(next *state) { next.world.scalers[0].status = cleared })
-	}
-	if s.world.scalers[1] != (object{}) {
-		name := "the elder scaler names the Deployment"
-		if s.world.scalers[0].aims {
-			name = "the elder scaler names another Deployment"
-		}
-		add(retargets, name, func(next *state) {
-			next.world.scalers[0].aims = !next.world.scalers[0].aims
-			next.ghost.change()
-		})
+	if cleared := (status{original: s.world.scaler.original, originalOf: s.world.scaler.originalOf}); s.world.scaler != cleared {
+		add(wipes, "a user wipes the status but for the original values", func(next *state) { next.world.scaler = cleared })
 	}
 }
 

@@ -4,13 +4,13 @@
 // Package modelcheck checks the planner in every state of a small world, not in some of them. It has
 // only tests.
 //
-// The world has one Deployment of two pods, up to two scalers, and up to two processes of the
+// The world has one Deployment of two pods, a scaler, and up to two processes of the
 // operator, of which one was deposed. The test explores all states breadth-first. In each state it
-// tries everything that may happen next: a reconcile of either scaler, the write of a status, a
+// tries everything that may happen next: a reconcile, the write of a status, a
 // kubelet's answer, a step of the Deployment controller, a delivery of a watch, an hour that passes,
 // and the disturbances: a crash, another leader, a watch that lags, a write or a reply that is lost,
 // an OOM kill, usage that rises or falls, a silent pod, a full node, and users that edit the template,
-// pause the Deployment, resize a pod, wipe a status, recreate the Deployment or retarget a scaler.
+// pause the Deployment, resize a pod, wipe a status, or recreate the Deployment.
 //
 // # What is checked
 //
@@ -23,7 +23,6 @@
 //   - no pod is evicted twice for one decision, and at most one without effect;
 //   - a second pod is lowered only after the first one was verified, and no lowering that was reverted
 //     is repeated;
-//   - of two scalers of one Deployment, only the elder one writes;
 //   - Applied is never True while a pod declares another size than the kubelet applies, or has another
 //     size than decided, whatever its template;
 //   - a resize is withdrawn only after its kubelet has not granted it for long, and then to what the
@@ -31,11 +30,10 @@
 //   - a revert is counted only if somebody else has changed the value;
 //   - the recorded original value is the user's.
 //
-// On every path without further disturbances (liveness): each step that stays possible happens at
-// last. Such paths end in the terminal strongly connected components of the graph. Each of them must
-// be one state, in which another reconcile changes nothing. In it the pods have the size that they
-// need, unless a node, a silent pod or another writer prevents that, and then Applied is not True. No
-// pod declares a decided size that its kubelet does not grant.
+// On every path without further disturbances (liveness), each step that stays possible happens at
+// last. So every state must reach a state of rest, in which another reconcile changes nothing. In it
+// the pods have the size that they need, unless a node, a silent pod or another writer prevents that,
+// and then Applied is not True. No pod declares a decided size that its kubelet does not grant.
 //
 // # Why the model stands for the operator
 //

@@ -5,6 +5,7 @@ package modelcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -41,15 +42,17 @@ func (m *machine) explore(first []state, kinds kind) result {
 			return e.result(v)
 		}
 	}
-	rests := 0
-	for _, component := range e.terminal() {
-		rests++
-		if v := e.judge(component); v != "" {
-			return e.result(v)
+	rests, stuck := e.rests()
+	for _, at := range rests {
+		if v := e.violationAtRest(e.states[at]); v != "" {
+			return e.result(e.path(at) + "VIOLATION: " + v + "\n" + describe(e.states[at]))
 		}
 	}
+	if stuck >= 0 {
+		return e.result(e.path(stuck) + "VIOLATION: the operator never rests\n" + e.cycle(stuck))
+	}
 	r := e.result("")
-	r.rests = rests
+	r.rests = len(rests)
 	return r
 }
 
@@ -94,21 +97,6 @@ func (e *explorer) expand(at int32) string {
 	return ""
 }
 
-// judge checks a terminal component: it must be one state, in which everything is as it should be.
-func (e *explorer) judge(component []int32) string {
-	first := component[0]
-	for _, at := range component {
-		first = min(first, at)
-	}
-	if len(component) > 1 {
-		return e.path(first) + fmt.Sprintf("VIOLATION: the operator never rests: %d states follow each other for ever\n", len(component)) + e.cycle(first, component)
-	}
-	if v := e.violationAtRest(e.states[first]); v != "" {
-		return e.path(first) + "VIOLATION: " + v + "\n" + describe(e.states[first])
-	}
-	return ""
-}
-
 // path is how a state is reached, one step per line.
 func (e *explorer) path(at int32) string {
 	if e.parent[at] < 0 {
@@ -117,116 +105,42 @@ func (e *explorer) path(at int32) string {
 	return e.path(e.parent[at]) + e.via[at] + "\n"
 }
 
-// cycle names the steps of a component, from its first state.
-func (e *explorer) cycle(first int32, component []int32) string {
-	within := map[int32]bool{}
-	for _, at := range component {
-		within[at] = true
-	}
-	var lines []string
-	seen := map[int32]bool{}
-	for at := first; !seen[at]; {
+// cycle names fair steps from a state, until one leads back.
+func (e *explorer) cycle(at int32) (lines string) {
+	for seen := map[int32]bool{}; !seen[at]; {
 		seen[at] = true
-		here := at
-		for _, next := range e.successors(e.states[here]) {
-			to := e.index[next.next]
-			if !next.fair || !within[to] || to == here {
-				continue
-			}
-			lines, at = append(lines, "  "+next.name), to
-			if !seen[to] {
+		for _, next := range e.successors(e.states[at]) {
+			if to := e.index[next.next]; next.fair && to != at {
+				lines, at = lines+"  "+next.name+"\n", to
 				break
 			}
 		}
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return lines
 }
 
-// terminal are the strongly connected components of the fair transitions that no fair transition
-// leaves: where every fair path without disturbances ends. It is Tarjan's algorithm ("Depth-first
-// search and linear graph algorithms", 1972), without recursion.
-func (e *explorer) terminal() (out [][]int32) {
-	t := tarjan{graph: e.fair, number: make([]int32, len(e.fair)), low: make([]int32, len(e.fair)), component: make([]int32, len(e.fair))}
-	for at := range e.fair {
-		if t.number[at] == 0 {
-			t.visit(int32(at))
-		}
-	}
-	leaves := make([]bool, len(t.components))
+// rests are the states that no fair transition leaves. Every fair path without disturbances ends in one of them if each state
+// reaches one; stuck is the first state that does not, or -1.
+func (e *explorer) rests() (rests []int32, stuck int32) {
+	before := make([][]int32, len(e.fair))
 	for from, list := range e.fair {
 		for _, to := range list {
-			if t.component[from] != t.component[to] {
-				leaves[t.component[from]] = true
-			}
+			before[to] = append(before[to], int32(from))
+		}
+		if len(list) == 0 {
+			rests = append(rests, int32(from))
 		}
 	}
-	for i, component := range t.components {
-		if !leaves[i] {
-			out = append(out, component)
+	reaches := make([]bool, len(e.fair))
+	for open := slices.Clone(rests); len(open) > 0; {
+		at := open[len(open)-1]
+		open = open[:len(open)-1]
+		if !reaches[at] {
+			reaches[at] = true
+			open = append(open, before[at]...)
 		}
 	}
-	return out
-}
-
-type tarjan struct {
-	graph       [][]int32
-	number, low []int32 // 0 stands for not visited
-	component   []int32
-	components  [][]int32
-	count       int32
-	stack, path []int32
-	onStack     map[int32]bool
-}
-
-// visit numbers everything that can be reached from a node.
-func (t *tarjan) visit(root int32) {
-	t.onStack = map[int32]bool{}
-	next := map[int32]int{} // the next successor of each node on the path
-	t.enter(root)
-	for len(t.path) > 0 {
-		at := t.path[len(t.path)-1]
-		if next[at] < len(t.graph[at]) {
-			to := t.graph[at][next[at]]
-			next[at]++
-			switch {
-			case t.number[to] == 0:
-				t.enter(to)
-			case t.onStack[to]:
-				t.low[at] = min(t.low[at], t.number[to])
-			}
-			continue
-		}
-		t.leave(at)
-	}
-}
-
-func (t *tarjan) enter(at int32) {
-	t.count++
-	t.number[at], t.low[at] = t.count, t.count
-	t.stack, t.path, t.onStack[at] = append(t.stack, at), append(t.path, at), true
-}
-
-func (t *tarjan) leave(at int32) {
-	t.path = t.path[:len(t.path)-1]
-	if len(t.path) > 0 {
-		parent := t.path[len(t.path)-1]
-		t.low[parent] = min(t.low[parent], t.low[at])
-	}
-	if t.low[at] != t.number[at] {
-		return
-	}
-	var component []int32
-	for {
-		last := t.stack[len(t.stack)-1]
-		t.stack = t.stack[:len(t.stack)-1]
-		t.onStack[last] = false
-		t.component[last] = int32(len(t.components))
-		component = append(component, last)
-		if last == at {
-			break
-		}
-	}
-	t.components = append(t.components, component)
+	return rests, int32(slices.Index(reaches, false))
 }
 
 // describe is a state in one line.
@@ -236,11 +150,7 @@ func describe(s state) string {
 	for k, p := range s.world.pods {
 		parts = append(parts, fmt.Sprintf("%s declares %s and has %s, uses %s, silent %t, its node %s", podNames[k], amount(p.spec), amount(p.actual), amount(s.world.load[k]), s.world.mute[k], natures[s.world.node[k]]))
 	}
-	for k, o := range s.world.scalers {
-		if o.aims {
-			parts = append(parts, fmt.Sprintf("scaler %d decided %s (%s)", k, amount(o.status.decided), words.text(o.status.verdict)))
-		}
-	}
+	parts = append(parts, fmt.Sprintf("decided %s (%s)", amount(s.world.scaler.decided), words.text(s.world.scaler.verdict)))
 	parts = append(parts, fmt.Sprintf("known need %s", amount(s.processes[0].history.need())))
 	return strings.Join(parts, "; ")
 }

@@ -22,9 +22,6 @@ func (r *pass) violation(s state, lands bool) string {
 	if !lands {
 		return ""
 	}
-	if r.scaler == 1 && s.world.scalers[0].aims && !s.processes[r.process].stalled[scalerWatch] {
-		return "two scalers write to one Deployment"
-	}
 	switch r.outcome.action {
 	case takeOver:
 		return r.violationOfTakeOver(s)
@@ -42,7 +39,7 @@ func (r *pass) violation(s state, lands bool) string {
 // violationOfVerdict judges what the status is going to say.
 func (r *pass) violationOfVerdict(s state) string {
 	st, p := r.outcome.status, &s.processes[r.process]
-	if st.reverts > r.seen.status.reverts && st.reverts > s.ghost.edits && r.isUpToDate(s) {
+	if st.reverts > r.seen.reverts && st.reverts > s.ghost.edits && r.isUpToDate(s) {
 		return "a revert is counted, but only the operator has changed the value"
 	}
 	if !st.isApplied() || p.stalled != [watches]bool{} || r.mode != v1beta1.UpdateModeInPlace {
@@ -137,7 +134,7 @@ func (r *pass) violationOfLowering(s state) string {
 		return fmt.Sprintf("memory is lowered to %s while usage is missing", amount(r.outcome.to))
 	case r.outcome.to < min(need, r.sight.most):
 		return fmt.Sprintf("memory is lowered to %s, below the known peak of %s", amount(r.outcome.to), amount(need))
-	case r.verifies && r.outcome.to <= r.seen.status.failed:
+	case r.verifies && r.outcome.to <= r.seen.failed:
 		return fmt.Sprintf("memory is lowered to %s, which was reverted", amount(r.outcome.to))
 	case r.isUnverified(has):
 		return "a second pod is lowered before the first one was observed for the time of verification"
@@ -151,7 +148,7 @@ func (r *pass) isUnverified(has level) bool {
 	isResized := other.phase == ready && r.stays(other) && other.resized != never
 	isLowered := isResized && other.spec == r.outcome.to && other.actual == r.outcome.to
 	isSecond := r.outcome.action == resizePod && isLowered && r.sight.status.decided == r.outcome.to
-	st := r.seen.status
+	st := r.seen
 	return r.verifies && isSecond && r.outcome.to < has && st.good > 0 && st.passed == never && st.observed != old
 }
 
@@ -190,15 +187,8 @@ func (r *pass) violationOfDisruption(s state) string {
 
 // violationAtRest says what is wrong with a state in which nothing more happens; empty for nothing.
 func (m *machine) violationAtRest(s state) string {
-	k := 0
-	if !s.world.scalers[0].aims {
-		k = 1
-	}
-	if !s.world.scalers[k].aims {
-		return ""
-	}
-	st := s.world.scalers[k].status
-	want := min(s.processes[0].history.need(), mostOf(k))
+	st := s.world.scaler
+	want := min(s.processes[0].history.need(), large)
 	for n, p := range s.world.pods {
 		if m.mode == v1beta1.UpdateModeInPlace && st.reverts < 2 && p.owner == s.world.deployment.uid && p.answer != silence && p.spec == st.decided {
 			return fmt.Sprintf("at rest, %s declares %s, which its kubelet does not grant", podNames[n], amount(p.spec))

@@ -19,7 +19,6 @@ func start(changes ...func(*state)) state {
 		s.world.pods[k] = pod{uid: identity(k) + 1, owner: 1, phase: ready, born: small, spec: small, actual: small}
 		s.world.load[k] = small
 	}
-	s.world.scalers[0].aims = true
 	s.processes[0].runs = true
 	s.ghost.user = small
 	for _, change := range changes {
@@ -61,9 +60,6 @@ func silent(s *state) { s.world.mute[1] = true }
 
 // plain: another webhook undoes the sizes of new pods.
 func plain(s *state) { s.world.admitsPlain = true }
-
-// rivals: a younger scaler names the same Deployment.
-func rivals(s *state) { s.world.scalers[1].aims = true }
 
 // twice: two disturbances instead of one.
 func twice(s *state) { s.left = 2 }
@@ -136,11 +132,6 @@ var explorations = map[string]exploration{
 	"fallback Recreate, paused": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRecreate, kinds: failures | pauses | kills | edits,
 		first: []state{start(canary, raise, on(actuates, refuses))},
-	},
-	"in place, two scalers": {
-		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: failures | retargets | usage,
-		widens: true,
-		first:  []state{start(raise, rivals)},
 	},
 	"in place, a deposed operator": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | kills,

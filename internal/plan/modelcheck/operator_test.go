@@ -171,13 +171,6 @@ func (m *machine) evicts() bool {
 	return m.mode == v1beta1.UpdateModeInPlace && m.fallback == v1beta1.FallbackRecreate
 }
 
-func mostOf(scaler int) level {
-	if scaler == 1 {
-		return mostOfYounger
-	}
-	return large
-}
-
 // reconciles are the reconciles of a process that may happen now, each with its first write. The
 // status is written later, so that anything may happen in between.
 func (m *machine) reconciles(s state, i int) (out []edge) {
@@ -188,30 +181,19 @@ func (m *machine) reconciles(s state, i int) (out []edge) {
 	if i == 1 {
 		p.turns--
 	}
-	for k, seen := range s.seenBy(p).scalers {
-		if p.behind[scalerWatch] == fresh || seen == (object{}) {
-			continue
-		}
-		out = append(out, m.reconcile(s, i, k)...)
+	if p.behind[scalerWatch] == fresh {
+		return nil
 	}
-	return out
+	return m.reconcile(s, i)
 }
 
-// reconcile is one reconcile of a scaler.
-func (m *machine) reconcile(s state, i, k int) []edge {
+// reconcile is one reconcile.
+func (m *machine) reconcile(s state, i int) []edge {
 	p := &s.processes[i]
 	sees := s.seenBy(p)
-	scalers, d, list := sees.scalers, sees.deployment, sees.pods
-	r := pass{machine: m, process: i, scaler: k, seen: scalers[k], name: processNames[i] + " reconciles"}
-	if k == 1 {
-		r.name += " the younger scaler"
-	}
-	switch {
-	case !r.seen.aims:
-		return r.end(s, status{original: r.seen.status.original, originalOf: r.seen.status.originalOf})
-	case k == 1 && scalers[0].aims:
-		return r.end(s, status{verdict: words.of(v1beta1.ReasonConflict)})
-	case p.behind[deploymentWatch] == fresh || p.behind[podWatch] == fresh:
+	d, list := sees.deployment, sees.pods
+	r := pass{machine: m, process: i, seen: sees.scaler, name: processNames[i] + " reconciles"}
+	if p.behind[deploymentWatch] == fresh || p.behind[podWatch] == fresh {
 		return nil // It waits for its own last write.
 	}
 	r.deployment, r.pods = d, list
@@ -221,11 +203,11 @@ func (m *machine) reconcile(s state, i, k int) []edge {
 		}
 	}
 	r.learn(&s)
-	at := r.seen.status
+	at := r.seen
 	if at.target != d.uid {
 		at = at.withDecision(nil).withReverted(nil)
 	}
-	r.sight = sight{pods: r.pods, deployment: d, status: at, history: s.processes[i].history, most: mostOf(k), undone: r.undone(p), withdrawn: p.withdrawn, missing: s.isMissing(r.pods)}
+	r.sight = sight{pods: r.pods, deployment: d, status: at, history: s.processes[i].history, most: large, undone: r.undone(p), withdrawn: p.withdrawn, missing: s.isMissing(r.pods)}
 	if m.evicts() && p.asked != never && p.askedFor == at.newPods {
 		r.sight.asked = p.asked
 	}
@@ -242,13 +224,13 @@ func (m *machine) reconcile(s state, i, k int) []edge {
 type pass struct {
 	*machine
 
-	process, scaler int
-	name            string
-	seen            object
-	deployment      deployment
-	pods            [pods]pod
-	sight           sight
-	outcome         outcome
+	process    int
+	name       string
+	seen       status
+	deployment deployment
+	pods       [pods]pod
+	sight      sight
+	outcome    outcome
 }
 
 // learn reads the checkpoint once, samples usage, counts OOM kills, and saves the checkpoint.
@@ -310,7 +292,7 @@ func (r *pass) sizeNewPods(s *state) {
 		s.world.bound = r.sizes // Package newpods follows the status.
 		return
 	}
-	p, before := &s.processes[r.process], r.seen.status
+	p, before := &s.processes[r.process], r.seen
 	if !before.sizesNew {
 		r.outcome.status.sizesNew = true
 		r.outcome.status = r.outcome.status.withNewPods(plan.NewPods{})
@@ -334,7 +316,7 @@ func (r *pass) take(s state) (out []edge) {
 	written, isWrite, isConflict := r.write(s)
 	violation := r.violation(s, isWrite && !isConflict)
 	s.ghost.need = max(s.ghost.need, s.processes[r.process].history.need())
-	if !r.isUpToDate(s) && r.outcome.status.reverts > r.seen.status.reverts {
+	if !r.isUpToDate(s) && r.outcome.status.reverts > r.seen.reverts {
 		s.ghost.edit() // It takes its own write for somebody's edit. See the package comment.
 		written.ghost.edit()
 	}
@@ -351,7 +333,7 @@ func (r *pass) take(s state) (out []edge) {
 	if !isWrite || s.left == 0 {
 		return out
 	}
-	kept := r.seen.status // Nothing of a failed step is recorded.
+	kept := r.seen // Nothing of a failed step is recorded.
 	s.left, written.left = s.left-1, written.left-1
 	refused := r.end(s, kept)[0]
 	refused.name, refused.fair = r.name+": "+r.label()+", which the API server refuses", false
@@ -440,7 +422,7 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 		s.world.deployment.template, s.world.deployment.ours = o.to, true
 		s.wrote(r.process, deploymentWatch)
 	case restore:
-		s.world.deployment.template, s.world.deployment.ours = r.seen.status.original, false
+		s.world.deployment.template, s.world.deployment.ours = r.seen.original, false
 		r.outcome.status.original, r.outcome.status.originalOf = 0, 0
 		s.wrote(r.process, deploymentWatch)
 	default:
@@ -455,10 +437,8 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 // end leaves the status to be written, unless it is as before.
 func (r *pass) end(s state, st status) []edge {
 	p := &s.processes[r.process]
-	next := r.seen
-	next.status = st
-	if next != r.seen {
-		p.pending = pending{is: true, of: uint8(r.scaler), base: r.seen, next: next, undone: r.sight.undone}
+	if st != r.seen {
+		p.pending = pending{is: true, base: r.seen, next: st, undone: r.sight.undone}
 	}
 	return []edge{{name: r.name, next: s.normal(), fair: r.process == 0}}
 }
@@ -472,7 +452,7 @@ func (m *machine) statusWrites(s state, i int) (out []edge) {
 	next := s
 	p, w := &next.processes[i], s.processes[i].pending
 	p.pending = pending{}
-	if s.world.scalers[w.of] != w.base {
+	if s.world.scaler != w.base {
 		return []edge{{name: name + ", which conflicts", next: next.normal(), fair: i == 0}}
 	}
 	if s.left > 0 {
@@ -480,10 +460,10 @@ func (m *machine) statusWrites(s state, i int) (out []edge) {
 		lost.left--
 		out = append(out, edge{name: name + ", which is lost", next: lost.normal()})
 	}
-	if next.world.scalers[w.of].status.decided != w.next.status.decided {
+	if next.world.scaler.decided != w.next.decided {
 		next.ghost.evictions = [pods]uint8{}
 	}
-	next.world.scalers[w.of] = w.next
+	next.world.scaler = w.next
 	next.wrote(i, scalerWatch)
 	for k, undone := range w.undone {
 		if undone {

@@ -10,11 +10,8 @@ import "math/bits"
 type level uint8
 
 const (
-	// small is what a new Deployment requests, and large what the elder scaler allows at most.
+	// small is what a new Deployment requests, and large what the scaler allows at most.
 	small, medium, large, beyond level = 1, 2, 3, 4
-
-	// mostOfYounger is what the younger scaler allows at most, so that two scalers disagree.
-	mostOfYounger = medium
 )
 
 // age is how long ago something was. A fresh moment is within every delay of the operator, and an
@@ -75,12 +72,6 @@ type deployment struct {
 	rolling bool
 	// paused is true if it replaces no pods of an older template.
 	paused bool
-}
-
-// object is a scaler as the API server stores it.
-type object struct {
-	aims   bool // its spec names the Deployment
-	status status
 }
 
 // status is what a scaler's status records.
@@ -144,7 +135,7 @@ const pods = 2
 type view struct {
 	deployment deployment
 	pods       [pods]pod
-	scalers    [2]object // the elder one first
+	scaler     status // of the scaler
 }
 
 // world is everything outside of the operator.
@@ -219,8 +210,7 @@ type resize struct {
 // pending is a status that is to be written at the end of a reconcile.
 type pending struct {
 	is         bool
-	of         uint8
-	base, next object
+	base, next status
 	undone     [pods]bool
 }
 
@@ -269,31 +259,35 @@ func (w *world) isRolling() bool {
 	return false
 }
 
+// each visits every pod and every status in the state.
+func (s *state) each(ofPod func(*pod), ofStatus func(*status)) {
+	views := []*view{&s.world.view}
+	for i := range s.processes {
+		p := &s.processes[i]
+		views = append(views, &p.view)
+		ofStatus(&p.pending.base)
+		ofStatus(&p.pending.next)
+	}
+	for _, v := range views {
+		for k := range v.pods {
+			ofPod(&v.pods[k])
+		}
+		ofStatus(&v.scaler)
+	}
+}
+
 // eachIdentity visits every identity of pods in the state. Those of Deployments are not renamed.
 func (s *state) eachIdentity(visit func(*identity)) {
-	inStatus := func(st *status) {
+	s.each(func(p *pod) { visit(&p.uid) }, func(st *status) {
 		visit(&st.effective)
 		for k := range st.unhealthy {
 			visit(&st.unhealthy[k])
 		}
-	}
-	inView := func(v *view) {
-		for k := range v.pods {
-			visit(&v.pods[k].uid)
-		}
-		for k := range v.scalers {
-			inStatus(&v.scalers[k].status)
-		}
-	}
-	inView(&s.world.view)
+	})
 	for i := range s.processes {
-		p := &s.processes[i]
-		inView(&p.view)
-		inStatus(&p.pending.base.status)
-		inStatus(&p.pending.next.status)
-		for k := range p.resized {
-			visit(&p.resized[k].uid)
-			visit(&p.withdrawn[k].uid)
+		for k := range pods {
+			visit(&s.processes[i].resized[k].uid)
+			visit(&s.processes[i].withdrawn[k].uid)
 		}
 	}
 }
@@ -313,7 +307,7 @@ func (v *view) take(w watch, from view) {
 	case deploymentWatch:
 		v.deployment = from.deployment
 	default:
-		v.scalers = from.scalers
+		v.scaler = from.scaler
 	}
 }
 
@@ -388,7 +382,7 @@ func (m *machine) course(s state) (out []edge) {
 		s.addKubelet(k, add)
 		s.addController(k, add)
 	}
-	if known := s.world.scalers[0].status.newPods; s.world.bound && s.world.known != known {
+	if known := s.world.scaler.newPods; s.world.bound && s.world.known != known {
 		add("the API server learns the sizes of new pods", func(next *state) { next.world.known = known })
 	}
 	for i := range s.processes {
@@ -460,38 +454,21 @@ func (s *state) templateFor(p pod) level {
 
 // aged is the state an hour later, after which every fresh moment is old.
 func (s state) aged() state {
-	pass := func(a *age) {
-		if *a == fresh {
-			*a = old
+	pass := func(ages ...*age) {
+		for _, a := range ages {
+			if *a == fresh {
+				*a = old
+			}
 		}
 	}
-	inStatus := func(st *status) {
-		pass(&st.decidedAt)
-		pass(&st.revertedAt)
-		pass(&st.began)
-		pass(&st.observed)
-		pass(&st.passed)
-		pass(&st.failedAt)
-	}
-	inView := func(v *view) {
-		for k := range v.pods {
-			pass(&v.pods[k].answered)
-			pass(&v.pods[k].resized)
-			pass(&v.pods[k].killedAt)
-		}
-		for k := range v.scalers {
-			inStatus(&v.scalers[k].status)
-		}
-	}
-	inView(&s.world.view)
+	s.each(func(p *pod) { pass(&p.answered, &p.resized, &p.killedAt) }, func(st *status) {
+		pass(&st.decidedAt, &st.revertedAt, &st.began, &st.observed, &st.passed, &st.failedAt)
+	})
 	if s.world.bound {
-		s.world.known = s.world.scalers[0].status.newPods // The API server learns within seconds.
+		s.world.known = s.world.scaler.newPods // The API server learns within seconds.
 	}
 	for i := range s.processes {
 		p := &s.processes[i]
-		inView(&p.view)
-		inStatus(&p.pending.base.status)
-		inStatus(&p.pending.next.status)
 		pass(&p.asked)
 		for k, nature := range s.world.node {
 			if nature == actuates {

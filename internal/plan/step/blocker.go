@@ -4,6 +4,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -32,7 +33,8 @@ func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size,
 			return part, refusal
 		}
 	}
-	if declared := asDeclared(pod, sizes); p.isPossible(pod, declared) {
+	declared := partOf(pod, sizes, func(model.Resource, workload.Resources, workload.Resources) bool { return false })
+	if p.isPossible(pod, declared) {
 		return declared, refusal
 	}
 	return nil, refusal
@@ -40,7 +42,7 @@ func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size,
 
 // isPossible reports whether nothing is known to keep the pod from these sizes.
 func (p planner) isPossible(pod workload.Pod, sizes []model.Size) bool {
-	return !p.refusalFor(pod, sizes).Exists() && !p.blockerOf(pod, sizes).Exists()
+	return cmp.Or(p.refusalFor(pod, sizes), p.blockerOf(pod, sizes)) == model.Obstacle{}
 }
 
 // isPossibleChange reports whether the sizes change the pod, and nothing is known to keep it from them.
@@ -52,36 +54,25 @@ func (p planner) isPossibleChange(pod workload.Pod, sizes []model.Size) bool {
 // limit, or that the kubelet has not granted them, nor less.
 func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle {
 	for _, rejected := range p.RejectedResizes[pod.UID] {
-		if slices.Equal(rejected.Sizes, sizes) || isPending(rejected.Reason) && asksFor(sizes, rejected.Sizes) {
-			return model.Obstacle{
-				Reason: rejected.Reason, Message: rejected.Message,
-				Stalled: !endsByItself(rejected.Reason), NeedsNewPod: isAboutPod(rejected.Reason),
-			}
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: true}
+		isRepeated := slices.Equal(rejected.Sizes, sizes)
+		switch o.Reason {
+		case v1beta1.ReasonNamespaceTerminating: // which ends by itself
+			o.Stalled = false
+		case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange: // which another pod may not meet
+			o.NeedsNewPod = true
+		case v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
+			o.Stalled, o.NeedsNewPod = o.Reason == v1beta1.ReasonInfeasible, true
+			isRepeated = isRepeated || asksFor(sizes, rejected.Sizes)
+		}
+		if isRepeated {
+			return o
 		}
 	}
 	if o := p.overPodLevelLimit(pod, sizes); o.Exists() {
 		return o
 	}
 	return overQuota(p.Quotas, p.growth(pod, sizes))
-}
-
-// endsByItself reports whether no user must act.
-func endsByItself(reason string) bool {
-	switch reason {
-	case v1beta1.ReasonNamespaceTerminating, v1beta1.ReasonDeferred:
-		return true
-	}
-	return false
-}
-
-// isAboutPod tells the refusals that concern this pod or its node, so that another pod may
-// help, from those that another pod would meet as well.
-func isAboutPod(reason string) bool {
-	switch reason {
-	case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange, v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
-		return true
-	}
-	return false
 }
 
 // blockerOf says what keeps the pod from being resized to these sizes in place.
@@ -100,34 +91,29 @@ func (p planner) blockerOf(pod workload.Pod, sizes []model.Size) model.Obstacle 
 			return o
 		}
 	} else if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
-		return p.qosObstacle(before, after, sizes)
+		return p.qosObstacle(pod, after, sizes)
 	}
 	return decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)
 }
 
-func (p planner) qosObstacle(before, after corev1.PodQOSClass, sizes []model.Size) model.Obstacle {
+func (p planner) qosObstacle(pod workload.Pod, after corev1.PodQOSClass, sizes []model.Size) model.Obstacle {
+	before := qosOf(pod)
 	o := model.Obstacle{Reason: v1beta1.ReasonQoSChange, Stalled: true, NeedsNewPod: true}
 	if before == corev1.PodQOSBestEffort {
 		o.Message = "has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback"
 		return o
 	}
 	for _, size := range sizes {
-		policy := p.policy.Containers[size.Container]
-		if before == corev1.PodQOSGuaranteed && addsHeadroom(policy) {
-			o.Message = fmt.Sprintf("container %s would get limits above its requests. That changes the pod's QoS class to %s, which cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback", size.Container, after)
-			return o
-		}
-		if policy.Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
+		c, _ := pod.Container(size.Container)
+		has, is := model.Memory.Pair(c.Resources), model.Memory.Pair(size.Resources)
+		switch {
+		case !p.policy.Containers[size.Container].Limits:
+		case is[1] == has[1] && is[0] < is[1]: // its limit stays, and its request does not
 			o.Message = fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
 			o.NeedsNewPod = false
 			return o
 		}
 	}
-	o.Message = fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback", before, after)
+	o.Message = fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use controlledValues RequestsAndLimits with limits.headroomPercent 0, or Rollout as the updateMode or fallback", before, after)
 	return o
-}
-
-// addsHeadroom reports whether the policy itself puts limits above requests.
-func addsHeadroom(policy model.ContainerPolicy) bool {
-	return policy.Limits && policy.LimitPolicy != model.LimitPolicy{} && !policy.LimitPolicy.IsExact()
 }

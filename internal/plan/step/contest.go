@@ -33,12 +33,16 @@ const (
 // since the last reconcile. An edited scaler starts again.
 func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.Decision {
 	d := s.Decision
+	if !policy.MayRollOut() {
+		d = d.NotApplied()
+	}
 	switch {
 	case policy.Edited:
 		return d.Uncontested()
 	case d == nil, d.Reverts >= maxReverts:
 		return d
 	}
+	s.Decision = d
 	p := plannerFor(s, policy, now)
 	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.template())
 	if isTemplateUndone || p.arePodsUndone() {
@@ -67,7 +71,7 @@ func (p planner) arePodsUndone() bool {
 			}
 		}
 	}
-	return len(p.with(p.Decision.WithRequests(managed)).contestedPods()) > 0
+	return len(p.with(p.Decision.With(func(d *model.Decision) { d.Requests = managed })).contestedPods()) > 0
 }
 
 // isReleased reports whether the field managers of what is contested no longer own it, or never
@@ -113,7 +117,11 @@ func (p planner) contestedPods() map[string][]model.Size {
 // contest is the plan once the decision is contested: to write nothing.
 func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 	if w := p.Writers; w != nil && len(w.Names) > 0 {
-		p.Decision = p.Decision.WithContest(w.Names)
+		p.Decision = p.Decision.With(func(d *model.Decision) { d.ContestedBy = w.Names })
+	}
+	message := "%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again"
+	if len(c.Template) == 0 {
+		message = "%s changing the resources of the pods: stop it, then edit the scaler to try again"
 	}
 	who := "Another controller keeps"
 	if by := p.Decision.ContestedBy; len(by) == 1 {
@@ -121,15 +129,8 @@ func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 	} else if len(by) > 1 {
 		who = strings.Join(by, " and ") + " keep"
 	}
-	verdict := model.Stalled.Because(v1beta1.ReasonContested, contestMessage(c, who))
-	next := instead.WithDecision(p.Decision).WithoutStep().WithVerdict(verdict.Within(instead.Verdict.RequeueAfter))
-	next.Contest = &c
+	next := instead
+	next.Decision, next.Step, next.Contest = p.Decision, nil, &c
+	next.Verdict = model.Stalled.Because(v1beta1.ReasonContested, fmt.Sprintf(message, who)).Within(instead.Verdict.RequeueAfter)
 	return next
-}
-
-func contestMessage(c model.Contest, who string) string {
-	if len(c.Template) > 0 {
-		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again", who)
-	}
-	return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 }

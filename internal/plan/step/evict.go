@@ -5,6 +5,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -31,12 +32,10 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if _, o := p.newPodSizes(); o.Exists() {
 		return p.withinQuota(o).without(o.Verdict())
 	}
-	var candidates []workload.Pod
-	for _, pod := range p.Pods {
-		if model.IsAlive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
-			candidates = append(candidates, pod)
-		}
-	}
+	candidates := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool {
+		hasReason := slices.ContainsFunc(reasons, func(o model.Obstacle) bool { return o.Subject == subjectOf(pod) })
+		return !hasReason || hasSizes(pod, p.newPods.Sizes)
+	})
 	if len(candidates) == 0 {
 		return p.without(verdict.Noting("A new pod would have the same size"))
 	}
@@ -45,7 +44,8 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 		return p.without(model.Obstacles{waits}.Verdict().Noting(replaces(reasons)))
 	}
 	next := p.evict(candidates, settled)
-	return next.WithVerdict(next.Verdict.Noting(replaces(reasons)))
+	next.Verdict = next.Verdict.Noting(replaces(reasons))
+	return next
 }
 
 // evict plans the eviction of one of these pods, or says what blocks it.
@@ -97,58 +97,35 @@ func (p planner) evictionsStopped() model.Verdict {
 	return model.Verdict{}
 }
 
-// availability is the availability of a Deployment's pods.
-type availability struct {
-	ready    int
-	starting int // pods that have the sizes, and are not ready yet
-	other    int
-	// unavailable are pods that may be evicted because an urgent decision helps them.
-	unavailable []workload.Pod
-	isOutdated  bool // a pod is of an older template
-}
-
-func (a availability) pods() int { return a.ready + a.starting + a.other + len(a.unavailable) }
-
 // evictionBlocker says what blocks all evictions: not all replicas are available. An urgent
 // decision may evict pods that are unavailable and do not have the sizes yet, because
 // OOM-killed pods never become available.
 func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle) {
-	a := p.availability()
-	isRollingOut := p.Deployment.RollingOut && len(a.unavailable) == 0
-	switch {
-	case a.isOutdated:
-		return nil, anotherRollout()
-	case a.other > 0:
-		return nil, podsUnavailable()
-	case a.starting > 0, a.pods() < int(p.Deployment.Replicas):
-		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
-	case isRollingOut:
-		return nil, podsUnavailable()
-	}
-	return a.unavailable, model.Obstacle{}
-}
-
-func podsUnavailable() model.Obstacle {
-	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
-}
-
-func (p planner) availability() (a availability) {
+	replicas, starting, isAnyUnavailable := int(p.Deployment.Replicas), 0, false
 	for _, pod := range p.Pods {
 		switch {
 		case pod.IsOver():
+			continue
 		case !pod.Current:
-			a.isOutdated = true
+			return nil, anotherRollout()
 		case p.isAvailable(pod):
-			a.ready++
 		case hasSizes(pod, p.newPods.Sizes):
-			a.starting++
+			starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
-			a.unavailable = append(a.unavailable, pod)
+			unavailable = append(unavailable, pod)
 		default:
-			a.other++
+			isAnyUnavailable = true
 		}
+		replicas--
 	}
-	return a
+	switch {
+	case isAnyUnavailable:
+	case max(starting, replicas) > 0:
+		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
+	case !p.Deployment.RollingOut, len(unavailable) > 0:
+		return unavailable, model.Obstacle{}
+	}
+	return nil, model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
 }
 
 // isAvailable follows the rule of Kubernetes: without minReadySeconds, a ready pod is

@@ -4,6 +4,8 @@
 package step
 
 import (
+	"slices"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
@@ -12,7 +14,7 @@ import (
 // pod would meet as well, such as a quota, or that ends by itself, does not cause it.
 func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
-	reasons := t.obstacles.NeedingNewPod()
+	reasons := slices.DeleteFunc(slices.Clone(t.obstacles), func(o model.Obstacle) bool { return !o.NeedsNewPod })
 	switch fallback := p.policy.Fallback; {
 	case len(reasons) == 0:
 		return p.without(verdict)
@@ -39,11 +41,10 @@ func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) 
 	fresh := p
 	fresh.requeueAfter = 0
 	next := fresh.rollOut()
-	verdict := next.Verdict.Noting(replaces(reasons))
+	next.Verdict = next.Verdict.Noting(replaces(reasons))
 	if next.Step == nil {
-		verdict = verdict.Within(p.requeueAfter)
+		next.Verdict = next.Verdict.Within(p.requeueAfter)
 	}
-	next = next.WithVerdict(verdict)
 	next.Progress = p.progress
 	return next
 }
@@ -51,9 +52,4 @@ func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) 
 // replaces says why pods are replaced.
 func replaces(reasons model.Obstacles) string {
 	return "Requires pod replacement: " + reasons.Verdict().Message
-}
-
-// isRollingOutDecision reports whether the rollout in progress is one of the decided size, as a fallback.
-func (p planner) isRollingOutDecision() bool {
-	return p.Deployment.RollingOut && p.isTemplateAsDecided()
 }

@@ -25,14 +25,11 @@ const newPodsDelay = 10 * time.Second
 
 // sizeNewPodsOnly plans what new pods get. Running pods stay unchanged, whatever they have.
 func (p planner) sizeNewPodsOnly() model.Plan {
-	p.Decision = p.Decision.NotApplied()
-	sizes, obstacle := p.newPodSizes()
-	p.newPods.Obstacle = obstacle
-	if obstacle.Exists() {
-		return p.withinQuota(obstacle).without(obstacle.Verdict())
+	p.newPods.Sizes, p.newPods.Obstacle = p.newPodSizes()
+	if o := p.newPods.Obstacle; o.Exists() {
+		return p.withinQuota(o).without(o.Verdict())
 	}
-	p.newPods.Sizes = sizes
-	p.progress.PodsAtSize = p.podsAt(sizes)
+	p.progress.PodsAtSize = p.podsAt(p.newPods.Sizes)
 	if p.progress.PodsAtSize < p.progress.Pods {
 		return p.without(model.Waiting.Because(v1beta1.ReasonNewPodsOnly, "New pods get the decided size, and running pods stay unchanged"))
 	}
@@ -42,19 +39,14 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 // newPodsBeside says what new pods get in InPlace, beside the running pods that are resized. With the fallback
 // Recreate, learnNewPods does.
 func (p planner) newPodsBeside() model.NewPods {
-	var n model.NewPods
 	if !p.policy.SizesNewPods {
-		return n
+		return model.NewPods{}
 	}
-	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
-		return n
+	sizes, obstacle := p.newPodSizes()
+	if o := cmp.Or(obstacle, p.unschedulable(sizes)); o.Exists() {
+		return model.NewPods{Obstacle: o}
 	}
-	if n.Obstacle = p.unschedulable(n.Sizes); n.Obstacle.Exists() {
-		n.Sizes = nil
-		return n
-	}
-	n.ReplicaSet = p.provedBy(n.Sizes)
-	return n
+	return model.NewPods{Sizes: sizes, ReplicaSet: p.provedBy(sizes)}
 }
 
 // unschedulable reports whether a new pod of these sizes may find no node, and would if it started as in the
@@ -67,7 +59,7 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 		node, request := r.Of(p.LargestNode), r.Request(sized)
 		switch {
 		case request <= r.Request(plain):
-		case node > 0 && request > node:
+		case model.IsBelow(node, request):
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
 		case p.IsSetBack, slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return lacksNode(pod) && r.Request(pod.Footprint().Counted()) >= request }):
 			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
@@ -119,42 +111,19 @@ func (p planner) provesDecision(pod workload.Pod) bool {
 	case p.Decision.Verification != nil, !model.IsAlive(pod), !p.isAvailable(pod), pod.Resize != (workload.Resize{}), len(pod.BackingOff) > 0:
 		return false
 	}
-	return !slices.ContainsFunc(pod.Containers, func(c workload.Container) bool { return p.isDecided(c) && p.hasMore(pod, c) })
-}
-
-// hasMore reports whether a container has more than is decided, or its kubelet has not applied what it declares.
-func (p planner) hasMore(pod workload.Pod, c workload.Container) bool {
-	actual, isKnown := pod.Actual[c.Name]
-	size := p.decidedSize(c)
-	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-		switch {
-		case p.Decision.Request(c.Name, r) == 0:
-			return false
-		case r.Raises(size, c.Resources):
-			return true
-		}
-		return isKnown && !r.IsApplied(actual, c.Resources)
-	})
-}
-
-// decidedSize is what the template's container becomes by the decision.
-func (p planner) decidedSize(c workload.Container) workload.Resources {
-	if inTemplate, ok := p.Deployment.Container(c.Name); ok {
-		c = inTemplate
-	}
-	return decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
-}
-
-// atLeast are the sizes with no less than what a pod has.
-func atLeast(pod workload.Footprint, sizes []model.Size) []model.Size {
-	out := slices.Clone(sizes)
-	for i, size := range sizes {
-		c, _ := pod.Container(size.Container)
+	for _, c := range p.Deployment.Containers { // each has no more than is decided, and its kubelet has applied what it declares
+		size := decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
+		has, _ := pod.Readable(c.Name)
+		actual, isKnown := pod.Actual[c.Name]
 		for _, r := range model.Resources {
-			r.Put(&out[i].Resources, max(r.Request(size.Resources), r.Request(c.Resources)), max(r.Limit(size.Resources), r.Limit(c.Resources)))
+			switch {
+			case p.Decision.Request(c.Name, r) == 0:
+			case r.Raises(size, has.Resources), isKnown && !r.IsApplied(actual, has.Resources):
+				return false
+			}
 		}
 	}
-	return out
+	return true
 }
 
 // requestsOfNewPods are the requests that new pods of the container get; 0 for those of the template. A container with
@@ -174,21 +143,24 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, c := range p.Deployment.Containers {
-		if p.isDecided(c) {
-			requests := p.requestsOfNewPods(c)
-			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			size := model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), requests)}
-			if size = requestedOnly(size, requests); size.Resources != (workload.Resources{}) {
-				sizes = append(sizes, size)
+		if !p.isDecided(c) {
+			continue
+		}
+		requests := p.requestsOfNewPods(c)
+		whole := decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), requests)
+		size := model.Size{Container: c.Name} // without what is not requested
+		for _, r := range model.Resources {
+			if r.Of(requests) > 0 {
+				r.Copy(&size.Resources, whole)
 			}
+		}
+		if size.Resources != (workload.Resources{}) {
+			sizes = append(sizes, size)
 		}
 	}
 	started := p.startedWith(made, sizes)
-	if obstacle := p.outOfBounds(started); obstacle.Exists() {
-		return nil, obstacle
-	}
-	if obstacle := p.newPodOverQuota(made, started); obstacle.Exists() {
-		return nil, obstacle
+	if o := cmp.Or(p.outOfBounds(started), p.newPodOverQuota(made, started)); o.Exists() {
+		return nil, o
 	}
 	return sizes, model.Obstacle{}
 }
@@ -196,12 +168,18 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 // startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
 func (p planner) startedWith(made workload.Footprint, sizes []model.Size) []model.Size {
 	whole := covering(made, sizes)
-	set := p.provedBy(sizes)
-	switch isCurrent := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set }); {
-	case p.policy.SizesOnlyNewPods(), set != "" && isCurrent:
+	set := cmp.Or(p.provedBy(sizes), "none")
+	isProved := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set })
+	if isProved || p.policy.SizesOnlyNewPods() {
 		return whole
 	}
-	return atLeast(made, whole)
+	for i, size := range whole { // no less than the template has
+		c, _ := made.Container(size.Container)
+		for _, r := range model.Resources {
+			r.Put(&whole[i].Resources, max(r.Request(size.Resources), r.Request(c.Resources)), max(r.Limit(size.Resources), r.Limit(c.Resources)))
+		}
+	}
+	return whole
 }
 
 // failureMemory is how long new pods start as in the template after the API server has refused to create pods with
@@ -230,17 +208,6 @@ func podLevelResources() model.Obstacle {
 	}
 }
 
-// requestedOnly is a container's size without what is not requested for it.
-func requestedOnly(size model.Size, requests quantity.Amounts) model.Size {
-	out := model.Size{Container: size.Container}
-	for _, r := range model.Resources {
-		if r.Of(requests) > 0 {
-			r.Copy(&out.Resources, size.Resources)
-		}
-	}
-	return out
-}
-
 // learnNewPods says what new pods get with the fallback Recreate, and finds out from the
 // newest pod whether the API server does it.
 func (p planner) learnNewPods() model.NewPods {
@@ -259,11 +226,12 @@ func (p planner) learnNewPods() model.NewPods {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
-	isLearned := !next.AskedSince.IsZero() && !p.now.Before(next.AskedSince.Add(newPodsDelay))
-	if isLearned && next.EffectiveSince.IsZero() { // pods that are created from now on get the sizes
-		for _, pod := range p.Pods {
-			next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
-		}
+	switch {
+	case next.AskedSince.IsZero(), !next.EffectiveSince.IsZero(), p.now.Before(next.AskedSince.Add(newPodsDelay)):
+		return next
+	}
+	for _, pod := range p.Pods { // pods that are created from now on get the sizes
+		next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
 	}
 	return next
 }
@@ -279,8 +247,8 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	before := p.Situation.NewPods
 	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {
-	case pod == nil, len(sizes) == 0:
-	case !hasSizes(*pod, sizes):
+	case pod.Name == "", len(sizes) == 0:
+	case !hasSizes(pod, sizes):
 		n.IneffectiveOnPod = pod.Name
 	case isKnownIneffective:
 		n.IneffectiveOnPod = ""
@@ -322,14 +290,12 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 }
 
 // newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective, and still has
-// what it was created with; nil for none.
-func newestAfter(pods []workload.Pod, n model.NewPods) (newest *workload.Pod) {
-	after := n.EffectiveSince
-	if after.IsZero() {
-		return nil
-	}
-	for i := range pods {
-		if pod := &pods[i]; isAsCreated(*pod) && pod.ReplicaSet == n.ReplicaSet && pod.Created.After(after) && isNewer(*pod, newest) {
+// what it was created with; without a name for none.
+func newestAfter(pods []workload.Pod, n model.NewPods) (newest workload.Pod) {
+	for _, pod := range pods {
+		switch {
+		case n.EffectiveSince.IsZero(), !isAsCreated(pod), pod.ReplicaSet != n.ReplicaSet, !pod.Created.After(n.EffectiveSince):
+		case cmp.Or(pod.Created.Compare(newest.Created), cmp.Compare(pod.Name, newest.Name)) > 0:
 			newest = pod
 		}
 	}
@@ -339,20 +305,13 @@ func newestAfter(pods []workload.Pod, n model.NewPods) (newest *workload.Pod) {
 // isAsCreated reports whether the pod is of the newest template and was never resized.
 func isAsCreated(pod workload.Pod) bool { return pod.Current && pod.Resized.IsZero() }
 
-func isNewer(pod workload.Pod, than *workload.Pod) bool {
-	if than == nil {
-		return true
-	}
-	return cmp.Or(pod.Created.Compare(than.Created), cmp.Compare(pod.Name, than.Name)) > 0
-}
-
 // hasSizes reports whether the pod has the sizes: a new pod would gain nothing.
 //
 // What a pod declares is applied, except after a resize, which may be Infeasible. Only then
 // does the report of the kubelet count: a pod whose kubelet always reports something else
 // would be evicted again and again.
 func hasSizes(pod workload.Pod, sizes []model.Size) bool {
-	isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
+	isResized := model.WasResized(pod)
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
 		actual, ok := pod.Actual[size.Container]
 		if isResized && ok {

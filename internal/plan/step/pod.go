@@ -4,7 +4,8 @@
 package step
 
 import (
-	"hash/fnv"
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -19,8 +20,6 @@ const (
 	// pendingGrace is how long a resize may be Deferred or Infeasible before it is withdrawn. A
 	// kubelet tries again after 30 seconds and then every 3 minutes.
 	pendingGrace = 10 * time.Minute
-	// graceSpread is the range that is added to it, so that pods do not fall back at once.
-	graceSpread = time.Minute
 	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is
 	// restored. It tries again with every sync of the pod, and may merely not have read the
 	// usage yet.
@@ -62,9 +61,6 @@ const (
 // classify says where a pod stands.
 func (p planner) classify(pod workload.Pod) podVerdict {
 	t := p.targetOf(pod)
-	if p.IsLeaving(p.policy, pod) {
-		return p.classifyLeaving(pod, t)
-	}
 	sizes, refusal := p.admissible(pod, t.sizes)
 	v := podVerdict{
 		step:      model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()},
@@ -80,41 +76,42 @@ func (p planner) classify(pod workload.Pod) podVerdict {
 		v = v.within(t.until.Sub(p.now))
 	}
 	if differsFrom(pod, sizes) {
-		v = p.classifyRequest(pod, v)
-		switch {
-		case v.activity == asks && pod.Resize.Deferred:
-			v = v.as(asksInstead)
-		case v.activity == asks && isPending(refusal.Reason):
-			v = v.as(asksAgain)
-		}
+		v = p.classifyRequest(pod, v, refusal)
 	} else {
 		v = p.classifyAnswer(pod, v)
 	}
 	for i, o := range v.obstacles {
 		v.obstacles[i] = o.On(subjectOf(pod))
 	}
+	if p.IsLeaving(p.policy, pod) {
+		return p.classifyLeaving(pod, v)
+	}
 	return v
 }
 
 func subjectOf(pod workload.Pod) string { return "pod " + pod.Name }
 
-// classifyRequest is the verdict on a pod that has not been asked for its sizes yet.
-func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
-	blocker := p.blockerOf(pod, v.step.Sizes)
+// classifyRequest is the verdict on a pod that has not been asked for its sizes yet. refusal is why they are not all that it
+// should have.
+func (p planner) classifyRequest(pod workload.Pod, v podVerdict, refusal model.Obstacle) podVerdict {
+	blocker, frees := p.blockerOf(pod, v.step.Sizes), raisesNothing(pod, v.step.Sizes)
 	switch {
+	case blocker.Reason == v1beta1.ReasonUnsupported: // until its node has had time to report the applied resources
+		return v.within(pod.Started.Add(stuckAfter).Sub(p.now)).blockedBy(blocker)
 	case blocker.Exists():
-		if p.mayEndUnsupported(blocker) {
-			v = v.within(pod.Started.Add(stuckAfter).Sub(p.now))
-		}
 		return v.blockedBy(blocker)
 	case v.step.Boost:
 		return v.as(asksBoost)
-	case isStarting(pod) && raisesNothing(pod, v.step.Sizes):
+	case frees && isStarting(pod):
 		return v.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
 	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
 		return v.as(asksReduction)
-	case raisesNothing(pod, v.step.Sizes):
+	case frees:
 		return v.as(asksFreeing)
+	case pod.Resize.Deferred:
+		return v.as(asksInstead)
+	case isPending(refusal.Reason):
+		return v.as(asksAgain)
 	}
 	return v.as(asks)
 }
@@ -126,12 +123,6 @@ func isStarting(pod workload.Pod) bool {
 		return false
 	}
 	return true
-}
-
-// mayEndUnsupported reports whether the fallback may replace the pod later, once its node has
-// had enough time to report the applied resources.
-func (p planner) mayEndUnsupported(o model.Obstacle) bool {
-	return o.Reason == v1beta1.ReasonUnsupported && !o.NeedsNewPod && p.policy.MayReplace()
 }
 
 // classifyAnswer is the verdict on a pod that declares its sizes. It depends on what the
@@ -155,14 +146,22 @@ func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 // classifyPending is the verdict on a pod whose kubelet does not grant the resize, at least not
 // now. After the grace the resize is withdrawn.
 func (p planner) classifyPending(pod workload.Pod, v podVerdict) podVerdict {
-	left := p.answeredSince(pod).Add(pendingGrace + spread(pod)).Sub(p.now)
-	pending := pendingObstacle(pod, left <= 0)
+	left := p.answeredSince(pod).Add(pendingGrace).Sub(p.now)
+	pending := model.Obstacle{
+		Reason: v1beta1.ReasonInfeasible, Message: cmp.Or(pod.Resize.Message, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
+	}
+	if !pod.Resize.Infeasible { // which reserves nothing on its node: the resync is soon enough
+		pending = model.Obstacle{
+			Reason: v1beta1.ReasonDeferred, Message: cmp.Or(pod.Resize.Message, "its node has no room for the new size yet"), NeedsNewPod: left <= 0,
+		}
+		v = v.within(min(left, pendingGrace))
+	}
 	v = v.blockedBy(pending)
-	if !pod.Resize.Infeasible {
-		v = v.as(deferred).within(max(0, min(left, pendingGrace+graceSpread)))
+	if pending.Reason == v1beta1.ReasonDeferred {
+		v = v.as(deferred)
 	}
 	if left > 0 {
-		return v // an Infeasible resize reserves nothing on its node: the resync is soon enough
+		return v
 	}
 	sizes, ok := p.withoutPending(pod, v.step.Sizes)
 	if !ok {
@@ -173,25 +172,17 @@ func (p planner) classifyPending(pod workload.Pod, v podVerdict) podVerdict {
 	return v.as(asksWithdrawal)
 }
 
-func pendingObstacle(pod workload.Pod, isLong bool) model.Obstacle {
-	if pod.Resize.Infeasible {
-		return model.Obstacle{
-			Reason: v1beta1.ReasonInfeasible, Message: kubeletMessage(pod, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
-		}
-	}
-	return model.Obstacle{
-		Reason: v1beta1.ReasonDeferred, Message: kubeletMessage(pod, "its node has no room for the new size yet"), NeedsNewPod: isLong,
-	}
-}
-
 func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {
 	left := p.stuckIn(pod)
-	if isShrinking(pod) {
+	isShrinking := func(c workload.Container) bool {
+		return model.IsBelow(c.Limits.MemoryBytes, pod.Actual[c.Name].Limits.MemoryBytes)
+	}
+	if slices.ContainsFunc(pod.Containers, isShrinking) {
 		left = p.answeredSince(pod).Add(shrinkGrace).Sub(p.now)
 	}
 	return v.within(max(0, left)).blockedBy(model.Obstacle{
 		Reason:      v1beta1.ReasonResizeError,
-		Message:     kubeletMessage(pod, "the kubelet could not actuate the resize and tries again"),
+		Message:     cmp.Or(pod.Resize.Message, "the kubelet could not actuate the resize and tries again"),
 		NeedsNewPod: left <= 0 && !v.step.Boost,
 	})
 }
@@ -203,10 +194,10 @@ func (p planner) classifyInProgress(pod workload.Pod, v podVerdict) podVerdict {
 		return v.blockedBy(model.Obstacle{
 			Reason: v1beta1.ReasonResizeError, Message: "the kubelet has not applied the new size for " + stuckAfter.String(), NeedsNewPod: !v.step.Boost,
 		})
-	case v.step.Boost && isMemoryApplied(pod, v.step.Sizes):
-		return v.as(boosting).within(left)
+	case !v.step.Boost, slices.ContainsFunc(v.step.Sizes, func(size model.Size) bool { return model.Memory.Differs(pod.Actual[size.Container], size.Resources) }):
+		return v.as(inFlight).within(left)
 	}
-	return v.as(inFlight).within(left)
+	return v.as(boosting).within(left)
 }
 
 func (v podVerdict) as(a activity) podVerdict {
@@ -241,19 +232,4 @@ func (p planner) answeredSince(pod workload.Pod) time.Time {
 		return p.askedAt(pod)
 	}
 	return pod.Resize.Since
-}
-
-// spread keeps the pods of a Deployment from reaching the end of their grace at once.
-func spread(pod workload.Pod) time.Duration {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(pod.UID))
-	return graceSpread * time.Duration(h.Sum32()%60) / 60
-}
-
-// kubeletMessage is what the kubelet said, or our own words if it said nothing.
-func kubeletMessage(pod workload.Pod, otherwise string) string {
-	if pod.Resize.Message != "" {
-		return pod.Resize.Message
-	}
-	return otherwise
 }

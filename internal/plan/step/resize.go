@@ -21,9 +21,6 @@ import (
 // for no other resize, and no resize waits for it. What cannot be done in place is left to
 // the fallback, once there is nothing more to do in place.
 func (p planner) resize() model.Plan {
-	if !p.policy.MayRollOut() {
-		p.Decision = p.Decision.NotApplied()
-	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	verdicts := make([]podVerdict, 0, len(p.Pods))
 	for _, pod := range p.Pods {
@@ -67,19 +64,14 @@ func fold(verdicts []podVerdict) tally {
 	return t
 }
 
-// atSize counts the pods that have the decided size, and settled those that have all of it that they can get.
-func (t tally) atSize() int { return t.count[complete] + t.count[leavingAtSize] }
-
-// isReplaced reports whether a rollout replaces pods of another size, or has removed the last one.
-func (t tally) isReplaced() bool { return t.pods == 0 || t.count[leaving] > 0 }
-
+// settled counts the pods that have all of the decided size that they can get.
 func (t tally) settled() int { return t.count[complete] + t.count[settled] }
 
 // choose picks the next step.
 func (p planner) choose(t tally) model.Plan {
 	const resizing = "Pods are being resized in place"
 	p = p.within(t.requeueAfter)
-	p.progress = model.Progress{PodsAtSize: t.atSize(), Pods: t.pods}
+	p.progress = model.Progress{PodsAtSize: t.count[complete] + t.count[leavingAtSize], Pods: t.pods}
 	p, setBack := p.setBack()
 	if setBack != nil {
 		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "An unschedulable new pod gets the requests of the template"))
@@ -90,7 +82,10 @@ func (p planner) choose(t tally) model.Plan {
 	if boost := p.nextBoost(t); boost != nil {
 		return p.plan(p.withPodLevel(*boost), model.Changing.Because(v1beta1.ReasonResizing, resizing))
 	}
-	p, next := p.nextResize(t)
+	next := cmp.Or(t.first[asksFreeing], t.first[asksInstead], t.first[asks], t.first[asksAgain])
+	if next == nil { // what needs verification comes last
+		p, next = p.nextReduction(t)
+	}
 	switch {
 	case next != nil && p.underWay(t, next) < concurrency(t.pods):
 		return p.plan(p.withPodLevel(*next), model.Changing.Because(v1beta1.ReasonResizing, resizing))
@@ -102,24 +97,18 @@ func (p planner) choose(t tally) model.Plan {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first resized pods before lowering the rest"))
 	case len(t.obstacles) > 0:
 		return p.fallBack(t)
-	case t.isReplaced() && p.isRollingOutDecision():
-		return p.rolledOut()
-	case t.pods == 0:
-		return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
-	case t.count[leaving] > 0:
+	case t.pods == 0, t.count[leaving] > 0:
+		if p.Deployment.RollingOut && p.isTemplateAsDecided() {
+			return p.rolledOut()
+		}
+		if t.pods == 0 {
+			return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
+		}
 		return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
 	case t.isBoosted:
 		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready (startupBoost)"))
 	}
-	return p.without(p.notingOldPods(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size")))
-}
-
-// nextResize is the next resize of a pod; nil for none. What needs verification comes last.
-func (p planner) nextResize(t tally) (planner, *model.Resize) {
-	if next := cmp.Or(t.first[asksFreeing], t.first[asksInstead], t.first[asks], t.first[asksAgain]); next != nil {
-		return p, next
-	}
-	return p.nextReduction(t)
+	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
 }
 
 // underWay counts the resizes that the next one waits for. What frees capacity, or replaces a resize that is Deferred, does

@@ -96,7 +96,8 @@ func (p planner) rolloutObstacle(t template) model.Obstacle {
 
 // endsRollout reports whether the changed template lets a rollout end that otherwise would not.
 func (p planner) endsRollout(t template) bool {
-	if p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate() {
+	wasApplied := p.Decision.AppliedToTemplate || p.Decision.LastRevert.After(p.Decision.Time) // even if another controller has undone it since
+	if p.Decision.IsUrgentRestart() && !wasApplied {
 		return true
 	}
 	return slices.ContainsFunc(p.Pods, lacksNode) && p.onlyLowers(t)
@@ -105,17 +106,15 @@ func (p planner) endsRollout(t template) bool {
 // onlyLowers reports whether the changed template requests less than the current one, and of no resource
 // more.
 func (p planner) onlyLowers(t template) bool {
-	isLower := false
+	least, most := int64(0), int64(0) // of the differences
 	for _, size := range t.wanted {
 		c, _ := p.Deployment.Container(size.Container)
 		for _, r := range model.Resources {
-			if r.Request(size.Resources) > r.Request(c.Resources) {
-				return false
-			}
-			isLower = isLower || r.Request(size.Resources) < r.Request(c.Resources)
+			more := r.Request(size.Resources) - r.Request(c.Resources)
+			least, most = min(least, more), max(most, more)
 		}
 	}
-	return isLower
+	return most == 0 && least < 0
 }
 
 func anotherRollout() model.Obstacle {
@@ -207,16 +206,13 @@ func (p planner) templateSize(c workload.Container) (size templateSize) {
 	size.original, _ = p.Original(c.Name)
 	for _, r := range model.Resources {
 		if r.Of(requests) > 0 {
-			size.original = size.original.With(r, c.Resources)
+			size.original = size.original.With(r, c)
 		} else if size.original.Has(r) {
 			r.Copy(&size.want, size.original.Resources)
 		}
 		if size.original.Has(r) {
 			r.Copy(&size.own, size.want)
 		}
-	}
-	if !size.original.IsEmpty() {
-		size.original.Container = c.Name
 	}
 	return size
 }
@@ -237,16 +233,10 @@ func defaulted(c workload.Container, bounds workload.Bounds) workload.Resources 
 
 // podsAt counts the pods that carry all that we own of the template. What we do not own may
 // differ: a LimitRange fills it in.
-func (p planner) podsAt(owned []model.Size) (n int) {
-	for _, pod := range p.Pods {
-		if !model.IsAlive(pod) {
-			continue
-		}
-		if !slices.ContainsFunc(owned, func(size model.Size) bool { return !carries(pod, size) }) {
-			n++
-		}
-	}
-	return n
+func (p planner) podsAt(owned []model.Size) int {
+	return p.Count(func(pod workload.Pod) bool {
+		return model.IsAlive(pod) && !slices.ContainsFunc(owned, func(size model.Size) bool { return !carries(pod, size) })
+	})
 }
 
 // carries reports whether the pod declares what is set of the size.

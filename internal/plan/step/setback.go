@@ -4,6 +4,7 @@
 package step
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,18 +31,16 @@ func (p planner) setBack() (planner, *model.Resize) {
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.Pods {
-		if !lacksNode(pod) || !isUnchanged(pod) {
-			continue
-		}
-		sizes := p.asInTemplate(pod, made)
-		if len(sizes) == 0 || !p.mayBeSetBack(pod, sizes) {
-			continue
-		}
-		if left := pod.NoNodeSince.Add(nodeGrace).Sub(p.now); left > 0 {
+		sizes, left := p.asInTemplate(pod, made), pod.NoNodeSince.Add(nodeGrace).Sub(p.now)
+		switch {
+		case !lacksNode(pod), !isAsCreated(pod), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
+		case !differsFrom(pod, sizes), QoSAfter(pod, sizes) != qosOf(pod), pod.PodLevelResources:
+		case cmp.Or(p.refusalFor(pod, sizes), decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)).Exists():
+		case left > 0:
 			p = p.within(left)
-			continue
+		default:
+			return p, &model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, SetsBack: true}
 		}
-		return p, &model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, SetsBack: true}
 	}
 	return p, nil
 }
@@ -51,24 +50,17 @@ func lacksNode(pod workload.Pod) bool {
 	return pod.Current && !pod.NoNodeSince.IsZero() && !pod.IsOver()
 }
 
-// isUnchanged reports whether the spec of a pod is as it was created. Where a scheduling gate was removed, it is not
-// known how long the scheduler has looked for a node.
-func isUnchanged(pod workload.Pod) bool { return isAsCreated(pod) && pod.Generation <= 1 }
-
 // asInTemplate are the containers that get the template's request for a resource of which no node has enough: only if
 // it is less, and nothing if the template requests none, which a resize may not remove. Limits stay, since memory that
 // was raised after an OOM kill may be needed, unless the pod is Guaranteed.
 func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes []model.Size) {
 	for _, c := range pod.Containers {
-		inTemplate, ok := made.Container(c.Name)
-		if !ok || !p.isDecided(c) {
-			continue
-		}
+		inTemplate, _ := made.Container(c.Name)
 		size := model.Size{Container: c.Name, Resources: c.Resources}
 		for _, r := range model.Resources {
 			request := r.Request(inTemplate.Resources)
 			switch {
-			case p.Decision.Request(c.Name, r) == 0 || !r.IsInsufficientFor(pod) || !model.IsBelow(request, r.Request(c.Resources)):
+			case p.Decision.Request(c.Name, r) == 0, !r.IsInsufficientFor(pod), !model.IsBelow(request, r.Request(c.Resources)):
 			case qosOf(pod) == corev1.PodQOSGuaranteed:
 				r.Copy(&size.Resources, inTemplate.Resources)
 			default:
@@ -80,11 +72,4 @@ func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes 
 		}
 	}
 	return sizes
-}
-
-// mayBeSetBack reports whether nothing is known because of which the API server would refuse the sizes of a pod
-// that has no node.
-func (p planner) mayBeSetBack(pod workload.Pod, sizes []model.Size) bool {
-	return !pod.PodLevelResources && QoSAfter(pod, sizes) == qosOf(pod) &&
-		!p.refusalFor(pod, sizes).Exists() && !decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds).Exists()
 }

@@ -40,8 +40,11 @@ func (p planner) isDecided(c workload.Container) bool {
 func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Size, dropped model.Obstacles) {
 	requests, own := p.requestsOf(pod, c)
 	current := c.Resources
-	if limit, failed := p.failedShrink(pod, c); failed {
-		current = withMemoryLimit(current, limit)
+	if limit := p.failedShrink(pod, c); limit > 0 {
+		if current.Requests.MemoryBytes == current.Limits.MemoryBytes {
+			current.Requests.MemoryBytes = limit
+		}
+		current.Limits.MemoryBytes = limit
 	}
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	size = model.Size{Container: c.Name, Resources: rules.Apply(current, requests)}
@@ -115,14 +118,10 @@ const (
 // container.
 func (p planner) failedShrinks() map[string]int64 {
 	limits := map[string]int64{}
-	for _, pod := range p.Pods {
-		if !p.IsActive(p.policy, pod) {
-			continue
-		}
-		for _, c := range pod.Containers {
-			limit, failed := p.failedShrink(pod, c)
-			if failed && p.Decision.Request(c.Name, model.Memory) > 0 {
-				limits[c.Name] = max(limits[c.Name], limit)
+	for name, requests := range p.Decision.Requests {
+		for pod, c := range p.Active(p.policy, name) {
+			if limit := p.failedShrink(pod, c); min(limit, requests.MemoryBytes) > 0 {
+				limits[name] = max(limits[name], limit)
 			}
 		}
 	}
@@ -130,36 +129,16 @@ func (p planner) failedShrinks() map[string]int64 {
 }
 
 // failedShrink is the current memory limit of a container if the kubelet has not been able
-// to lower it for a while. Restoring the limit ends the attempt. Otherwise the kubelet
+// to lower it for a while; 0 for none. Restoring the limit ends the attempt. Otherwise the kubelet
 // would lower the limit in a moment of less usage, and the pod might be OOM-killed in the
 // next.
-func (p planner) failedShrink(pod workload.Pod, c workload.Container) (limit int64, failed bool) {
-	limit = pod.Actual[c.Name].Limits.MemoryBytes
-	if !pod.Resize.Failed || !isShrinkingTo(c, limit) {
-		return limit, false
+func (p planner) failedShrink(pod workload.Pod, c workload.Container) int64 {
+	limit := pod.Actual[c.Name].Limits.MemoryBytes
+	switch {
+	case !pod.Resize.Failed, !model.IsBelow(c.Limits.MemoryBytes, limit), p.now.Before(p.answeredSince(pod).Add(shrinkGrace)):
+		return 0
 	}
-	return limit, !p.now.Before(p.answeredSince(pod).Add(shrinkGrace))
-}
-
-// isShrinking reports whether an applied memory limit is above the declared one.
-func isShrinking(pod workload.Pod) bool {
-	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
-		return isShrinkingTo(c, pod.Actual[c.Name].Limits.MemoryBytes)
-	})
-}
-
-func isShrinkingTo(c workload.Container, actual int64) bool {
-	return c.Limits.MemoryBytes > 0 && c.Limits.MemoryBytes < actual
-}
-
-// withMemoryLimit is the resources with another memory limit. The request follows if the
-// two were equal.
-func withMemoryLimit(r workload.Resources, limit int64) workload.Resources {
-	if r.Requests.MemoryBytes == r.Limits.MemoryBytes {
-		r.Requests.MemoryBytes = limit
-	}
-	r.Limits.MemoryBytes = limit
-	return r
+	return limit
 }
 
 // keepBurstable takes the smallest amount off a request if all requests would equal their
@@ -231,16 +210,13 @@ func anySize(pod workload.Pod, sizes []model.Size, is func(has, size workload.Re
 
 // differsFrom reports whether the sizes change the pod.
 func differsFrom(pod workload.Pod, sizes []model.Size) bool {
-	return slices.ContainsFunc(sizes, func(size model.Size) bool {
-		c, ok := pod.Container(size.Container)
-		return ok && c.Resources != size.Resources
-	})
+	return anySize(pod, sizes, func(has, size workload.Resources) bool { return has != size })
 }
 
 // raisesNothing reports whether the sizes give a pod nothing, which frees capacity for others.
 func raisesNothing(pod workload.Pod, sizes []model.Size) bool {
 	return !anySize(pod, sizes, func(has, size workload.Resources) bool {
-		return model.CPU.Raises(has, size) || model.Memory.Raises(has, size)
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Raises(has, size) })
 	})
 }
 
@@ -253,26 +229,12 @@ func lowersRequest(pod workload.Pod, sizes []model.Size) bool {
 
 // isApplied reports whether the kubelet reports the sizes as applied.
 func isApplied(pod workload.Pod, sizes []model.Size) bool {
-	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
-		actual, ok := pod.Actual[size.Container]
-		return !ok || !matches(actual, size.Resources)
-	})
-}
-
-func isMemoryApplied(pod workload.Pod, sizes []model.Size) bool {
-	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
-		return model.Memory.Differs(pod.Actual[size.Container], size.Resources)
-	})
+	return !slices.ContainsFunc(sizes, func(size model.Size) bool { return !matches(pod.Actual[size.Container], size.Resources) })
 }
 
 // matches compares what the kubelet reports with what was asked for.
 func matches(actual, asked workload.Resources) bool {
-	return model.CPU.IsApplied(actual, asked) && model.Memory.IsApplied(actual, asked)
-}
-
-// asDeclared are the sizes as the pod declares them, so that they change nothing.
-func asDeclared(pod workload.Pod, sizes []model.Size) []model.Size {
-	return partOf(pod, sizes, func(model.Resource, workload.Resources, workload.Resources) bool { return false })
+	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return !r.IsApplied(actual, asked) })
 }
 
 // only is the sizes without what they change of the other resource.

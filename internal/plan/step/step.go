@@ -60,7 +60,8 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	if c := p.contested(); !p.isReleased(c) {
 		return p.contest(c, next)
 	}
-	return next.WithDecision(next.Decision.Uncontested())
+	next.Decision = next.Decision.Uncontested()
+	return next
 }
 
 // plan is the plan with what is known so far.

@@ -48,11 +48,7 @@ func applied(declared, actual int64) int64 {
 
 // isPending reports whether the reason is that of a kubelet that does not grant a resize.
 func isPending(reason string) bool {
-	switch reason {
-	case v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
-		return true
-	}
-	return false
+	return slices.Contains([]string{v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible}, reason)
 }
 
 // asksFor reports whether the sizes ask for no less than others, for any container.

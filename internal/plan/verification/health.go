@@ -31,7 +31,7 @@ func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (ou
 		if !model.IsAlive(pod) {
 			continue
 		}
-		failure := failureOf(pod, now.Add(-max(within, clockSkew)), now, true)
+		failure := failureOf(pod, now.Add(-max(within, clockSkew)), now)
 		if failure.count() > 0 || !pod.Unready.IsZero() {
 			out = append(out, pod.UID)
 		}
@@ -60,7 +60,7 @@ const (
 
 // failureOf says what has happened to a pod since a time. If the resizePolicy of a
 // container restarts it, only its OOM kills count: other exits are expected.
-func failureOf(pod workload.Pod, since, now time.Time, checkReadiness bool) podFailure {
+func failureOf(pod workload.Pod, since, now time.Time) podFailure {
 	var f podFailure
 	for _, name := range pod.BackingOff {
 		f.note(crashing, now, "container %s crashes each time it is started", name)
@@ -76,21 +76,14 @@ func failureOf(pod workload.Pod, since, now time.Time, checkReadiness bool) podF
 			f.note(exited, exit.At, "container %s exited", exit.Container)
 		}
 	}
-	if checkReadiness {
-		f.noteReadiness(pod, since, now)
+	switch left := pod.Unready.Add(unreadyFor).Sub(now); {
+	case pod.Unready.Before(since): // also if it is Ready
+	case left > 0:
+		f.wait = min(left, unreadyFor)
+	default:
+		f.note(unready, now, "is not ready")
 	}
 	return f
-}
-
-func (f *podFailure) noteReadiness(pod workload.Pod, since, now time.Time) {
-	if pod.Unready.IsZero() || pod.Unready.Before(since) {
-		return
-	}
-	if left := pod.Unready.Add(unreadyFor).Sub(now); left > 0 {
-		f.wait = min(left, unreadyFor)
-		return
-	}
-	f.note(unready, now, "is not ready")
 }
 
 // note keeps the most severe failure, and the first by name of several.

@@ -70,9 +70,9 @@ func unverified(good model.Requests, d *model.Decision, policy model.Policy) mod
 	left := model.Requests{}
 	for name, amounts := range good {
 		for _, r := range model.Resources {
-			now, before := d.Request(name, r), r.Of(amounts)
-			isRaised := now > before
-			if now == before || isRaised && !policy.RollsOut() {
+			switch now, before := d.Request(name, r), r.Of(amounts); {
+			case now < before, now > before && policy.RollsOut():
+			default:
 				r.Set(&amounts, 0)
 			}
 		}
@@ -96,8 +96,17 @@ type Finding struct {
 	RequeueAfter time.Duration
 }
 
-// Check reverts the change of the situation's decision if it is the cause of failures.
+// Check reverts the change of the situation's decision if it is the cause of failures, or requests with which pods do not start.
 func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
+	f := checkChange(s, policy, now)
+	if f.Evidence == "" {
+		s.Decision = f.Decision
+		return checkStarts(f, s, now)
+	}
+	return f
+}
+
+func checkChange(s model.Situation, policy model.Policy, now time.Time) Finding {
 	same := Finding{Decision: s.Decision, RevertedChanges: s.RevertedChanges}
 	if s.Decision.Verifying() == nil {
 		return same
@@ -108,19 +117,18 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 	}
 	health := compare(s, policy, s.Decision, now)
 	isStuck := policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
-	regression, isRegression := health.regression()
 	switch {
-	case isRegression:
-		same.Evidence = regression.evidence()
+	case health.isRegression():
+		same.Evidence = model.Listed(health.failures, "; ")
 	case isStuck:
 		same.Evidence = "the rollout of the new size exceeded the Deployment's progress deadline (ProgressDeadlineExceeded)"
 	default:
-		same.RequeueAfter = health.wait()
+		same.RequeueAfter = health.wait
 		return same
 	}
 	d, reverted := revert(s, isStuck, same.Evidence, now)
 	if len(reverted) == 0 {
-		same.Evidence, same.RequeueAfter = "", health.wait()
+		same.Evidence, same.RequeueAfter = "", health.wait
 		return same
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
@@ -141,21 +149,15 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 				Container: name, Resource: r.String(), Value: d.Request(name, r), Good: r.Of(d.Verification.Good[name]),
 				At: now, Observed: rec.Observed, Evidence: evidence,
 			}
-			if isRevertible(change, all) {
+			switch {
+			case change.Value == 0, change.Good == 0, change.Value == change.Good:
+			case all || change.IsReduction():
 				model.SetRequest(next.Requests, name, r, change.Good)
 				reverted = append(reverted, change)
 			}
 		}
 	}
 	return &next, reverted
-}
-
-func isRevertible(c model.RevertedChange, all bool) bool {
-	switch {
-	case c.Value == 0, c.Good == 0, c.Value == c.Good:
-		return false
-	}
-	return all || c.IsReduction()
 }
 
 // remember adds what was reverted to what is known, the newest first.
@@ -197,7 +199,7 @@ func Observe(s model.Situation, policy model.Policy, d *model.Decision, now time
 		d = d.WithVerification(&v)
 	}
 	// If all pods fail, the change is not the cause, but the time starts again.
-	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure())
+	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure)
 	return d, min(since.Add(policy.VerificationPeriod).Sub(now), policy.VerificationPeriod)
 }
 
