@@ -76,9 +76,6 @@ func TestUntilWhenAContainerStarts(t *testing.T) {
 		"it runs, and the pod is not Ready":            {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(at(20*time.Second), false)}, 11*time.Minute - 20*time.Second},
 		"it does not run yet":                          {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(time.Time{}, false)}, 11*time.Minute - 30*time.Second},
 		"it never becomes Ready":                       {workload.Pod{ReadyChanged: at(12 * time.Minute), Runs: runs(at(11*time.Minute), false)}, never},
-		"the pod has just become Ready":                {workload.Pod{Ready: true, ReadyChanged: noon, Runs: runs(at(5*time.Minute), false)}, time.Minute},
-		"it is Ready for a while":                      {workload.Pod{Ready: true, ReadyChanged: at(40 * time.Second), Runs: runs(at(5*time.Minute), false)}, 20 * time.Second},
-		"it is Ready for the duration":                 {workload.Pod{Ready: true, ReadyChanged: at(time.Minute), Runs: runs(at(5*time.Minute), false)}, never},
 		"it was Ready late":                            {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Minute+30*time.Second), false)}, 30 * time.Second},
 		"it is Ready again, and started long ago":      {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
 		"it has become unready while it ran":           {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
@@ -130,9 +127,7 @@ func TestBoost(t *testing.T) {
 	rule("Where the node cannot hold it, the decided size is asked for", given(decidedBefore(), boosts(), pods(with(later, func(p *workload.Pod) { p.Resize.Infeasible = true }))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("Where the API server refuses it, too",
-		given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small()))), func(w *world) {
-			w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{Sizes: []plan.Size{{Container: "app", Resources: double().Resources}}, Reason: "NodeCapacity"}}}
-		}),
+		given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small()))), rejected(double().Resources, "NodeCapacity", "")),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("maxAllowed bounds it",
 		given(decidedBefore(), boosts(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(300, 0) }), pods(starting(10*time.Second, pod("web-1", small())))),

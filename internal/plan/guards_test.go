@@ -4,6 +4,8 @@
 package plan_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -103,7 +105,7 @@ func (c cell) guardedOutcome() string {
 			continue
 		case plan.Resize:
 			if answer := c["the API server says"]; answer != "yes" {
-				w.refuse(step, answer)
+				w.reject(step.UID, plan.RejectedResize{Sizes: step.Sizes, Reason: answer, Message: "no"})
 				continue
 			}
 		}
@@ -111,13 +113,19 @@ func (c cell) guardedOutcome() string {
 	}
 }
 
-// refuse has the API server refuse the resize.
-func (w *world) refuse(step plan.Resize, reason string) {
-	s := &w.situation
-	if s.RejectedResizes == nil {
-		s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+// reject notes a resize of a pod that is not to be repeated.
+func (w *world) reject(uid types.UID, resize plan.RejectedResize) {
+	before := w.situation.RejectedResizes
+	w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+	maps.Copy(w.situation.RejectedResizes, before)
+	w.situation.RejectedResizes[uid] = append(slices.Clone(before[uid]), resize)
+}
+
+// rejected is a resize of app in web-1 that is not to be repeated.
+func rejected(to workload.Resources, reason, message string) func(*world) {
+	return func(w *world) {
+		w.reject("uid-web-1", plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: to}}, Reason: reason, Message: message})
 	}
-	s.RejectedResizes[step.UID] = append(s.RejectedResizes[step.UID], plan.RejectedResize{Sizes: step.Sizes, Reason: reason, Message: "no"})
 }
 
 // TestDecisionTableOfGuards walks through every combination of what limits a change, from the

@@ -300,11 +300,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("Not twice", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not if the API server has refused it",
-		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
-			w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
-				Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), amounts(400, 512))}}, Reason: "Rejected", Message: "no",
-			}}}
-		}),
+		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), rejected(resources(amounts(100, 128), amounts(400, 512)), "Rejected", "no")),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("Not below a LimitRange", given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), bounds(workload.Bounds{ContainerMin: amounts(150, 0)})),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")

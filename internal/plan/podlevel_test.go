@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -83,6 +81,9 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	noLimits := sized("app", amounts(100, 128), amounts(0, 0))
+	unsupported := func(requests quantity.Amounts) func(*world) {
+		return rejected(resources(requests, amounts(0, 0)), "Unsupported", "pods with pod-level resources cannot be resized")
+	}
 	rule := rulesOf(t)
 	rule("A limit that stays bounds the request",
 		given(decidedBefore(), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512)))),
@@ -91,12 +92,8 @@ func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
 		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128)))),
 		"keeps app 50m 64Mi · QoSChange: pod web-1: its pod-level resources would change its QoS class from Guaranteed to Burstable, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")
 	rule("What the API server cannot do has a reason",
-		given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128))), func(w *world) {
-			for _, size := range []workload.Resources{resources(amounts(200, 256), amounts(0, 0)), resources(amounts(100, 256), amounts(0, 0)), resources(amounts(200, 128), amounts(0, 0))} {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": append(w.situation.RejectedResizes["uid-web-1"],
-					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Unsupported", Message: "pods with pod-level resources cannot be resized"})}
-			}
-		}),
+		given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128))),
+			unsupported(amounts(200, 256)), unsupported(amounts(100, 256)), unsupported(amounts(200, 128))),
 		"keeps app 200m 256Mi · Unsupported: pod web-1: pods with pod-level resources cannot be resized. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
 	rule("A quota counts what is declared at the pod level",
 		given(decidedBefore(), recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))), amounts(1000, 1024), amounts(0, 0))), func(w *world) {

@@ -18,7 +18,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
@@ -942,11 +941,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			if ours {
 				t.Errorf("the API server refuses: %s", broken)
 			}
-			s.RejectedResizes = maps.Clone(s.RejectedResizes)
-			if s.RejectedResizes == nil {
-				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-			}
-			s.RejectedResizes[pod.UID] = append(slices.Clone(s.RejectedResizes[pod.UID]), plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
+			w.reject(pod.UID, plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
 			return true
 		}
 		s.Pods[i].Containers = after.Containers
@@ -955,11 +950,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
 		if gone := as[plan.Resize](p).Withdraws; gone != nil {
-			s.RejectedResizes = maps.Clone(s.RejectedResizes)
-			if s.RejectedResizes == nil {
-				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-			}
-			s.RejectedResizes[pod.UID] = append(slices.Clone(s.RejectedResizes[pod.UID]), *gone)
+			w.reject(pod.UID, *gone)
 		} else if w.crowded && strings.HasSuffix(pod.Name, "1") && raises(pod.Containers, after.Containers) {
 			s.Pods[i].Resize = workload.Resize{Deferred: true, Since: w.now}
 		}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -76,14 +74,10 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 			pod.Resize.Failed, pod.Resize.InProgress = some(0.1), some(0.2)
 		}
 		if p := w.next(noon); is[plan.Resize](p) && some(0.5) { // and all that may come of it is refused
-			s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			for range 3 * len(s.Pods) {
-				next := w.next(noon)
-				if !is[plan.Resize](next) {
-					break
+				if step := as[plan.Resize](w.next(noon)); step != nil {
+					w.reject(step.UID, plan.RejectedResize{Sizes: step.Sizes, Reason: refusals[r.IntN(len(refusals))], Message: "The API server said no"})
 				}
-				s.RejectedResizes[as[plan.Resize](next).UID] = append(s.RejectedResizes[as[plan.Resize](next).UID],
-					plan.RejectedResize{Sizes: as[plan.Resize](next).Sizes, Reason: refusals[r.IntN(len(refusals))], Message: "The API server said no"})
 			}
 		}
 		for _, at := range []time.Time{noon, noon.Add(time.Hour)} {

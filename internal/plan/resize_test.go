@@ -94,18 +94,7 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		says.Since = noon.Add(-11 * time.Minute)
 		return with(pod(name, large()), func(p *workload.Pod) { p.Resize, p.Actual["app"] = says, small().Resources })
 	}
-	withdrawn := func(reason string, sizes workload.Resources, on ...string) func(*world) {
-		return func(w *world) {
-			if w.situation.RejectedResizes == nil {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-			}
-			for _, name := range on {
-				uid := types.UID("uid-" + name)
-				w.situation.RejectedResizes[uid] = append(w.situation.RejectedResizes[uid],
-					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "No room"})
-			}
-		}
-	}
+	withdrawn := rejected(large().Resources, "Deferred", "No room")
 	memoryAlone := sized("app", amounts(100, 256), amounts(200, 512))
 	rule := rulesOf(t)
 	rule("A Deferred one after the grace", given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true}))),
@@ -122,35 +111,28 @@ func TestWhatIsWithdrawn(t *testing.T) {
 	rule("Also while usage is missing: the pod has nothing of it",
 		given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
 		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
-	rule("What is applied of it stays", given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+	rule("What is applied of it stays", given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn),
 		"keeps app 200m 256Mi · Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged · 0/1")
 	rule("Pods that have not been asked come first",
-		given(decidedBefore(long), pods(pod("web-1", small()), pod("web-2", small())), withdrawn("Deferred", large().Resources, "web-1")),
+		given(decidedBefore(long), pods(pod("web-1", small()), pod("web-2", small())), withdrawn),
 		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
 	rule("More is not asked for either",
-		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(230, 256) }), recommends(rec(amounts(230, 256), amounts(200, 200), amounts(300, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(230, 256) }), recommends(rec(amounts(230, 256), amounts(200, 200), amounts(300, 300))), pods(pod("web-1", memoryAlone)), withdrawn),
 		"keeps app 230m 256Mi · Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged · 0/1")
 	rule("Less is",
-		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(150, 256) }), recommends(rec(amounts(150, 256), amounts(100, 200), amounts(200, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+		given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(150, 256) }), recommends(rec(amounts(150, 256), amounts(100, 200), amounts(200, 300))), pods(pod("web-1", memoryAlone)), withdrawn),
 		"keeps app 150m 256Mi · resizes web-1 to app 150m 256Mi of 300m 512Mi · Resizing · 0/1 changing")
 	rule("The fallback follows, and does not wait for what other nodes put off",
-		given(decidedBefore(recently), orRollout, appTakenOver(), pods(pod("web-1", small()), with(pending("web-2", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon }), pod("web-3", small())), withdrawn("Deferred", large().Resources, "web-1")),
+		given(decidedBefore(recently), orRollout, appTakenOver(), pods(pod("web-1", small()), with(pending("web-2", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon }), pod("web-3", small())), withdrawn),
 		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut. Requires pod replacement: pod web-1: No room · 0/3 changing")
 }
 
 func TestWhatCannotBeDoneInPlace(t *testing.T) {
-	refused := func(sizes ...plan.Size) func(*world) {
-		return func(w *world) {
-			if w.situation.RejectedResizes == nil {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
-			}
-			w.situation.RejectedResizes["uid-web-1"] = append(w.situation.RejectedResizes["uid-web-1"],
-				plan.RejectedResize{Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"})
-		}
+	refused := func(to workload.Resources) func(*world) {
+		return rejected(to, "NodeCapacity", "node didn't have enough allocatable resources")
 	}
-	whole := plan.Size{Container: "app", Resources: large().Resources}
-	memoryAlone := plan.Size{Container: "app", Resources: resources(amounts(100, 256), amounts(200, 512))}
-	cpuAlone := plan.Size{Container: "app", Resources: resources(amounts(200, 128), amounts(400, 256))}
+	whole := refused(large().Resources)
+	memoryAlone, cpuAlone := refused(resources(amounts(100, 256), amounts(200, 512))), refused(resources(amounts(200, 128), amounts(400, 256)))
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
 	rule := rulesOf(t)
@@ -164,14 +146,14 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	rule("A node that reports no applied resources cannot resize", given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 		"keeps app 200m 256Mi · Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged · 0/1")
 	rule("Where memory has followed alone, the pod is still not at its size",
-		given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
+		given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), whole),
 		"keeps app 200m 256Mi · NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
-	rule("Where memory was refused as well, CPU is asked for alone", given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone)),
+	rule("Where memory was refused as well, CPU is asked for alone", given(decidedBefore(), pods(pod("web-1", small())), whole, memoryAlone),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing")
-	rule("What was refused is not asked for again", given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
+	rule("What was refused is not asked for again", given(decidedBefore(), pods(pod("web-1", small())), whole, memoryAlone, cpuAlone),
 		"keeps app 200m 256Mi · NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
 	rule("Another size is requested even after a refusal",
-		given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
+		given(decidedBefore(), pods(pod("web-1", small())), refused(resources(amounts(900, 900), amounts(900, 900)))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("The LimitRange of a pod bounds the sum",
 		given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(599, 0)})),

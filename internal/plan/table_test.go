@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -141,8 +140,8 @@ func (c cell) outcome() string {
 	}
 	w.effective()
 	p := w.next(noon)
-	if answer := c["the API server says"]; answer != "yes" && is[plan.Resize](p) {
-		w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{as[plan.Resize](p).UID: {{Sizes: as[plan.Resize](p).Sizes, Reason: answer, Message: "no"}}}
+	if answer, step := c["the API server says"], as[plan.Resize](p); answer != "yes" && step != nil {
+		w.reject(step.UID, plan.RejectedResize{Sizes: step.Sizes, Reason: answer, Message: "no"})
 		p = w.next(noon)
 	}
 	return stepOf(w, p) + " · " + verdictOf(p)
