@@ -111,11 +111,11 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 	}
 	key := types.NamespacedName{Namespace: vs.Namespace, Name: original.DeploymentName}
 	deployment, owned, err := r.readOwned(ctx, key)
-	if client.IgnoreNotFound(err) != nil {
-		return err
+	if err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if err != nil || deployment.UID != original.UID {
-		return nil // It is gone, or was recreated and has nothing of ours.
+	if deployment.UID != original.UID {
+		return nil // It was recreated, and has nothing of ours.
 	}
 	if other, err := r.otherHolder(ctx, vs, original.UID); err != nil || other != "" {
 		return err // The other scaler restores the values.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -228,6 +229,16 @@ verticalscaler_pods{scaler="web",target_namespace="shop"} 5
 			t.Errorf("%d series after all managers have stopped: %v", got, err)
 		}
 	})
+}
+
+func TestTheLatencyFollowsTheLastRequests(t *testing.T) {
+	var latency average
+	for range 100 {
+		latency.Observe(time.Second)
+	}
+	if got := latency.Mean(); got < 990*time.Millisecond || got > time.Second {
+		t.Errorf("after a hundred requests of a second: %s", got)
+	}
 }
 
 // Names and labels follow the conventions of Prometheus, and each metric tells its stability. Prometheus renames a label that

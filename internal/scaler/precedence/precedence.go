@@ -135,6 +135,21 @@ func (o *Order) Forget(key types.NamespacedName) (affected []types.NamespacedNam
 	return o.replace(key, nil)
 }
 
+func (o *Order) insert(c contender) {
+	list := o.ordered[c.deployment]
+	i, _ := slices.BinarySearchFunc(list, c, contender.compare)
+	o.ordered[c.deployment], o.known[c.key()] = slices.Insert(list, i, c), c
+}
+
+func (o *Order) remove(c contender) {
+	list := o.ordered[c.deployment]
+	i, _ := slices.BinarySearchFunc(list, c, contender.compare)
+	if o.ordered[c.deployment] = slices.Delete(list, i, i+1); len(list) == 1 {
+		delete(o.ordered, c.deployment)
+	}
+	delete(o.known, c.key())
+}
+
 func (o *Order) replace(key types.NamespacedName, now *contender) (affected []types.NamespacedName) {
 	was, existed := o.known[key]
 	var deployments []types.NamespacedName
@@ -151,18 +166,10 @@ func (o *Order) replace(key types.NamespacedName, now *contender) (affected []ty
 		}
 	}
 	if existed {
-		list := o.ordered[was.deployment]
-		i, _ := slices.BinarySearchFunc(list, was, contender.compare)
-		if o.ordered[was.deployment] = slices.Delete(list, i, i+1); len(list) == 1 {
-			delete(o.ordered, was.deployment)
-		}
-		delete(o.known, key)
+		o.remove(was)
 	}
 	if now != nil {
-		list := o.ordered[now.deployment]
-		i, _ := slices.BinarySearchFunc(list, *now, contender.compare)
-		o.ordered[now.deployment] = slices.Insert(list, i, *now)
-		o.known[key] = *now
+		o.insert(*now)
 	}
 	for _, deployment := range deployments {
 		for i, list := 0, o.first(deployment); i < len(list); i++ {
