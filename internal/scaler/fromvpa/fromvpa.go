@@ -4,8 +4,9 @@
 // Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and says for each field how
 // it is converted.
 //
-// What cannot be read, or has no equivalent that protects the workload as well, leads to updateMode
-// Recommend: such a scaler changes nothing. The package is pure: values in, values out.
+// A field without an equivalent that protects the workload as well leads to updateMode Recommend: such a scaler changes
+// nothing. Values that a scaler may not have are left to the API server, which refuses them. The package is pure: values in,
+// values out.
 package fromvpa
 
 import (
@@ -15,11 +16,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Note says what becomes of one field.
@@ -39,7 +43,7 @@ type Import struct {
 	// Scaler is nil if there is no scaler for the target. Skipped says why.
 	Scaler  *v1beta1.VerticalScaler
 	Skipped string
-	// Notes has an entry for each field of the spec that is set, and for the update mode.
+	// Notes has an entry for each field of the spec that is set, sorted by their names, and for the update mode.
 	Notes []Note
 	// Doubts are the paths of fields that have made the scaler one that only recommends.
 	Doubts []string
@@ -48,70 +52,128 @@ type Import struct {
 // maxName is the number of characters that the name of a scaler may have.
 const maxName = 63
 
+// vpaSpec is what a scaler takes over from a spec of version v1.
+type vpaSpec struct {
+	TargetRef    struct{ APIVersion, Kind, Name string }
+	UpdatePolicy struct {
+		UpdateMode           *string
+		MinReplicas          *int32
+		EvictionRequirements []any
+	}
+	ResourcePolicy struct{ ContainerPolicies []containerPolicy }
+	StartupBoost   *v1beta1.StartupBoost
+}
+
+type containerPolicy struct {
+	ContainerName       string
+	Mode                v1beta1.ContainerMode
+	ControlledValues    v1beta1.ControlledValues
+	ControlledResources *[]v1beta1.ControlledResource
+	MinAllowed          map[string]resource.Quantity
+	MaxAllowed          map[string]resource.Quantity
+	StartupBoost        *v1beta1.StartupBoost
+}
+
+const (
+	container = "resourcePolicy.containerPolicies[]."
+	boosted   = "startupBoost, which maxAllowed bounds, too. Only updateMode InPlace applies it"
+	bumps     = "not imported: the steps after OOM kills adapt to how quickly they follow each other"
+	peaks     = "not imported: the operator keeps the peaks of the last days and weeks"
+	noPod     = "not imported: no pod is evicted"
+)
+
+// results are what becomes of the fields of VPA 1.8, unless the reader says otherwise. What is below such a field is part of
+// its value.
+var results = map[string]string{
+	"targetRef":                                    "deploymentName",
+	"updatePolicy.updateMode":                      "updatePolicy",
+	"updatePolicy.minReplicas":                     "updatePolicy.minReplicas",
+	"updatePolicy.evictionRequirements":            noPod,
+	"updatePolicy.evictAfterOOMSeconds":            "not imported: an OOM kill raises the memory of all pods at once, in place",
+	"startupBoost.cpu":                             boosted,
+	"recommenders":                                 "not imported: the operator has one recommender. Choose a profile in recommendationPolicy",
+	container + "containerName":                    "containerPolicies",
+	container + "mode":                             "mode",
+	container + "controlledValues":                 "controlledValues",
+	container + "controlledResources":              "controlledResources",
+	container + "minAllowed.cpu":                   "minAllowed.cpu",
+	container + "minAllowed.memory":                "minAllowed.memory",
+	container + "maxAllowed.cpu":                   "maxAllowed.cpu",
+	container + "maxAllowed.memory":                "maxAllowed.memory",
+	container + "startupBoost.cpu":                 boosted,
+	container + "oomBumpUpRatio":                   bumps,
+	container + "oomMinBumpUp":                     bumps,
+	container + "memoryAggregationIntervalSeconds": peaks,
+	container + "memoryAggregationIntervalCount":   peaks,
+}
+
+// reader reads a spec, and notes what becomes of its fields.
+type reader struct {
+	Import
+	said map[string]string // by path
+}
+
 // Of imports the spec of a VerticalPodAutoscaler, of version v1.
 func Of(namespace, name string, spec map[string]any) Import {
-	r := &reader{Import: Import{Namespace: namespace, Name: name}}
-	fields := r.object("spec", spec)
-	deployment, skipped := r.target(fields)
-	if len(name) > maxName {
-		skipped = "its name has more than 63 characters, the most for a scaler: create one with another name"
+	r := &reader{Import{Namespace: namespace, Name: name}, map[string]string{}}
+	var vpa vpaSpec
+	text, err := json.Marshal(spec)
+	if err == nil {
+		err = json.Unmarshal(text, &vpa)
 	}
-	if skipped != "" {
-		return Import{Namespace: namespace, Name: name, Skipped: skipped}
+	switch r.Skipped = skipped(vpa); {
+	case err != nil:
+		r.Skipped = "its spec cannot be read: " + err.Error()
+	case len(name) > maxName:
+		r.Skipped = "its name has more than 63 characters, the most for a scaler: create one with another name"
 	}
-	scaler := &v1beta1.VerticalScaler{
+	if r.Skipped != "" {
+		return r.Import
+	}
+	r.Scaler = &v1beta1.VerticalScaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: vpa.TargetRef.Name},
 	}
-	r.updatePolicy(fields, &scaler.Spec.UpdatePolicy)
-	boost := r.boost(fields, "startupBoost")
-	scaler.Spec.ResourcePolicy = r.resourcePolicy(fields, boost)
-	r.recommenders(fields)
-	r.unknown(fields)
+	r.updatePolicy(vpa, &r.Scaler.Spec.UpdatePolicy)
+	r.resourcePolicy(vpa, &r.Scaler.Spec)
+	r.note("spec", "", spec)
 	if len(r.Doubts) > 0 {
-		scaler.Spec.UpdatePolicy.UpdateMode, scaler.Spec.UpdatePolicy.Fallback = v1beta1.UpdateModeRecommend, ""
+		r.Scaler.Spec.UpdatePolicy.UpdateMode, r.Scaler.Spec.UpdatePolicy.Fallback = v1beta1.UpdateModeRecommend, ""
 	}
-	r.Scaler = scaler
 	return r.Import
 }
 
-// reader reads fields and notes what becomes of them.
-type reader struct{ Import }
-
-// fields are those of one object that have not been read yet.
-type fields struct {
-	path string
-	left map[string]any
+// doubt says what becomes of a field, without which the scaler must not change anything.
+func (r *reader) doubt(path, result string) {
+	r.said[path] = result
+	r.Doubts = append(r.Doubts, path)
 }
 
-func (f *fields) of(name string) string { return f.path + "." + name }
-
-func (r *reader) object(path string, value map[string]any) *fields {
-	return &fields{path, maps.Clone(value)}
-}
-
-// take removes a field and reads it. ok is false if it is not set, or if it cannot be read, which
-// is a doubt.
-func take[T any](r *reader, f *fields, name string) (out T, ok bool) {
-	value, isSet := f.left[name]
-	delete(f.left, name)
-	if !isSet || value == nil {
-		return out, false
+// note notes what becomes of a value, or of the values below it. The key is its path without "spec." and indexes.
+func (r *reader) note(path, key string, value any) {
+	result, ok := r.said[path]
+	if !ok {
+		result, ok = results[key]
 	}
-	if err := decode(value, &out); err != nil {
-		r.doubt(f.of(name), encoded(value), "cannot be read, so it is not imported")
-		return out, false
+	if value != nil && ok {
+		r.Notes = append(r.Notes, Note{path, encoded(value), result})
+		return
 	}
-	return out, true
-}
-
-func decode(value, into any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encoding a value: %w", err)
+	switch v := value.(type) {
+	case nil:
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			r.note(path+"."+name, strings.TrimPrefix(key+"."+name, "."), v[name])
+		}
+	case []any:
+		for i, item := range v {
+			r.note(fmt.Sprintf("%s[%d]", path, i), key+"[]", item)
+		}
+	default:
+		r.doubt(path, "is not a known field, so it is not imported")
+		r.Notes = append(r.Notes, Note{path, encoded(value), r.said[path]})
 	}
-	return json.Unmarshal(text, into)
 }
 
 // encoded is a value in one line.
@@ -123,53 +185,22 @@ func encoded(value any) string {
 	return string(text)
 }
 
-func (r *reader) note(path, value, result string) {
-	r.Notes = append(r.Notes, Note{path, value, result})
-}
-
-// doubt notes a field, without which the scaler must not change anything.
-func (r *reader) doubt(path, value, result string) {
-	r.note(path, value, result)
-	r.Doubts = append(r.Doubts, path)
-}
-
-// unknown notes the fields that nothing has read.
-func (r *reader) unknown(f *fields) {
-	for _, name := range slices.Sorted(maps.Keys(f.left)) {
-		r.doubt(f.of(name), encoded(f.left[name]), "is not a known field, so it is not imported")
-	}
-}
-
-// unused notes a field that has no equivalent and needs none.
-func (r *reader) unused(f *fields, name, result string) {
-	value, isSet := f.left[name]
-	delete(f.left, name)
-	if isSet && value != nil {
-		r.note(f.of(name), encoded(value), "not imported: "+result)
-	}
-}
-
-// target is the name of the Deployment, or why there is no scaler.
-func (r *reader) target(f *fields) (deployment, skipped string) {
-	path := f.of("targetRef")
-	ref, ok := take[map[string]any](r, f, "targetRef")
-	if !ok {
-		return "", path + " names nothing"
-	}
-	kind, _ := ref["kind"].(string)
-	name, _ := ref["name"].(string)
-	version, _ := ref["apiVersion"].(string)
-	group, _, _ := strings.Cut(version, "/")
+// skipped says why there is no scaler for the target; empty if there is one.
+func skipped(vpa vpaSpec) string {
+	const path = "spec.targetRef"
+	ref := vpa.TargetRef
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	switch {
-	case kind == "ScaledDeployment":
-		return "", fmt.Sprintf("%s names ScaledDeployment %q: set its spec.scaling instead", path, name)
-	case kind != "Deployment" || !slices.Contains([]string{"apps", "extensions", ""}, group):
-		return "", fmt.Sprintf("%s names %q of %q: a scaler sizes Deployments only", path, kind, version)
-	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		return "", fmt.Sprintf("%s.name %q is not the name of a Deployment", path, name)
+	case ref.Kind == "":
+		return path + " names nothing"
+	case ref.Kind == "ScaledDeployment":
+		return fmt.Sprintf("%s names ScaledDeployment %q: set its spec.scaling instead", path, ref.Name)
+	case ref.Kind != "Deployment" || !slices.Contains([]string{"apps", "extensions", ""}, group):
+		return fmt.Sprintf("%s names %q of %q: a scaler sizes Deployments only", path, ref.Kind, ref.APIVersion)
+	case len(validation.IsDNS1123Subdomain(ref.Name)) > 0:
+		return fmt.Sprintf("%s.name %q is not the name of a Deployment", path, ref.Name)
 	}
-	r.note(path, encoded(ref), "deploymentName")
-	return name, ""
+	return ""
 }
 
 // mode is what an update mode becomes.
@@ -192,52 +223,92 @@ var modes = map[string]mode{
 	"InPlace":           {v1beta1.UpdateModeInPlace, v1beta1.FallbackWait, "updateMode InPlace"},
 }
 
-func (r *reader) updatePolicy(spec *fields, policy *v1beta1.UpdatePolicy) {
-	path := spec.of("updatePolicy")
-	value, _ := take[map[string]any](r, spec, "updatePolicy")
-	f := r.object(path, value)
-	m := modes["Recreate"]
-	name, isSet := take[string](r, f, "updateMode")
-	switch known, ok := modes[name]; {
-	case !isSet:
-		r.note(f.of("updateMode"), "", "not set, which means Recreate: "+m.result)
-	case !ok:
-		r.doubt(f.of("updateMode"), encoded(name), "is not known")
+func (r *reader) updatePolicy(vpa vpaSpec, policy *v1beta1.UpdatePolicy) {
+	const path = "spec.updatePolicy."
+	of := vpa.UpdatePolicy
+	m, isKnown := modes[ptr.Deref(of.UpdateMode, "Recreate")]
+	switch {
+	case of.UpdateMode == nil:
+		r.Notes = append(r.Notes, Note{path + "updateMode", "", "not set, which means Recreate: " + m.result})
+	case !isKnown:
+		r.doubt(path+"updateMode", "is not known")
 	default:
-		m = known
-		r.note(f.of("updateMode"), encoded(name), m.result)
+		r.said[path+"updateMode"] = m.result
 	}
 	policy.UpdateMode, policy.Fallback = m.mode, m.fallback
-	if least, ok := take[int32](r, f, "minReplicas"); ok {
-		switch {
-		case m.fallback != v1beta1.FallbackRecreate:
-			r.note(f.of("minReplicas"), encoded(least), "not imported: no pod is evicted")
-		case least < 1 || least > 1000:
-			r.doubt(f.of("minReplicas"), encoded(least), "not imported: it is not from 1 to 1000")
-		default:
-			policy.MinReplicas = ptr.To(least)
-			r.note(f.of("minReplicas"), encoded(least), "updatePolicy.minReplicas")
-		}
+	if m.fallback == v1beta1.FallbackRecreate && len(of.EvictionRequirements) > 0 {
+		policy.Fallback = v1beta1.FallbackWait
+		r.said[path+"evictionRequirements"] = "no equivalent, so the fallback is Wait, and no pod is evicted"
 	}
-	if needs, ok := take[[]any](r, f, "evictionRequirements"); ok && len(needs) > 0 {
-		result := "not imported: no pod is evicted"
-		if m.fallback == v1beta1.FallbackRecreate {
-			policy.Fallback = v1beta1.FallbackWait
-			policy.MinReplicas = nil
-			result = "no equivalent, so the fallback is Wait, and no pod is evicted"
-		}
-		r.note(f.of("evictionRequirements"), encoded(needs), result)
+	if policy.Fallback == v1beta1.FallbackRecreate {
+		policy.MinReplicas = of.MinReplicas
+	} else {
+		r.said[path+"minReplicas"] = noPod
 	}
-	r.unused(f, "evictAfterOOMSeconds", "an OOM kill raises the memory of all pods at once, in place")
-	r.unknown(f)
 }
 
-func (r *reader) recommenders(spec *fields) {
-	names, ok := take[[]struct {
-		Name string `json:"name"`
-	}](r, spec, "recommenders")
-	if !ok || len(names) == 0 {
-		return
+// resourcePolicy reads the policies of containers. Containers without a boost of their own get that of the spec.
+func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
+	var policies []v1beta1.ContainerPolicy
+	boost, isForAll := vpa.StartupBoost, false
+	for i, of := range vpa.ResourcePolicy.ContainerPolicies {
+		path := fmt.Sprintf("spec.resourcePolicy.containerPolicies[%d].", i)
+		p := v1beta1.ContainerPolicy{ContainerName: of.ContainerName, Mode: of.Mode, ControlledValues: of.ControlledValues}
+		if of.ControlledResources != nil {
+			p.ControlledResources = slices.DeleteFunc(*of.ControlledResources, func(name v1beta1.ControlledResource) bool {
+				return name != v1beta1.ControlledCPU && name != v1beta1.ControlledMemory
+			})
+			if len(p.ControlledResources) < len(*of.ControlledResources) {
+				r.said[path+"controlledResources"] = "controlledResources, but only cpu and memory"
+			}
+			if len(p.ControlledResources) == 0 {
+				p.ControlledResources, p.Mode = nil, v1beta1.ContainerModeOff
+				r.said[path+"controlledResources"] = "mode Off: neither cpu nor memory is managed"
+			}
+		}
+		p.MinAllowed, p.MaxAllowed = r.bounds(path+"minAllowed.", of.MinAllowed), r.bounds(path+"maxAllowed.", of.MaxAllowed)
+		p.StartupBoost = boost.DeepCopy()
+		if of.StartupBoost != nil {
+			p.StartupBoost = of.StartupBoost
+		}
+		if p.Mode == v1beta1.ContainerModeOff || len(p.ControlledResources) > 0 && !slices.Contains(p.ControlledResources, v1beta1.ControlledCPU) {
+			p.StartupBoost = nil
+			r.said[path+"startupBoost"] = "not imported: CPU is not managed"
+		}
+		policies = append(policies, p)
+		isForAll = isForAll || of.ContainerName == v1beta1.AnyContainer
 	}
-	r.note(spec.of("recommenders"), encoded(names), "not imported: the operator has one recommender. Choose a profile in recommendationPolicy")
+	if boost != nil && !isForAll {
+		policies = append(policies, v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})
+	}
+	if len(policies) > 0 {
+		spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
+	}
+}
+
+// minMemory is the least amount of memory that a bound may be, in bytes.
+const minMemory = 1 << 10
+
+// bounds are rounded up to amounts that a scaler may have; nil for none.
+func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1.ResourceBounds {
+	var out quantity.Amounts
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		var err error
+		switch q := list[name]; {
+		case name == "cpu":
+			out.CPUMillis, err = quantity.CPUMillis(q)
+		case name == "memory":
+			if out.MemoryBytes, err = quantity.MemoryBytes(q); out.MemoryBytes > 0 {
+				out.MemoryBytes = max(out.MemoryBytes, minMemory)
+			}
+		default:
+			r.said[path+name] = "not imported: only cpu and memory are managed"
+		}
+		if err != nil {
+			r.doubt(path+name, "not imported: it is out of range")
+		} else if q := list[name]; q.IsZero() {
+			r.said[path+name] = "not imported: 0 is no bound"
+		}
+	}
+	return scaler.BoundsOf(out)
 }
