@@ -7,9 +7,9 @@ package v1beta1
 // the first status that the operator writes.
 const (
 	// ConditionReady sums up the other conditions. It is True while the operator learns or
-	// waits, or is suspended, and False if something is broken. Reasons: OperatingNormally,
-	// Learning, WaitingForDeployment, Suspended, Paused, Frozen, RecommendOnly, or the reason
-	// of what is broken.
+	// waits, or is suspended, and False if something is broken, or usage of running pods is
+	// missing. Reasons: OperatingNormally, Learning, WaitingForDeployment, Suspended, Paused,
+	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of what is broken.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
 	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.

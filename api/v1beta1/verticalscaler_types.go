@@ -27,6 +27,15 @@ const (
 	// VersionLabel is the label of the Lease with the version of the leader, such as "v0.1.0".
 	VersionLabel = "app.kubernetes.io/version"
 
+	// UsageLabel is the label of the Lease that says whether usage of nearly all pods is missing: UsageMissing, or Reported.
+	UsageLabel = "autoscaling.verticalscaler.io/usage"
+
+	// UsageMissing is its value while usage of nearly all pods is missing.
+	UsageMissing = "Missing"
+
+	// UsageReported is its value otherwise.
+	UsageReported = "Reported"
+
 	// RestoreFinalizer is on a scaler only while the operator owns fields of the Deployment's
 	// pod template whose original values it has to restore.
 	RestoreFinalizer = "autoscaling.verticalscaler.io/restore-original-resources"

@@ -87,7 +87,7 @@ func TestKStatus(t *testing.T) {
 			is(plan.Changing, "Resizing")(p)
 			p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"}
 		}, failed, failed},
-		"with a part of the metrics":     {func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "pod a"} }, current, current},
+		"with a part of the metrics":     {func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "pod a"} }, inProgress, inProgress},
 		"no Deployment":                  {noDeployment, current, failed},
 		"a policy for another container": {misspelt, current, failed},
 		"a failed reconcile": {

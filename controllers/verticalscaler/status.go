@@ -290,7 +290,7 @@ func stalled(s *scope, target, provided, containers metav1.Condition) metav1.Con
 	return c
 }
 
-// ready sums up the other conditions. Learning, waiting and suspended scalers are Ready.
+// ready sums up the other conditions. Learning, waiting and suspended scalers are Ready, but none without usage of its pods.
 func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOperatingNormally}
 	switch {
@@ -300,6 +300,8 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, unfinished
 	case target.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
+	case scaler.LacksUsage(provided.Reason):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, provided.Reason, provided.Message
 	case scaler.IsPaused(s.scaler):
 		c.Reason, c.Message = v1beta1.ReasonPaused, applied.Message
 	case s.scaler.Spec.Suspend:

@@ -260,7 +260,10 @@ func TestConditions(t *testing.T) {
 
 		"with part of the metrics": {
 			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
-			[]string{"RecommendationProvided=True MetricsIncomplete: Usage of running pods is missing, so nothing is lowered: container app of pod a. Check metrics-server and the kubelets of their nodes"},
+			[]string{
+				"Ready=False MetricsIncomplete: Usage of running pods is missing, so nothing is lowered: container app of pod a. Check metrics-server and the kubelets of their nodes",
+				"RecommendationProvided=True MetricsIncomplete: Usage of running pods is missing, so nothing is lowered: container app of pod a. Check metrics-server and the kubelets of their nodes",
+			},
 		},
 
 		"the Deployment could not be read": {

@@ -281,6 +281,9 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 		return append(out, Finding{Reason: notObserved})
 	}
 	out = doubts(s, s.Status.ObservedGeneration, e.Operators, e.Now)
+	if len(out) == 0 && meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionReady) && hasPods(s) && e.Operators.areBlind(s.Namespace) {
+		out = append(out, Finding{Reason: reasonFor(v1beta1.ReasonMetricsUnavailable), Condition: v1beta1.ConditionReady, Message: "Usage of nearly all pods is missing: metrics are down"})
+	}
 	add := func(kind string, isIncluded func(metav1.Condition) bool) {
 		c := meta.FindStatusCondition(s.Status.Conditions, kind)
 		if c == nil || !isIncluded(*c) {
@@ -307,6 +310,11 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
 	return onlyActions(out)
+}
+
+// hasPods reports whether pods of the scaler run, as far as its status tells.
+func hasPods(s *v1beta1.VerticalScaler) bool {
+	return s.Status.Summary != nil && s.Status.Summary.Pods != "" && s.Status.Summary.Pods != "0/0"
 }
 
 // reasonTime is when the reason began; nil if unknown. Transition times of conditions are those of their statuses.

@@ -28,6 +28,8 @@ type Operator struct {
 	HasStopped bool `json:"hasStopped,omitempty"`
 	// Version is the version of the leader; empty if it is not known.
 	Version string `json:"version,omitempty"`
+	// UsageMissing is true if usage of nearly all pods is missing.
+	UsageMissing bool `json:"usageMissing,omitempty"`
 }
 
 // Operators are the operators of the cluster, one per namespace.
@@ -43,7 +45,7 @@ func OperatorsOf(leases []coordinationv1.Lease) Operators {
 		}
 		out = append(out, Operator{
 			Namespace: l.Namespace, LastHeard: metav1.NewTime(l.Spec.RenewTime.Time), HasStopped: l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "",
-			Version: l.Labels[v1beta1.VersionLabel],
+			Version: l.Labels[v1beta1.VersionLabel], UsageMissing: l.Labels[v1beta1.UsageLabel] == v1beta1.UsageMissing,
 		})
 	}
 	slices.SortFunc(out, func(a, b Operator) int { return b.LastHeard.Compare(a.LastHeard.Time) })
@@ -84,6 +86,13 @@ func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok b
 	}
 	message := fmt.Sprintf("The operator in namespace %s %s %s", operator.Namespace, how, operator.LastHeard.UTC().Format(time.RFC3339))
 	return Finding{Reason: operatorSilent, Message: message, Since: &operator.LastHeard}, true
+}
+
+// areBlind reports whether the operator of a namespace has no usage of nearly all pods. The status of a single object does not
+// say so.
+func (o Operators) areBlind(namespace string) bool {
+	operator, ok := o.For(namespace)
+	return ok && operator.UsageMissing
 }
 
 // Report says when the operator was last heard of.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -113,7 +114,8 @@ func TestMissingUsageIsNeverGreen(t *testing.T) {
 		"NodeCapacity":      cases()["node-capacity"],
 		"OperatingNormally": checkout(conditions("Applied False MetricsIncomplete waits until all running pods report usage")),
 	} {
-		conditions("RecommendationProvided False MetricsIncomplete Usage of running pods is missing: pod checkout-1: no usage reported")(&e)
+		conditions("Ready False MetricsIncomplete Usage of running pods is missing: pod checkout-1: no usage reported",
+			"RecommendationProvided False MetricsIncomplete Usage of running pods is missing: pod checkout-1: no usage reported")(&e)
 		row, x := explain.RowOf(e), explain.Of(e)
 		if row.Ready != metav1.ConditionFalse || row.Reason != "MetricsIncomplete" || row.Ends != explain.ByUser || row.Saved != nil || x.Findings[0].Reason.Reason != row.Reason {
 			t.Errorf("%s: %+v", reason, row)
@@ -128,5 +130,26 @@ func TestMissingUsageIsNeverGreen(t *testing.T) {
 		if got := strings.Join((explain.Overview{Scalers: scalers}).Headlines(noon), "; "); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// While usage of nearly all pods is missing, statuses do not say so: the operator does, and all views believe it.
+func TestMetricsThatAreDownAreSaidOnce(t *testing.T) {
+	down := lease("system", 0)
+	down.Labels = map[string]string{v1beta1.UsageLabel: v1beta1.UsageMissing}
+	operators := explain.OperatorsOf([]coordinationv1.Lease{down})
+	o := explain.Overview{Policies: []explain.PolicyRow{explain.PolicyRowOf(policyCases()["policy-promoting"].Policy, operators, noon)}}
+	for _, name := range []string{"applied", "recommend", "resizing", "contested", "deployment-not-found"} {
+		e := cases()[name]
+		e.Operators, e.Now = operators, noon
+		o.Scalers = append(o.Scalers, explain.RowOf(e))
+	}
+	for i, want := range []string{"MetricsUnavailable", "MetricsUnavailable", "MetricsUnavailable", "Contested", "WaitingForDeployment"} {
+		if row := o.Scalers[i]; row.Reason != want || (row.Ready == "True") != (want == "WaitingForDeployment") {
+			t.Errorf("%+v, want %s", row, want)
+		}
+	}
+	if row := o.Policies[0]; row.Ready != "False" || row.Reason != "MetricsIncomplete" || row.WithoutUsage != row.Scaled {
+		t.Errorf("%+v", row)
 	}
 }

@@ -180,7 +180,7 @@ func (r PolicyRow) ID() string { return r.Kind + "/" + r.Name }
 func PolicyRowOf(p Policy, operators Operators, now time.Time) PolicyRow {
 	out := PolicyRow{
 		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Selected: p.Status.Selected, Scaled: p.Status.Scaled,
-		WithoutUsage: p.withoutUsage(),
+		WithoutUsage: p.withoutUsage(operators),
 	}
 	out.Mode, _ = p.Mode()
 	out.Start, _ = p.Start()
@@ -193,7 +193,10 @@ func PolicyRowOf(p Policy, operators Operators, now time.Time) PolicyRow {
 }
 
 // withoutUsage is the number of scalers that lack usage.
-func (p Policy) withoutUsage() (n int32) {
+func (p Policy) withoutUsage(operators Operators) (n int32) {
+	if operators.areBlind(p.Object.GetNamespace()) {
+		return p.Status.Scaled
+	}
 	for _, s := range p.Status.States {
 		if scaler.LacksUsage(s.Reason) {
 			n += s.Count

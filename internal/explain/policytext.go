@@ -95,7 +95,7 @@ func policyFindings(p Policy, operators Operators, now time.Time) (out []Finding
 	}
 	out = doubts(p.Object, p.Status.ObservedGeneration, operators, now)
 	add := func(c *metav1.Condition) { out = append(out, findingOf(*c, policyReason)) }
-	usage := Tally{Sized: int(p.Status.Scaled), Blind: int(p.withoutUsage())}
+	usage := Tally{Sized: int(p.Status.Scaled), Blind: int(p.withoutUsage(operators))}
 	addUsage := func() {
 		out = append(out, Finding{Reason: reasonFor(v1beta1.ReasonMetricsIncomplete), Condition: v1beta1.ConditionReady, Message: usage.Usage()})
 	}

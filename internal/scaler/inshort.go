@@ -11,8 +11,7 @@ import (
 )
 
 // ReasonInShort is the one reason that says how a scaler is doing, for tables: that of Ready, or that
-// of Applied while the scaler operates normally, or that usage is missing unless a user must act for another reason. It is
-// empty without conditions.
+// of Applied while the scaler operates normally. It is empty without conditions.
 func ReasonInShort(conditions []metav1.Condition) string {
 	if c := InShort(conditions); c != nil {
 		return c.Reason
@@ -29,10 +28,6 @@ func LacksUsage(reason string) bool {
 func InShort(conditions []metav1.Condition) *metav1.Condition {
 	ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady)
 	applied := meta.FindStatusCondition(conditions, v1beta1.ConditionApplied)
-	provided := meta.FindStatusCondition(conditions, v1beta1.ConditionRecommendationProvided)
-	if provided != nil && LacksUsage(provided.Reason) && (ready == nil || ready.Status == metav1.ConditionTrue) {
-		return provided // What is recommended rests on only some of the pods.
-	}
 	if applied != nil && (ready == nil || ready.Reason == v1beta1.ReasonOperatingNormally) {
 		return applied
 	}

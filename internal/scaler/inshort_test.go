@@ -15,8 +15,6 @@ func TestReasonInShort(t *testing.T) {
 	c := func(kind, reason string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: "True", Reason: reason}
 	}
-	stalled := c("Ready", "QoSChange")
-	stalled.Status = "False"
 	for want, conditions := range map[string][]metav1.Condition{
 		"":                   nil,
 		"Applied":            {c("Ready", "OperatingNormally"), c("Applied", "Applied")},
@@ -24,8 +22,6 @@ func TestReasonInShort(t *testing.T) {
 		"Learning":           {c("Ready", "Learning"), c("Applied", "NoRecommendation")},
 		"MetricsUnavailable": {c("Ready", "MetricsUnavailable"), c("Applied", "Applied")},
 		"Resizing":           {c("Applied", "Resizing")},
-		"MetricsIncomplete":  {c("Ready", "RecommendOnly"), c("Applied", "RecommendOnly"), c("RecommendationProvided", "MetricsIncomplete")},
-		"QoSChange":          {stalled, c("Applied", "QoSChange"), c("RecommendationProvided", "MetricsIncomplete")},
 		"OperatingNormally":  {c("Ready", "OperatingNormally")},
 	} {
 		if got := scaler.ReasonInShort(conditions); got != want {

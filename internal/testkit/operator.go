@@ -80,7 +80,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if err != nil {
 		return nil, fmt.Errorf("finding the rights of the operator: %w", err)
 	}
-	mgr, err := app.NewManager(restConfig, c, scope)
+	mgr, err := app.NewManager(restConfig, c, scope, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -146,11 +147,15 @@ func (p *process) runManager(ctx context.Context, restConfig *rest.Config, names
 		return err
 	}
 	scope.log(log.FromContext(ctx))
-	mgr, err := NewManager(restConfig, p.config, scope)
+	missing := &atomic.Bool{}
+	mgr, err := NewManager(restConfig, p.config, scope, missing)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	a := &assembly{process: p, mgr: mgr, scope: scope, restart: stop}
+	if p.config.LeaderElection.Enabled { // else there is no lease
+		a.missing = missing
+	}
 	if err := a.addAll(ctx); err != nil {
 		return err
 	}
@@ -175,6 +180,7 @@ type assembly struct {
 	cached    *inventory.Cache
 	triggers  chan event.GenericEvent // reconciles the scalers that the collector names
 	collector *collect.Collector
+	missing   *atomic.Bool   // usage of nearly all pods is missing; nil if nobody is told
 	freeze    *freeze.Switch // nil if there is none
 	freezeAPI corev1client.ConfigMapsGetter
 }
@@ -242,6 +248,7 @@ func (a *assembly) addCollector(context.Context) error {
 		Clock:     a.clock,
 		Params:    a.config.Params(),
 		Wake:      a.triggers,
+		Missing:   a.missing,
 	}
 	if len(a.scope.Namespaces) == 0 {
 		a.collector.CountPods = countPods(a.mgr.GetAPIReader())

@@ -5,8 +5,10 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -31,27 +33,43 @@ const (
 	retryPeriod   = 5 * time.Second
 )
 
-// lateLock is a lock that is created after the manager, whose events it records.
-type lateLock struct{ resourcelock.Interface }
+// labeledLock is a lock that is created after the manager, whose events it records. Its lease says whether usage of nearly all
+// pods is missing: nothing else of the operator is written all the time.
+type labeledLock struct {
+	resourcelock.Interface
+	labels  map[string]string
+	missing *atomic.Bool
+}
 
-// newLock is the lease of the leader, with the version of this process.
-func newLock(restConfig *rest.Config, events recorder.Provider, options manager.Options, version string) (resourcelock.Interface, error) {
-	if options.LeaderElectionNamespace == "" {
-		return nil, errors.New("the operator's namespace is unknown: set leaderElection.namespace")
+// Update implements resourcelock.Interface.
+func (l *labeledLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.labels[v1beta1.UsageLabel] = v1beta1.UsageReported
+	if l.missing != nil && l.missing.Load() {
+		l.labels[v1beta1.UsageLabel] = v1beta1.UsageMissing
 	}
-	return leaderelection.NewResourceLock(restConfig, events, leaderelection.Options{
+	return l.Interface.Update(ctx, record)
+}
+
+// create creates the lease of the leader, with the version of this process.
+func (l *labeledLock) create(restConfig *rest.Config, events recorder.Provider, options manager.Options, version string) (err error) {
+	if options.LeaderElectionNamespace == "" {
+		return errors.New("the operator's namespace is unknown: set leaderElection.namespace")
+	}
+	l.labels = leaseLabels(version)
+	l.Interface, err = leaderelection.NewResourceLock(restConfig, events, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.LeaderElectionNamespace,
 		RenewDeadline:           ptr.Deref(options.RenewDeadline, renewDeadline),
-		LeaderLabels:            leaseLabels(version),
+		LeaderLabels:            l.labels,
 	})
+	return err
 }
 
 // leaseLabels tell users of the plugin which version leads. A version that cannot be a label has none.
 func leaseLabels(version string) map[string]string {
 	if version == "" || len(validation.IsValidLabelValue(version)) > 0 {
-		return nil
+		return map[string]string{}
 	}
 	return map[string]string{v1beta1.VersionLabel: version}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -25,8 +26,8 @@ type noEvents struct{ recorder.Provider }
 
 func (noEvents) GetEventRecorderFor(string) record.EventRecorder { return record.NewFakeRecorder(1) }
 
-// The plugin compares this version with its own.
-func TestTheLeaseHasTheVersion(t *testing.T) {
+// The plugin compares this version with its own, and shows whether usage is missing.
+func TestTheLeaseTellsUsers(t *testing.T) {
 	for version, want := range map[string]string{"v0.1.0": "v0.1.0", "": "", "v0.1.0+dirty": ""} {
 		t.Run(version, func(t *testing.T) {
 			var lease coordinationv1.Lease
@@ -35,12 +36,13 @@ func TestTheLeaseHasTheVersion(t *testing.T) {
 					t.Error(err)
 				}
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte("{}"))
+				_ = json.NewEncoder(w).Encode(lease)
 			}))
 			defer api.Close()
 			config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-			lock, err := newLock(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version)
-			if err != nil {
+			missing := &atomic.Bool{}
+			lock := &labeledLock{missing: missing}
+			if err := lock.create(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version); err != nil {
 				t.Fatal(err)
 			}
 			if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15}); err != nil {
@@ -49,12 +51,18 @@ func TestTheLeaseHasTheVersion(t *testing.T) {
 			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != v1beta1.LeaseName || got != want {
 				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
 			}
+			for isMissing, want := range map[bool]string{true: "Missing", false: "Reported"} {
+				missing.Store(isMissing)
+				if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a"}); err != nil || lease.Labels[v1beta1.UsageLabel] != want {
+					t.Errorf("%v: labels %v, want usage %s", err, lease.Labels, want)
+				}
+			}
 		})
 	}
 }
 
 func TestTheLeaseNeedsANamespace(t *testing.T) {
-	_, err := newLock(&rest.Config{}, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName}, "")
+	err := (&labeledLock{}).create(&rest.Config{}, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName}, "")
 	if err == nil || !strings.Contains(err.Error(), "set leaderElection.namespace") {
 		t.Errorf("outside of a pod: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -32,13 +33,13 @@ import (
 )
 
 // NewManager creates a manager. If it takes part in a leader election, it sends writes only while
-// it knows that it leads.
-func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.Manager, error) {
+// it knows that it leads. Its lease says whether usage of nearly all pods is missing; nil if that is not known.
+func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing *atomic.Bool) (ctrl.Manager, error) {
 	options := ManagerOptions(c, scope)
 	if !options.LeaderElection {
 		return ctrl.NewManager(restConfig, options)
 	}
-	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &lateLock{}
+	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &labeledLock{missing: missing}
 	options.LeaderElectionResourceLockInterface = leading.Lock(lease)
 	fenced := rest.CopyConfig(restConfig)
 	fenced.Wrap(leading.Wrap)
@@ -49,7 +50,7 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.M
 	if err := mgr.AddHealthzCheck("lease", func(*http.Request) error { return leading.Lost() }); err != nil {
 		return nil, fmt.Errorf("adding the check of the lease: %w", err)
 	}
-	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
+	if err := lease.create(restConfig, mgr, options, c.Version); err != nil {
 		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
 	}
 	return mgr, nil

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,8 @@ type known struct {
 	// usage must be reconciled once it is there.
 	wasReadSilent bool
 	silences      silences
+	// isSized is true if pods run for long enough to have usage, and isBlind if none of them has.
+	isSized, isBlind bool
 }
 
 // Pods reads the pods of a Deployment. They must not be modified.
@@ -98,9 +101,14 @@ type Collector struct {
 	// CountPods counts the pods of all namespaces; nil if usage must be read for each namespace.
 	CountPods func(ctx context.Context) (int, error)
 
+	// Missing is set while usage of nearly all pods is missing, for users to see it in one place. The problems of scalers
+	// do not change meanwhile. Nil if nobody reads it.
+	Missing *atomic.Bool
+
 	reach reach // of the rounds, which are one after the other
 
 	mu         sync.Mutex
+	missingFor int // for how many rounds in a row usage of nearly all pods is missing
 	known      map[types.NamespacedName]known
 	namespaces map[string]*namespaceState
 }
@@ -203,8 +211,36 @@ func (c *Collector) Collect(ctx context.Context) {
 		})
 	}
 	round.Wait()
+	c.weigh(ctx)
 	c.review(ctx, namespaces)
 }
+
+// fewestBlind is the least number of scalers without any usage for which metrics are called down.
+const fewestBlind = 3
+
+// weigh finds out whether usage of nearly all pods is missing: that is one fact, and not one of each scaler.
+func (c *Collector) weigh(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sized, blind := 0, 0
+	for _, k := range c.known {
+		if k.isSized {
+			sized++
+		}
+		if k.isSized && k.isBlind {
+			blind++
+		}
+	}
+	if c.missingFor++; blind < fewestBlind || blind*10 < sized*9 {
+		c.missingFor = 0
+	}
+	if isMissing := c.missingFor >= outageAfter; c.Missing != nil && c.Missing.Swap(isMissing) != isMissing {
+		log.FromContext(ctx).Info("Changed whether usage of nearly all pods is missing", "missing", isMissing, "scalers", sized, "withoutUsage", blind)
+	}
+}
+
+// isDown reports whether usage of nearly all pods is missing, and users can see that. The collector is locked.
+func (c *Collector) isDown() bool { return c.Missing != nil && c.missingFor > 0 }
 
 // collect makes the round of one namespace.
 func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1beta1.VerticalScaler, list lister) {
@@ -260,7 +296,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
 	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment, client.UnsafeDisableDeepCopy); err != nil {
-		c.tell(key, nil)
+		c.tell(key, known{})
 		return // its creation will wake the scaler
 	}
 	pods, err := c.Pods.Of(ctx, &deployment)
@@ -271,8 +307,10 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	target, allPods := workload.ReadDeployment(&deployment), pods
 	pods = withoutInjectedSidecars(pods, containersOf(&deployment))
 	used := usageOf(&vs.Spec, pods, samples, refused)
-	after, silent := c.silencesOf(key).next(used, now)
-	told := c.tell(key, after)
+	before, isDown := c.silencesOf(key)
+	after, silent := before.next(used, now, isDown)
+	isSized, isBlind := blindnessOf(used, now)
+	told := c.tell(key, known{silences: after, isSized: isSized, isBlind: isBlind})
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
 	c.Histories.Feed(vs, newSamples(used, repeated, silent), func(histories history.Histories) {
@@ -446,27 +484,28 @@ func clocksOf(samples []usage.Sample, refused []usage.Refused, now time.Time) er
 	return &clocksError{age: now.Sub(newest)}
 }
 
-// silencesOf are the containers of the scaler's Deployment that were silent so far.
-func (c *Collector) silencesOf(key types.NamespacedName) silences {
+// silencesOf are the containers of the scaler's Deployment that were silent so far, and whether nearly all pods are.
+func (c *Collector) silencesOf(key types.NamespacedName) (silences, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known[key].silences
+	return c.known[key].silences, c.isDown()
 }
 
 // tell records what is silent after an answer, and reports whether the scaler must be reconciled.
-func (c *Collector) tell(key types.NamespacedName, s silences) bool {
+func (c *Collector) tell(key types.NamespacedName, k known) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := Problems{Silent: len(s) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: s.String()}
-	return c.note(key, known{Problems: p, silences: s})
+	k.Problems = Problems{Silent: len(k.silences) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: k.silences.String()}
+	return c.note(key, k)
 }
 
 // tellFailure records that the source has failed, and reports whether the scaler must be reconciled.
 func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.known[key]
+	k, isKnown := c.known[key]
 	k.Silent, k.Unread = true, false
+	k.isSized, k.isBlind = k.isSized || !isKnown, true
 	if outage != "" {
 		k.Outage, k.Incomplete = outage, ""
 	}
@@ -477,6 +516,9 @@ func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
 // else in its status, or if it has waited for usage.
 func (c *Collector) note(key types.NamespacedName, k known) bool {
 	before := c.known[key]
+	if c.isDown() {
+		k.Outage, k.Incomplete = before.Outage, before.Incomplete
+	}
 	k.wasReadSilent = before.wasReadSilent && k.Silent
 	c.remember(key, k)
 	hasWaited := before.wasReadSilent && !k.Silent

@@ -63,8 +63,8 @@ type silence struct {
 type silences map[containerID]silence
 
 // next is what is silent after one more round, and the names of the containers that were silent in
-// it.
-func (s silences) next(pods []podUsage, now time.Time) (after silences, silent map[string]bool) {
+// it. While metrics are down, nothing more is reported.
+func (s silences) next(pods []podUsage, now time.Time, isDown bool) (after silences, silent map[string]bool) {
 	after, silent = silences{}, map[string]bool{}
 	heard := map[string]bool{}
 	for _, pod := range pods {
@@ -84,7 +84,7 @@ func (s silences) next(pods []podUsage, now time.Time) (after silences, silent m
 				}
 				why, isRefused := pod.whySilent(c.Name)
 				isYoung := now.Sub(startOf(pod.Pod, c.Name)) <= settling
-				after[id] = s[id].again(pod.Pod, why, isYoung, isRefused)
+				after[id] = s[id].again(pod.Pod, why, isYoung, isRefused, isDown)
 			} else if before, ok := s[id]; ok && !before.isOver() {
 				before.heard++
 				after[id] = before
@@ -92,6 +92,17 @@ func (s silences) next(pods []podUsage, now time.Time) (after silences, silent m
 		}
 	}
 	return after, silent
+}
+
+// blindnessOf reports whether pods run for long enough to have usage, and whether none of them has.
+func blindnessOf(pods []podUsage, now time.Time) (isSized, isBlind bool) {
+	isBlind = true
+	for _, pod := range pods {
+		if counts(pod.Pod, now) && now.Sub(pod.Started) > settling {
+			isSized, isBlind = true, isBlind && len(pod.samples) == 0
+		}
+	}
+	return isSized, isBlind
 }
 
 // counts reports whether the pod should have usage.
@@ -120,7 +131,7 @@ func (p *podUsage) whySilent(container string) (why string, isRefused bool) {
 }
 
 // again is the silence after one more silent round.
-func (s silence) again(pod workload.Pod, why string, isYoung, isRefused bool) silence {
+func (s silence) again(pod workload.Pod, why string, isYoung, isRefused, isDown bool) silence {
 	if s.rounds == 0 {
 		s.isNew = isYoung
 	}
@@ -128,7 +139,7 @@ func (s silence) again(pod workload.Pod, why string, isYoung, isRefused bool) si
 	s.rounds++
 	if !s.isNamed {
 		s.why = why
-		s.isNamed = s.rounds >= outageAfter && (!isYoung || isRefused) && !pod.Terminating
+		s.isNamed = !isDown && s.rounds >= outageAfter && (!isYoung || isRefused) && !pod.Terminating
 	}
 	return s
 }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,7 +82,7 @@ func TestWhatIsSilent(t *testing.T) {
 					t.Errorf("named too early: %q", got)
 				}
 				var silent map[string]bool
-				s, silent = s.next([]podUsage{other, pod}, noon)
+				s, silent = s.next([]podUsage{other, pod}, noon, false)
 				if diff := cmp.Diff(want, silent); diff != "" {
 					t.Errorf("silent (-want +got):\n%s", diff)
 				}
@@ -183,7 +185,7 @@ func (d *deploymentUsage) round(cpu []int64, silent func(i int) bool) {
 		}
 	}
 	used := usageOf(&d.vs.Spec, d.pods, samples, nil)
-	after, silentNow := d.silence.next(used, d.now)
+	after, silentNow := d.silence.next(used, d.now, false)
 	d.silence = after
 	if !d.store.Feed(d.vs, newSamples(used, nil, silentNow), func(h history.Histories) {
 		if rec, ok := recommend.For("app", h["app"], recommend.Policy{CPU: true, Memory: true}, d.published, d.params); ok {
@@ -342,4 +344,58 @@ func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
 	w.expectSilent("shop", "web", false)
 	w.round()
 	w.expectWoken()
+}
+
+// If usage of nearly all pods is missing, that is said once, and the problems of scalers stay as they were.
+func TestMetricsThatAreDownAreOneFact(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		w := newWorld(t)
+		w.collector.Missing = &atomic.Bool{}
+		names := []string{"api", "batch", "web", "worker"}
+		for _, name := range names {
+			w.deployment("shop", name, name+"-1", name+"-2")
+			w.scaler("shop", name, name)
+		}
+		w.scaler("shop", "idle", "nothing") // has no pods
+		hear := func(silent string) {
+			w.samples = map[string]map[[2]string]usage.Sample{}
+			for _, name := range names {
+				w.reports("shop", name+"-2", "app", 200, 400*mebi)
+				if name != silent {
+					w.reports("shop", name+"-1", "app", 200, 400*mebi)
+				}
+			}
+		}
+		hear("web")
+		w.rounds(outageAfter)
+		w.expectWoken("shop/web")
+		before := Problems{Incomplete: "pod web-1: no usage reported"}
+		w.expectProblems("shop", "web", before)
+
+		w.samples = nil
+		if fails {
+			w.fails["shop"] = func() error { return apierrors.NewServiceUnavailable("down") }
+		}
+		w.rounds(outageAfter - 1)
+		if w.collector.Missing.Load() {
+			t.Errorf("fails %v: a short restart is an outage", fails)
+		}
+		w.rounds(10)
+		w.expectWoken()
+		w.expectProblems("shop", "web", before)
+		w.expectProblems("shop", "api", Problems{})
+		w.expectSilent("shop", "api", true)
+		if !w.collector.Missing.Load() {
+			t.Errorf("fails %v: nobody is told", fails)
+		}
+
+		delete(w.fails, "shop")
+		hear("api")
+		w.round()
+		w.rounds(outageAfter)
+		if w.expectProblems("shop", "api", Problems{Incomplete: "pod api-1: no usage reported"}); w.collector.Missing.Load() {
+			t.Errorf("fails %v: metrics are still down", fails)
+		}
+		w.expectProblems("shop", "worker", Problems{})
+	}
 }
