@@ -13,6 +13,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // Name is what users type.
@@ -55,6 +58,19 @@ func ExitCode(err error) int {
 	return 1
 }
 
+// withRole adds the role that grants a right on one of our kinds to an error that names the right.
+func withRole(err error) error {
+	var answer apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &answer) {
+		return err
+	}
+	if about := answer.Status().Details; about == nil || about.Group != v1beta1.GroupVersion.Group {
+		return err
+	}
+	return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can bind the ClusterRole verticalscaler-viewer to read, "+
+		"verticalscaler-editor to write, and verticalscaler-resizer for scalers in the mode InPlace", err)
+}
+
 //go:embed help
 var help embed.FS
 
@@ -69,7 +85,7 @@ func Command(name string, complete cobra.CompletionFunc, run func(ctx context.Co
 	lines := strings.SplitN(about, "\n", 4)
 	c := &cobra.Command{
 		Use: lines[0], Short: lines[1], Long: lines[3], Example: strings.TrimRight(examples, "\n"), ValidArgsFunction: complete,
-		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), c, args) },
+		RunE: func(c *cobra.Command, args []string) error { return withRole(run(c.Context(), c, args)) },
 	}
 	if complete == nil {
 		c.ValidArgsFunction = cobra.NoFileCompletions

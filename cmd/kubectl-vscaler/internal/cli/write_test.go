@@ -4,10 +4,16 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // What is no terminal gets only warnings.
@@ -47,5 +53,19 @@ func TestChoice(t *testing.T) {
 	}
 	if usage := c.Flags().Lookup("output").Usage; usage != "The format: table, json." {
 		t.Error(usage)
+	}
+}
+
+// A developer with the built-in role edit learns which right is missing, and which role has it.
+func TestAMissingRightNamesTheRole(t *testing.T) {
+	forbidden := func(group, resource string) error {
+		cause := errors.New(`User "dev" cannot create resource "` + resource + `"`)
+		return fmt.Errorf("writing: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, "web", cause))
+	}
+	if got := withRole(forbidden(v1beta1.GroupVersion.Group, "verticalscalers")).Error(); !strings.Contains(got, `cannot create resource "verticalscalers"`) || !strings.Contains(got, "verticalscaler-editor") {
+		t.Error(got)
+	}
+	if err := forbidden("apps", "deployments"); withRole(err) != err {
+		t.Errorf("another right: %v", withRole(err))
 	}
 }
