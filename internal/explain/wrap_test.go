@@ -44,17 +44,3 @@ func TestWidthOfExplanations(t *testing.T) {
 		}
 	}
 }
-
-// The tables of status fit into a terminal of 100 columns, with names that are not too long.
-func TestWidthOfTables(t *testing.T) {
-	var o explain.Overview
-	for _, e := range cases() {
-		o.Scalers = append(o.Scalers, explain.RowOf(e))
-	}
-	got := o.Table(noon, explain.Columns{})
-	for line := range strings.Lines(got) {
-		if utf8.RuneCountInString(line) > 100 {
-			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
-		}
-	}
-}
