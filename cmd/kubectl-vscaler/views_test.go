@@ -60,9 +60,6 @@ func TestAllViewsAgreeAboutAScaler(t *testing.T) {
 			if r.Ends == explain.ByUser {
 				kind, ready = "Ready", metav1.ConditionFalse
 			}
-			if r.Reason == v1beta1.ReasonMetricsIncomplete {
-				kind, ready = "RecommendationProvided", metav1.ConditionTrue
-			}
 			web.Status.Conditions = []metav1.Condition{
 				{Type: "Ready", Status: ready, Reason: v1beta1.ReasonOperatingNormally},
 				{Type: "Applied", Status: "True", Reason: v1beta1.ReasonApplied},
