@@ -3,7 +3,11 @@
 
 package backtest
 
-import "time"
+import (
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
 
 const gibi = 1 << 30
 
@@ -28,11 +32,24 @@ type Measures struct {
 	Resizes        int
 }
 
-// addCPU adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
+// countDays counts the days seen, and those with a kill.
+func (m *Measures) countDays(days map[int64]bool) {
+	m.Days = len(days)
+	for _, isKilled := range days {
+		if isKilled {
+			m.KillDays++
+		}
+	}
+}
+
+// add adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
 // mean over pods.
-func (m *Measures) addCPU(wanted []float64, requested int64, hours float64) {
+func (m *Measures) add(hasMemory bool, wanted []float64, requested quantity.Amounts, hours float64) {
 	m.Hours += hours
-	cores, share := float64(requested)/1000, hours/float64(len(wanted))
+	if m.HasMemory = hasMemory; hasMemory {
+		m.RequestedMemory += float64(requested.MemoryBytes) / gibi * hours
+	}
+	cores, share := float64(requested.CPUMillis)/1000, hours/float64(len(wanted))
 	m.RequestedCPU += cores * hours
 	for _, millis := range wanted {
 		wanted := millis / 1000

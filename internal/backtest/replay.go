@@ -79,12 +79,8 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		wanted := pods.next(sample.CPUMillis)
 		if isMeasured {
 			hours := float64(t.seconds(i)) / hourSeconds
-			out.Measures.addCPU(wanted, current.CPUMillis, hours)
+			out.Measures.add(t.HasMemory, wanted, current, hours)
 			out.Measures.StarvedMeanHours += means.add(sample.At, wanted, current.CPUMillis, hours)
-			if t.HasMemory {
-				out.Measures.HasMemory = true
-				out.Measures.RequestedMemory += float64(current.MemoryBytes) / gibi * hours
-			}
 			day := sample.At / daySeconds
 			days[day] = days[day] || isKilled
 		}
@@ -92,13 +88,8 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		observed := Observation{
-			Start: time.Unix(sample.At, 0).UTC(), Step: t.Step, CPUMillis: sample.CPUMillis,
-			MemoryBytes: min(sample.MemoryBytes, current.MemoryBytes), OOMKilled: isKilled, Requests: current,
-		}
-		if len(wanted) > 1 {
-			observed.CPUMillis, observed.PodCPUMillis = mean(wanted), wanted
-		}
+		observed := observe(sample, t.Step, wanted, current)
+		observed.OOMKilled = isKilled
 		if o.Recommend {
 			observed.NeededBytes = min(sample.MemoryBytes, quantity.MaxMemoryBytes)
 		}
@@ -115,18 +106,25 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		}
 	}
 	out.Measures.StarvedMeanHours += means.starved()
+	out.Measures.countDays(days)
 	if recommender, ok := policy.(Recommender); ok && o.Recommend {
 		if requests, ok := recommender.Recommend(); ok {
 			out.Recommended = &requests
 		}
 	}
-	out.Measures.Days = len(days)
-	for _, isKilled := range days {
-		if isKilled {
-			out.Measures.KillDays++
-		}
-	}
 	return out
+}
+
+// observe is what a policy may know of a sample, in which the pods wanted this CPU.
+func observe(s Sample, step time.Duration, wanted []float64, current quantity.Amounts) Observation {
+	o := Observation{
+		Start: time.Unix(s.At, 0).UTC(), Step: step, CPUMillis: s.CPUMillis,
+		MemoryBytes: min(s.MemoryBytes, current.MemoryBytes), Requests: current,
+	}
+	if len(wanted) > 1 {
+		o.CPUMillis, o.PodCPUMillis = mean(wanted), wanted
+	}
+	return o
 }
 
 // nextRequests asks the policy for the requests after an interval. ok is false where they stay.

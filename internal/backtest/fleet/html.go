@@ -10,8 +10,6 @@ import (
 	"io"
 	"math"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
 
@@ -97,12 +95,17 @@ func (r *Report) totalViews(rule int) (cells []cellView) {
 
 // values are what bars show, by column; 0 for no bar.
 func (r *Report) values(t Total) []float64 {
-	sum, harm := ptr.Deref(t.Sum, Sum{}), ptr.Deref(t.Harm, Harm{})
-	values := []float64{sum.Cores, sum.GiB}
-	if r.hasCost() {
-		values = append(values, ptr.Deref(sum.CostPerMonth, 0))
+	if t.Sum == nil {
+		return make([]float64, len(r.totalHeader()))
 	}
-	return append(values, 0, 0, harm.StarvedPercent, float64(harm.OOMDays), harm.ResizesPerDay)
+	values := []float64{t.Cores, t.GiB}
+	if t.CostPerMonth != nil {
+		values = append(values, *t.CostPerMonth)
+	}
+	if t.Harm == nil {
+		return append(values, 0, 0, 0, 0, 0)
+	}
+	return append(values, 0, 0, t.StarvedPercent, float64(t.OOMDays), t.ResizesPerDay)
 }
 
 func (r *Report) rowView(row *Row) rowView {

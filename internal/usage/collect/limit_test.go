@@ -98,7 +98,9 @@ func TestUsageOfPods(t *testing.T) {
 	}
 	want := [][]usage.Sample{
 		{limited(sample("a", "app", 100), 2, 200), sample("a", "proxy", 10)},
-		{limited(sample("b", "app", 1024), 1.5, 150), sample("b", "proxy", 10)}, {}, {},
+		{limited(sample("b", "app", 1024), 1.5, 150), sample("b", "proxy", 10)},
+		{},
+		{},
 	}
 	wantRefused := [][]usage.Refused{nil, nil, {stale, {Pod: "c", Container: "app", Why: usage.AboveLimit}}, nil}
 	want[0][0].NoCPU = true
