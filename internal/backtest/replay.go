@@ -107,12 +107,20 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	}
 	out.Measures.StarvedMeanHours += means.starved()
 	out.Measures.countDays(days)
-	if recommender, ok := policy.(Recommender); ok && o.Recommend {
-		if requests, ok := recommender.Recommend(); ok {
-			out.Recommended = &requests
-		}
+	if o.Recommend {
+		out.Recommended = recommendedBy(policy)
 	}
 	return out
+}
+
+// recommendedBy is what a Recommender recommends; nil if it is nothing.
+func recommendedBy(policy Policy) *quantity.Amounts {
+	if recommender, ok := policy.(Recommender); ok {
+		if requests, ok := recommender.Recommend(); ok {
+			return &requests
+		}
+	}
+	return nil
 }
 
 // observe is what a policy may know of a sample, in which the pods wanted this CPU.
