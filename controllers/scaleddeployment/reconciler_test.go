@@ -400,14 +400,6 @@ func TestADeletedOwnerIsLeftToTheGarbageCollector(t *testing.T) {
 	}
 }
 
-func TestAMissingOwnerIsNoError(t *testing.T) {
-	s := newFixture(t, anOwner(), interceptor.Funcs{})
-	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "missing"}})
-	if err != nil || result.RequeueAfter != 0 {
-		t.Errorf("Reconcile() = %+v, %v", result, err)
-	}
-}
-
 // cacheWithout is a cache that has not seen an object yet.
 func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
