@@ -113,6 +113,9 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 	for _, tc := range []struct{ pods, first int }{{1, 1}, {2, 1}, {3, 1}, {7, 1}, {8, 2}, {40, 10}} {
 		t.Run(fmt.Sprint(tc.pods), func(t *testing.T) {
 			w := wasteful(tc.pods)
+			if first := w.pass(noon, false); !is[plan.Record](first) {
+				t.Fatalf("a pod is lowered before its good size is recorded: %s", say(first))
+			}
 			p := w.settle(t, noon)
 			if n := len(w.lowered()); n != tc.first {
 				t.Fatalf("%d pods are lowered first, want %d", n, tc.first)
