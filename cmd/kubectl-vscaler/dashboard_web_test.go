@@ -199,6 +199,9 @@ func TestWebTheFleet(t *testing.T) {
 		if over := value[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
 			t.Errorf("%s: the page is %d pixels too wide", name, over)
 		}
+		if over := value[int](b, `(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.getElementById('scalers-wide'))`); over > 0 {
+			t.Errorf("%s: the table is %d pixels too wide", name, over)
+		}
 		b.shoots("fleet-" + name)
 	}
 	// A choice leads to an address that can be kept, and survives an update.
