@@ -155,12 +155,6 @@ func drifts(wanted, live corev1.ResourceRequirements) bool {
 	return false
 }
 
-// rewrites counts the changes of the template that the API server accepted.
-func (w *fixture) rewrites(since int) int {
-	w.Helper()
-	return total(count(accepted(w.writes(since)), "deployments"))
-}
-
 func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 	t.Parallel()
 	for name, s := range syncers {

@@ -163,6 +163,12 @@ func TestAnUndoToBeforeTheFirstRewriteLosesNothing(t *testing.T) {
 	w.givesBack("web", requests.Cpu().String(), requests.Memory().String())
 }
 
+// rewrites counts the changes of the template that the API server accepted.
+func (w *fixture) rewrites(since int) int {
+	w.Helper()
+	return total(count(accepted(w.writes(since)), "deployments"))
+}
+
 // givesBack deletes a scaler, and fails unless its Deployment then has these requests.
 func (w *fixture) givesBack(name, cpu, memory string) {
 	w.Helper()

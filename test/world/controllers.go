@@ -296,9 +296,6 @@ func (c *Controllers) collect(ctx context.Context) error {
 			objects[o.GetUID()] = o
 		}
 	}
-	waits := func(o client.Object) bool {
-		return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
-	}
 	owners := map[types.UID]bool{}
 	for _, o := range objects {
 		for _, reference := range o.GetOwnerReferences() {
@@ -308,7 +305,7 @@ func (c *Controllers) collect(ctx context.Context) error {
 			switch {
 			case o.GetDeletionTimestamp() != nil:
 				continue
-			case waits(owner):
+			case waitsForDependents(owner):
 				propagation = metav1.DeletePropagationForeground
 			case owner != nil || c.exists(ctx, o.GetNamespace(), reference):
 				continue
@@ -320,16 +317,24 @@ func (c *Controllers) collect(ctx context.Context) error {
 		}
 	}
 	for uid, owner := range objects {
-		if !waits(owner) || owners[uid] {
-			continue
-		}
-		before := copyOf(owner)
-		owner.SetFinalizers(slices.DeleteFunc(owner.GetFinalizers(), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
-		if err := c.world.wrote(owner, c.world.Client.Patch(ctx, owner, client.MergeFrom(before))); client.IgnoreNotFound(err) != nil {
-			return err
+		if waitsForDependents(owner) && !owners[uid] {
+			if err := c.finish(ctx, owner); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func waitsForDependents(o client.Object) bool {
+	return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
+}
+
+// finish lets an owner go that is deleted in the foreground.
+func (c *Controllers) finish(ctx context.Context, owner client.Object) error {
+	before := copyOf(owner)
+	owner.SetFinalizers(slices.DeleteFunc(owner.GetFinalizers(), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
+	return client.IgnoreNotFound(c.world.wrote(owner, c.world.Client.Patch(ctx, owner, client.MergeFrom(before))))
 }
 
 // exists reports whether an owner of a kind that the world does not list exists.
@@ -352,18 +357,9 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	}
 	for i := range budgets.Items {
 		b := &budgets.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		expected, healthy, err := podsOf(b, pods)
 		if err != nil {
 			return err
-		}
-		var expected, healthy int32
-		for _, pod := range pods {
-			if pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
-				expected++
-				if isReady(&pod) {
-					healthy++
-				}
-			}
 		}
 		need := max(0, expected-b.Spec.MaxUnavailable.IntVal) // It is a number of pods.
 		s := policyv1.PodDisruptionBudgetStatus{
@@ -378,4 +374,22 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// podsOf is how many pods a budget selects, and how many of them are ready.
+func podsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (expected, healthy int32, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		expected++
+		if isReady(&pod) {
+			healthy++
+		}
+	}
+	return expected, healthy, nil
 }

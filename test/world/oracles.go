@@ -176,7 +176,7 @@ func (w *World) evictions() (out []string) {
 			if !mayEvict[app] {
 				out = append(out, fmt.Sprintf("pod %s of %q was evicted, which no scaler may do", o.Name, app))
 			}
-			if line := podLine(before); strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " applied ") && !strings.Contains(line, "PodResize") {
+			if line := podLine(before); !waitsForResize(line) {
 				out = append(out, fmt.Sprintf("pod %s was evicted, and waited for no resize: %s", o.Name, line))
 			}
 			if ready := readyPods(pods, app); ready < want[app]-1 {
@@ -185,6 +185,11 @@ func (w *World) evictions() (out []string) {
 		}
 	}
 	return out
+}
+
+// waitsForResize reports whether a pod with that line does not run, or has not applied its resize.
+func waitsForResize(line string) bool {
+	return !strings.HasPrefix(line, string(corev1.PodRunning)) || strings.Contains(line, " applied ") || strings.Contains(line, "PodResize")
 }
 
 // readyPods is the number of an app's pods that are ready and stay.
@@ -294,14 +299,20 @@ func (w *World) kstatus() (out []string) {
 		if generation := e.Object.GetGeneration(); observed > generation || observed < was {
 			out = append(out, fmt.Sprintf("%s: observed generation went from %d to %d, of %d", what, was, observed, generation))
 		}
-		seen := map[string]bool{}
-		for _, c := range conditions {
-			if seen[c.Type] || c.ObservedGeneration != observed || c.Reason == "" || c.LastTransitionTime.IsZero() {
-				out = append(out, fmt.Sprintf("%s: in a status about generation %d there is %+v, twice: %t", what, observed, c, seen[c.Type]))
-			}
-			seen[c.Type] = true
-		}
+		out = append(out, wellFormed(what, conditions, observed)...)
 		out = append(out, exclusive(what, conditions)...)
+	}
+	return out
+}
+
+// wellFormed checks that each condition is about the observed generation, and there once.
+func wellFormed(what string, conditions []metav1.Condition, observed int64) (out []string) {
+	seen := map[string]bool{}
+	for _, c := range conditions {
+		if seen[c.Type] || c.ObservedGeneration != observed || c.Reason == "" || c.LastTransitionTime.IsZero() {
+			out = append(out, fmt.Sprintf("%s: in a status about generation %d there is %+v, twice: %t", what, observed, c, seen[c.Type]))
+		}
+		seen[c.Type] = true
 	}
 	return out
 }

@@ -45,11 +45,7 @@ func checkStarts(f Finding, s model.Situation, now time.Time) Finding {
 	}
 	if s.Deployment.CreateFailure != "" {
 		evidence = "pods cannot be created: " + s.Deployment.CreateFailure
-		for _, o := range s.Originals {
-			for _, r := range model.Resources {
-				model.SetRequest(good, o.Container, r, originalRequest(s, o.Container, r))
-			}
-		}
+		restoreOriginals(good, s)
 	}
 	s.Decision = s.Decision.WithVerification(&model.Verification{Good: good})
 	d, reverted := revert(s, true, evidence, now)
@@ -57,6 +53,15 @@ func checkStarts(f Finding, s model.Situation, now time.Time) Finding {
 		return f
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: evidence}
+}
+
+// restoreOriginals sets the requests of containers to those of the template before we rewrote it.
+func restoreOriginals(requests model.Requests, s model.Situation) {
+	for _, o := range s.Originals {
+		for _, r := range model.Resources {
+			model.SetRequest(requests, o.Container, r, originalRequest(s, o.Container, r))
+		}
+	}
 }
 
 // startOf says how a container of an unready pod starts, and when that counts as failed: after the deadline of a rollout. how

@@ -294,10 +294,11 @@ func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1
 	var out quantity.Amounts
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		var err error
-		switch q := list[name]; {
-		case name == "cpu":
+		q := list[name]
+		switch name {
+		case "cpu":
 			out.CPUMillis, err = quantity.CPUMillis(q)
-		case name == "memory":
+		case "memory":
 			if out.MemoryBytes, err = quantity.MemoryBytes(q); out.MemoryBytes > 0 {
 				out.MemoryBytes = max(out.MemoryBytes, minMemory)
 			}
@@ -306,7 +307,7 @@ func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1
 		}
 		if err != nil {
 			r.doubt(path+name, "not imported: it is out of range")
-		} else if q := list[name]; q.IsZero() {
+		} else if q.IsZero() {
 			r.said[path+name] = "not imported: 0 is no bound"
 		}
 	}

@@ -65,7 +65,7 @@ func TestAMissingRightNamesTheRole(t *testing.T) {
 	if got := withRole(forbidden(v1beta1.GroupVersion.Group, "verticalscalers")).Error(); !strings.Contains(got, `cannot create resource "verticalscalers"`) || !strings.Contains(got, "verticalscaler-editor") {
 		t.Error(got)
 	}
-	if err := forbidden("apps", "deployments"); withRole(err) != err {
+	if err := forbidden("apps", "deployments"); withRole(err).Error() != err.Error() {
 		t.Errorf("another right: %v", withRole(err))
 	}
 }
