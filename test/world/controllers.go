@@ -283,18 +283,9 @@ func (c *Controllers) condition(d *appsv1.Deployment, kind appsv1.DeploymentCond
 // collect plays the garbage collector: what lost its owner is deleted, and an owner that is deleted in the foreground waits
 // for what belongs to it.
 func (c *Controllers) collect(ctx context.Context) error {
-	objects := map[types.UID]client.Object{}
-	here := client.InNamespace(c.world.Namespace)
-	for _, list := range []client.ObjectList{
-		&v1beta1.ScaledDeploymentList{}, &appsv1.DeploymentList{}, &v1beta1.VerticalScalerList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
-		&v1beta1.VerticalScalerCheckpointList{},
-	} {
-		if err := c.world.cache.List(ctx, list, here); err != nil {
-			return err
-		}
-		for _, o := range itemsOf(list) {
-			objects[o.GetUID()] = o
-		}
+	objects, err := c.objects(ctx)
+	if err != nil {
+		return err
 	}
 	owners := map[types.UID]bool{}
 	for _, o := range objects {
@@ -324,6 +315,23 @@ func (c *Controllers) collect(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// objects are those that may own another one, or have an owner.
+func (c *Controllers) objects(ctx context.Context) (map[types.UID]client.Object, error) {
+	objects := map[types.UID]client.Object{}
+	for _, list := range []client.ObjectList{
+		&v1beta1.ScaledDeploymentList{}, &appsv1.DeploymentList{}, &v1beta1.VerticalScalerList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
+		&v1beta1.VerticalScalerCheckpointList{},
+	} {
+		if err := c.world.cache.List(ctx, list, client.InNamespace(c.world.Namespace)); err != nil {
+			return nil, err
+		}
+		for _, o := range itemsOf(list) {
+			objects[o.GetUID()] = o
+		}
+	}
+	return objects, nil
 }
 
 func waitsForDependents(o client.Object) bool {

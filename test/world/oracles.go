@@ -293,20 +293,19 @@ func (w *World) kstatus() (out []string) {
 				out = append(out, what+": both Ready and Reconciling")
 			}
 		}
-		if e.Type == watch.Deleted || len(conditions) == 0 {
-			continue
+		if e.Type != watch.Deleted && len(conditions) > 0 {
+			out = append(out, wellFormed(what, conditions, was, observed, e.Object.GetGeneration())...)
+			out = append(out, exclusive(what, conditions)...)
 		}
-		if generation := e.Object.GetGeneration(); observed > generation || observed < was {
-			out = append(out, fmt.Sprintf("%s: observed generation went from %d to %d, of %d", what, was, observed, generation))
-		}
-		out = append(out, wellFormed(what, conditions, observed)...)
-		out = append(out, exclusive(what, conditions)...)
 	}
 	return out
 }
 
-// wellFormed checks that each condition is about the observed generation, and there once.
-func wellFormed(what string, conditions []metav1.Condition, observed int64) (out []string) {
+// wellFormed checks the observed generation, and that each condition is about it, and there once.
+func wellFormed(what string, conditions []metav1.Condition, was, observed, generation int64) (out []string) {
+	if observed > generation || observed < was {
+		out = append(out, fmt.Sprintf("%s: observed generation went from %d to %d, of %d", what, was, observed, generation))
+	}
 	seen := map[string]bool{}
 	for _, c := range conditions {
 		if seen[c.Type] || c.ObservedGeneration != observed || c.Reason == "" || c.LastTransitionTime.IsZero() {
