@@ -143,7 +143,7 @@ func TestFleetFollowsWhatUsersDo(t *testing.T) {
 
 	local := policyOf(namespace, "local")
 	create(t, local)
-	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, web by a user Recommend")
+	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, legacy by local Recommend, web by a user Recommend")
 	deleteObject(t, local)
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
