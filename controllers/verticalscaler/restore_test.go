@@ -97,6 +97,10 @@ func TestRestorePatch(t *testing.T) {
 			allOfApp, held(quantities("1e999", "-1"), quantities("300", "1e19")),
 			`{"limits":{"cpu":"300"}}`,
 		},
+		"more cores than any template can have are not restored": {
+			allOfApp, held(quantities("1e9", ""), quantities("300", "")),
+			`{"limits":{"cpu":"300"}}`,
+		},
 		"a container that is gone is gone": {allOfApp, []v1beta1.OriginalContainerResources{{ContainerName: "old", Requests: quantities("1", "")}}, ""},
 		"nothing held":                     {allOfApp, nil, ""},
 	}
