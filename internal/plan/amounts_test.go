@@ -22,7 +22,8 @@ import (
 // shapes are amounts as users write them; empty for none. An amount of 256m of memory is a quarter of a byte.
 var shapes = []string{"", "0", "256m", "0.1", "1", "1e3", "100Mi", "1e9", "1Pi"}
 
-// A container with any pair of a request and a limit, for both resources, ends with what usage needs and in its QoS class.
+// A container with any pair of a request and a limit, for both resources, ends with what usage needs and in its QoS class. No
+// limit is raised further than without maxAllowed.
 // What it has does not depend on what was decided before.
 func TestAnyAmountsOfATemplate(t *testing.T) {
 	var pairs [][2]string
@@ -94,9 +95,12 @@ func checkAmounts(t *testing.T, what string, r corev1.ResourceRequirements, foll
 			t.Errorf("the memory limit is %s", &limit)
 		}
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+	for name, least := range map[corev1.ResourceName]float64{corev1.ResourceCPU: 1, corev1.ResourceMemory: 1 << 30} {
 		request, isSet := r.Requests[name]
 		user, limit, now := r.Limits[name], turned.pod.Spec.Containers[0].Resources.Limits[name], turned.pod.Spec.Containers[0].Resources.Requests[name]
+		if most := max(least, leash*max(request.AsApproximateFloat64(), user.AsApproximateFloat64())); limit.AsApproximateFloat64() > most {
+			t.Errorf("beside a request of %s, the %s limit of %s becomes %s", &request, name, &user, &limit)
+		}
 		isNothing := isSet && (request.IsZero() || request.MilliValue() <= 1 || name == corev1.ResourceMemory && request.Value() <= 1)
 		if follows && isNothing && turned.last.Verdict.State.IsApplied() && !user.IsZero() && limit.Cmp(user) != 0 && !isNext(name, limit, now) {
 			t.Errorf("beside a request of %s, the %s limit of %s becomes %s", &request, name, &user, &limit)
@@ -143,6 +147,7 @@ func newAmounts(r corev1.ResourceRequirements, follows bool) *amountsWorld {
 		}
 	}
 	a.world = given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = follows }), pods())
+	a.situation.Ceilings.RaiseFactor = leash
 	return a
 }
 

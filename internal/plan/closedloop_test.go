@@ -47,6 +47,8 @@ type loop struct {
 	cpuSizes     map[int64]bool  // CPU limits that pods got
 	siblings     int64           // the most memory that a pod other than the first one got
 	need, demand float64
+	rises        time.Duration // when the demand for CPU rises
+	reads        float64       // the share of its limit that a throttled container is seen to use
 }
 
 // looped is the state of the container in one pod.
@@ -69,6 +71,8 @@ type kind struct {
 	check  func(l *loop) string
 	// deployed is when a user deploys a version whose template has four times the memory; 0 for never.
 	deployed time.Duration
+	// aged is how old the history is at the start.
+	aged time.Duration
 }
 
 const leash = 8
@@ -86,15 +90,16 @@ func cache(_ *loop, _ int, p *looped, limit int64, _ time.Time) float64 {
 
 func idle(l *loop, _ int64) float64 { return 50 * (1 + .05*l.random.NormFloat64()) }
 
-func throttled(noise float64) kind {
-	return kind{pods: 1, factor: 1, step: 30 * time.Second, steps: 40, memory: steady, cpu: func(l *loop, limit int64) float64 {
-		if l.now.Sub(l.start) < 5*time.Minute {
-			return 20
+// throttled needs four to seven times its CPU from some moment on. Its usage is read as often as by default.
+func throttled(noise float64, aged time.Duration) kind {
+	return kind{pods: 2, factor: 1, step: 30 * time.Second, steps: 60, aged: aged, memory: steady, cpu: func(l *loop, limit int64) float64 {
+		if l.now.Sub(l.start) < l.rises {
+			return .8 * float64(l.cpu)
 		}
-		return min(l.demand, float64(limit)*(.91+.08*l.random.Float64()*noise+.04*(1-noise)))
+		return math.Ceil(min(l.demand, float64(limit)*(l.reads+(.99-l.reads)*l.random.Float64()*noise)))
 	}, check: func(l *loop) string {
-		if l.capped > 3*time.Minute {
-			return fmt.Sprintf("CPU is capped for %s", l.capped)
+		if each := l.capped / 2; each > 3*time.Minute+30*time.Second {
+			return fmt.Sprintf("CPU is capped for %s", each)
 		}
 		return ""
 	}}
@@ -208,8 +213,8 @@ var kinds = map[string]kind{
 			return ends("")(l)
 		},
 	},
-	"throttled, noisy readings":  throttled(1),
-	"throttled, steady readings": throttled(0),
+	"throttled, noisy readings":  throttled(1, 0),
+	"throttled, steady readings": throttled(0, 36*time.Hour),
 	"a busy loop": {
 		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady,
 		cpu: func(l *loop, limit int64) float64 { return float64(limit) * (.95 + .05*l.random.Float64()) },
@@ -252,7 +257,8 @@ func newLoop(k kind, seed uint64) *loop {
 	l.params.History.MaxGap = max(l.params.History.MaxGap, 3*k.step)
 	request := int64(256+r.IntN(768)) * mebi
 	cpu := int64(60 + r.IntN(60))
-	l.need, l.demand = float64(request)*(.5+.3*r.Float64()), float64(cpu)*(3+3*r.Float64())
+	l.need, l.demand = float64(request)*(.5+.3*r.Float64()), float64(cpu)*(4+3*r.Float64())
+	l.rises, l.reads, l.now = time.Duration(5*60+r.IntN(10*60))*time.Second, .905+.085*r.Float64(), noon.Add(time.Hour)
 	if k.cpu(l, 1<<20) < 200 {
 		cpu = 200
 	}
@@ -273,6 +279,12 @@ func newLoop(k kind, seed uint64) *loop {
 		w.policy.Cooldown, w.policy.VerificationPeriod = 5*time.Minute, 2*time.Minute
 		w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: true}}
 	})
+	for at := l.start.Add(-k.aged); at.Before(l.start); at = at.Add(l.params.History.MaxGap) {
+		l.history.Add(usage.Sample{
+			Pod: "web-0", Container: "app", Time: at, CPUMillis: cpu * 8 / 10, MemoryBytes: int64(l.need), LimitFactor: float64(k.factor),
+			CPULimitMillis: l.cpu, MemoryRequest: request, MemoryLimit: l.base,
+		}, l.params.History)
+	}
 	return l
 }
 

@@ -59,6 +59,16 @@ func TestWhichPodIsResized(t *testing.T) {
 	rule("A Deferred pod does not hold up one that gives something back",
 		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
 		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m0s")
+	outlier := func(c workload.Container, kill workload.OOMKill, change ...func(*workload.Pod)) func(*world) {
+		return func(w *world) {
+			kill.Container, kill.At, w.situation.Ceilings.RaiseFactor = "app", noon.Add(-2*time.Minute), 8
+			w.situation.Pods = []workload.Pod{with(pod("web-1", c), append(change, func(p *workload.Pod) { p.Kills = []workload.OOMKill{kill} })...), pod("web-2", large()), pod("web-3", large())}
+		}
+	}
+	rule("One pod of three that is killed at the decided size gets more", given(decidedBefore(), outlier(large(), workload.OOMKill{HitBytes: 512 * mebi})),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+	rule("And is named", given(decidedBefore(), outlier(sized("app", amounts(200, 512), amounts(400, 1024)), workload.OOMKill{}, wasResized)),
+		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
 	rule("A pod that starts is lowered once it is Ready",
 		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), recommends(halved()), pods(starting(time.Minute, pod("web-1", small())))),
 		"keeps app 50m 64Mi · PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1")

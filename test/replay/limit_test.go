@@ -19,7 +19,7 @@ import (
 // and the share of minutes in which demand is above the limit. The lines without the limit's factor
 // are what an average alone would lead to.
 func TestThrottling(t *testing.T) {
-	for _, tc := range []struct{ limit, most float64 }{{1, 0.012}, {1.2, 0.012}, {1.5, 0.002}} {
+	for _, tc := range []struct{ limit, most float64 }{{1, 0.002}, {1.2, 0.002}, {1.5, 0.001}} {
 		average, throttledByAverage := throttled(tc.limit, false)
 		request, share := throttled(tc.limit, true)
 		t.Logf("limit %.1f × request: %4.0fm requested, %5.2f %% of minutes throttled; by the average alone %4.0fm, %5.2f %%",
@@ -53,7 +53,7 @@ func throttled(limit float64, isKnown bool) (request, share float64) {
 		}
 		s := usage.Sample{Container: "app", Pod: "web-0", Window: time.Minute, Time: start.Add(time.Duration(m) * time.Minute), CPUMillis: int64(min(demand, limit*current))}
 		if isKnown {
-			s.LimitFactor = limit
+			s.LimitFactor, s.CPULimitMillis = limit, int64(limit*current)
 		}
 		h.Add(s, params.History)
 		if next, ok := recommend.For("app", &h, policy, before, params); ok {
