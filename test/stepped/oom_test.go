@@ -27,6 +27,29 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	savedFirst(t, w.writes(mark))
 }
 
+func TestAnEditTriesAgainWhatDidNotHelp(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.deploy("web")
+	w.Uses("web", "app", 100, 100)
+	w.Scale("web")
+	w.Minutes(5)
+	for range 4 { // at any size
+		for _, pod := range w.Pods("web")[:2] {
+			w.Kill(&pod, "app")
+		}
+		w.Minutes(10)
+	}
+	w.Says("web", "Applied", "True", "RaiseDidNotHelp")
+	w.Minutes(30)
+	w.Says("web", "Applied", "True", "RaiseDidNotHelp")
+	w.Patch(w.Scaler("web"), `{"spec":{"updatePolicy":{"tolerancePercent":11}}}`)
+	w.Minutes(1)
+	if c := w.Condition("web", "Applied"); c.ObservedGeneration != 2 || c.Reason == "RaiseDidNotHelp" {
+		t.Errorf("after an edit: %+v", c)
+	}
+}
+
 // savedFirst fails unless the kill was recorded before anything was changed.
 func savedFirst(t *testing.T, writes []world.Write) {
 	t.Helper()

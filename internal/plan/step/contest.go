@@ -42,7 +42,6 @@ func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.D
 	case d == nil, d.Reverts >= maxReverts:
 		return d
 	}
-	s.Decision = d
 	p := plannerFor(s, policy, now)
 	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.template())
 	if isTemplateUndone || p.arePodsUndone() {
