@@ -134,7 +134,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	}{
 		"refused":                          {refused, "\nother app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
 		"refused before a freeze":          {refused, "\nother app,1,,,\n", (*scope).hold, "False QuotaExceeded", "exceeded quota in shop"},
-		"refused, and written before":      {refused, "\n" + line + "\n", nil, "True Applied", ""},
+		"refused, and written before":      {refused, "\n" + line + "\n", nil, "True Applied", "until its pods are healthy with them"},
 		"not written yet, and not refused": {accepted, "\n", nil, "True Applied", ""},
 		"not removed":                      {refused, "\nother app,1,,,\ncheckout app,9,,,\n", nothingSized, "False QuotaExceeded", "size that no longer applies"},
 		"not removed yet, and not refused": {accepted, "\ncheckout app,9,,,\n", nothingSized, " ", ""},
