@@ -247,17 +247,24 @@ func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 	p := compiled(t, "operator_owned.yaml")
 	template := objects.Deployment("shop", "web").Spec.Template
 	template.Labels = map[string]string{"access": "internal"}
-	template.Spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "migrate:1"}, {Name: "check", Image: "check:1"}}
+	template.Spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "migrate:1"}, {Name: "check", Image: "check:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+	template.Spec.AutomountServiceAccountToken, template.Spec.HostUsers = ptr.To(false), ptr.To(false)
 	app := template.Spec.Containers[0]
 	app.Env = []corev1.EnvVar{{Name: "REQUIRE_AUTH", Value: "true"}, {Name: "URL", Value: "http://$(HOST)"}, {Name: "HOST", Value: "db"}}
 	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
 	app.VolumeMounts = []corev1.VolumeMount{{Name: "rules", MountPath: "/etc/rules", ReadOnly: true}}
+	app.Command = []string{"serve"}
+	app.WorkingDir, app.SecurityContext = "/srv", &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}
+	app.VolumeDevices = []corev1.VolumeDevice{{Name: "cache", DevicePath: "/dev/cache"}}
 	app.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/alive"}}}}
 	app.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/drain"}}}}
 	template.Spec.Containers = []corev1.Container{app, {Name: "auth-proxy", Image: "proxy:1"}}
 	template.Spec.Volumes = []corev1.Volume{
 		{Name: "rules", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}}},
 		{Name: "cache"},
+		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "token"}},
+		}}}},
 	}
 	owner := asking("web", template)
 	for name, change := range map[string]func(s *corev1.PodSpec, app *corev1.Container){
@@ -271,6 +278,9 @@ func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 		"the content of a volume": func(s *corev1.PodSpec, _ *corev1.Container) {
 			s.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 		},
+		"the audience of a token": func(s *corev1.PodSpec, _ *corev1.Container) {
+			s.Volumes[2].Projected.Sources[0].ServiceAccountToken.Audience = ""
+		},
 		"a variable":                   func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = app.Env[1:] },
 		"all variables":                func(_ *corev1.PodSpec, app *corev1.Container) { app.Env = nil },
 		"the order of variables":       func(_ *corev1.PodSpec, app *corev1.Container) { slices.Reverse(app.Env) },
@@ -279,6 +289,13 @@ func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 		"a probe":                      func(_ *corev1.PodSpec, app *corev1.Container) { app.LivenessProbe = nil },
 		"what a probe runs":            func(_ *corev1.PodSpec, app *corev1.Container) { app.LivenessProbe.Exec = nil },
 		"a hook":                       func(_ *corev1.PodSpec, app *corev1.Container) { app.Lifecycle = nil },
+		"having no token":              func(s *corev1.PodSpec, _ *corev1.Container) { s.AutomountServiceAccountToken = nil },
+		"users of its own":             func(s *corev1.PodSpec, _ *corev1.Container) { s.HostUsers = nil },
+		"what makes a sidecar":         func(s *corev1.PodSpec, _ *corev1.Container) { s.InitContainers[1].RestartPolicy = nil },
+		"its command":                  func(_ *corev1.PodSpec, app *corev1.Container) { app.Command = nil },
+		"its folder":                   func(_ *corev1.PodSpec, app *corev1.Container) { app.WorkingDir = "" },
+		"a device":                     func(_ *corev1.PodSpec, app *corev1.Container) { app.VolumeDevices = nil },
+		"giving up privileges":         func(_ *corev1.PodSpec, app *corev1.Container) { app.SecurityContext.AllowPrivilegeEscalation = nil },
 	} {
 		for operation, before := range map[string]runtime.Object{"create": nil, "update": mapsOf(t, answering(owner))} {
 			made := answering(owner)
@@ -336,7 +353,7 @@ func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 }
 
 // Each parameter can only refuse. So the policy does not judge what names another
-// ScaledDeployment. TestAUserRestoresADeploymentWithoutAScaledDeployment (test/stepped) shows what happens where there is none.
+// ScaledDeployment. TestEachPolicyRefusesWhateverIsMissing shows what happens where there is none.
 func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_owned.yaml")
@@ -363,21 +380,7 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 		"changed before it is replaced":      {before: answering(owner), after: answering(owner), owner: named},
 		"with a container of another writer": {before: with(extra), after: with(extra), owner: owner},
 		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, says: "changes a container"},
-		"without its command": {
-			after: answering(owner), owner: func() *v1beta1.ScaledDeployment {
-				o := asking("web", *template.DeepCopy())
-				o.Spec.Template.Spec.Containers[0].Command = []string{"serve"}
-				return o
-			}(), says: "changes a container",
-		},
-		"without its security context": {
-			after: answering(owner), owner: func() *v1beta1.ScaledDeployment {
-				o := asking("web", *template.DeepCopy())
-				o.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}
-				return o
-			}(), says: "security context",
-		},
-		"of another one": {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "api" }), owner: owner, passes: "by"},
+		"of another one":                     {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "api" }), owner: owner, passes: "by"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{resource: "deployments", after: c.after, params: mapsOf(t, c.owner)}

@@ -268,60 +268,30 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	}
 }
 
-// Users restore, copy and update Deployments of ScaledDeployments without a ScaledDeployment in the namespace, also after the
-// CRDs are gone. The operator does not.
+// Users restore, copy and update Deployments of ScaledDeployments without a ScaledDeployment in the namespace. The operator
+// does not.
 func TestAUserRestoresADeploymentWithoutAScaledDeployment(t *testing.T) {
 	t.Parallel()
-	// A copy of the policy with a kind that the API server does not know: all other tests need the CRD.
 	namespace, thief := env.Namespace(t), thief(t)
-	installed := installedPolicies(t)["operator-owned"]
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "without-crd-" + namespace}, Spec: installed.Spec}
-	policy.Spec.ParamKind.Kind = "Gone"
-	policy.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-	var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: installed.Name}, &bound); err != nil {
-		t.Fatal(err)
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}, Spec: bound.Spec}
-	binding.Spec.PolicyName = policy.Name
-	for _, o := range []client.Object{policy, binding} {
-		if err := env.Client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := env.Client.Delete(context.Background(), o); err != nil {
-				t.Error(err)
+	stored := testkit.Deployment(namespace, "web")
+	stored.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
+	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "web", UID: "gone", Controller: ptr.To(true)}}
+	applying := stored.DeepCopy()
+	applying.Labels[v1beta1.ApplyingLabel] = "true"
+	for reason, o := range map[string]client.Object{"no params found": applying, "verticalscaler-operator-deployments": stored} {
+		learned(t, func() string {
+			if err := thief.Create(t.Context(), copied(o), client.DryRunAll); err == nil || !strings.Contains(err.Error(), reason) {
+				return fmt.Sprintf("the operator's request ends with %v", err)
 			}
+			return ""
 		})
 	}
-	if err := env.Client.Create(t.Context(), asking(namespace, "any", "")); err != nil { // for the policy that is installed
-		t.Fatal(err)
+	if err := env.Client.Create(t.Context(), stored); err != nil {
+		t.Fatalf("a user is refused to restore it: %v", err)
 	}
-	for reason, namespace := range map[string]string{"no params found": env.Namespace(t), "failed to find resource referenced by paramKind": namespace} {
-		t.Run(reason, func(t *testing.T) {
-			stored := testkit.Deployment(namespace, "web")
-			stored.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
-			stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "web", UID: "gone", Controller: ptr.To(true)}}
-			applying := stored.DeepCopy()
-			applying.Labels[v1beta1.ApplyingLabel] = "true"
-			refused := func(o client.Object, reason string) string {
-				if err := thief.Create(t.Context(), copied(o), client.DryRunAll); err == nil || !strings.Contains(err.Error(), reason) {
-					return fmt.Sprintf("the operator's request ends with %v", err)
-				}
-				return ""
-			}
-			learned(t, func() string { return refused(applying, reason) })
-			if wrong := refused(stored, "verticalscaler-operator-deployments"); wrong != "" {
-				t.Error(wrong)
-			}
-			if err := env.Client.Create(t.Context(), stored); err != nil {
-				t.Fatalf("a user is refused to restore it: %v", err)
-			}
-			stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
-			if err := env.Client.Update(t.Context(), stored); err != nil {
-				t.Errorf("a user is refused to update it: %v", err)
-			}
-		})
+	stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
+	if err := env.Client.Update(t.Context(), stored); err != nil {
+		t.Errorf("a user is refused to update it: %v", err)
 	}
 }
 
