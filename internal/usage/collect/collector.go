@@ -254,7 +254,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
 		for _, vs := range scalers {
-			if c.tellFailure(client.ObjectKeyFromObject(vs), outage) {
+			if c.tellFailure(client.ObjectKeyFromObject(vs), outage, !errors.As(err, new(*clocksError))) {
 				c.wake(ctx, vs)
 			}
 		}
@@ -499,13 +499,14 @@ func (c *Collector) tell(key types.NamespacedName, k known) bool {
 	return c.note(key, k)
 }
 
-// tellFailure records that the source has failed, and reports whether the scaler must be reconciled.
-func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
+// tellFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
+// wrong are not down: each scaler says that clocks differ.
+func (c *Collector) tellFailure(key types.NamespacedName, outage string, isBlind bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, isKnown := c.known[key]
 	k.Silent, k.Unread = true, false
-	k.isSized, k.isBlind = k.isSized || !isKnown, true
+	k.isSized, k.isBlind = k.isSized || !isKnown, isBlind
 	if outage != "" {
 		k.Outage, k.Incomplete = outage, ""
 	}

@@ -399,3 +399,20 @@ func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 		w.expectProblems("shop", "worker", Problems{})
 	}
 }
+
+// Metrics whose times are all wrong are not down: each scaler says that clocks differ.
+func TestEachScalerSaysThatClocksDiffer(t *testing.T) {
+	w := newWorld(t)
+	w.collector.Missing = &atomic.Bool{}
+	names, items := []string{"api", "batch", "web"}, []usage.Refused(nil)
+	for _, name := range names {
+		w.deployment("shop", name, name+"-1")
+		w.scaler("shop", name, name)
+		items = append(items, usage.Refused{Pod: name + "-1", Why: usage.FromTheFuture, Time: w.clock.Now().Add(2 * time.Hour)})
+	}
+	w.refuses("shop", items...)
+	w.rounds(2 * outageAfter)
+	for _, name := range names {
+		w.expectProblems("shop", name, Problems{Outage: "all usage is 2h0m0s ahead: the clocks of the operator and of the metrics server or its nodes differ"})
+	}
+}
