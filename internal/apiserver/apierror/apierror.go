@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,27 +115,15 @@ func disruptionBudgetMessage(answer metav1.Status) string {
 }
 
 func hasCause(status metav1.Status, cause metav1.CauseType) bool {
-	if status.Details == nil {
-		return false
-	}
-	for _, c := range status.Details.Causes {
-		if c.Type == cause {
-			return true
-		}
-	}
-	return false
+	return hasCauseThat(status, func(c metav1.StatusCause) bool { return c.Type == cause })
+}
+
+func hasCauseThat(status metav1.Status, is func(metav1.StatusCause) bool) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, is)
 }
 
 func isUIDImmutable(status metav1.Status) bool {
-	if status.Details == nil {
-		return false
-	}
-	for _, c := range status.Details.Causes {
-		if c.Field == "metadata.uid" {
-			return true
-		}
-	}
-	return false
+	return hasCauseThat(status, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Then nothing

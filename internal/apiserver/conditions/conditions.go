@@ -53,12 +53,21 @@ func Became(before, now []metav1.Condition, kind string) (metav1.Condition, bool
 	return *c, true
 }
 
-// Truncated cuts a message to MaxMessage bytes without splitting a character.
+// Truncated cuts a message to MaxMessage bytes without splitting a character. Control characters but line breaks become
+// spaces: they would change the terminals of readers.
 func Truncated(message string) string {
+	message = strings.Map(printable, message)
 	if len(message) <= MaxMessage {
 		return message
 	}
 	return strings.ToValidUTF8(message[:MaxMessage-3], "") + "..."
+}
+
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' {
+		return ' '
+	}
+	return r
 }
 
 // maxQuote is the maximum length in bytes of a text of a user that a message quotes.
@@ -67,13 +76,7 @@ const maxQuote = 256
 // OneLine turns a text of a user into one short line of valid UTF-8, without control characters, that a message
 // can quote.
 func OneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.Join(strings.Fields(strings.Map(printable, strings.ToValidUTF8(text, ""))), " ")
 	if len(text) > maxQuote {
 		text = strings.ToValidUTF8(text[:maxQuote], "") + "..."
 	}
