@@ -92,6 +92,7 @@ func uninstall(t *testing.T) {
 	if left.DeletionTimestamp != nil || left.Status.Recommendation == nil {
 		t.Errorf("the scaler has not survived its operator: %+v", left)
 	}
+	i.run(t, withdraw)
 	if out := i.run(t, getOwners); out != "No resources found" {
 		t.Errorf("there are ScaledDeployments left: %s", out)
 	}
@@ -111,7 +112,6 @@ func uninstall(t *testing.T) {
 	}
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
-	i.run(t, withdraw)
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
 	}
