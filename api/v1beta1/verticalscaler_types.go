@@ -20,7 +20,7 @@ const (
 	// beside spec.suspend.
 	PausedAnnotation = "autoscaling.verticalscaler.io/paused"
 
-	// LeaseName is the name of the Lease that the operator's leader renews every 2 seconds, in
+	// LeaseName is the name of the Lease that the operator's leader renews every 5 seconds, in
 	// the operator's namespace. It shows whether an operator runs.
 	LeaseName = "verticalscaler.autoscaling.verticalscaler.io"
 

@@ -297,6 +297,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{})
 	f.Add((&Container{}).Encode())
 	f.Add(random(1).Encode())
+	for seed := range uint64(300) {
+		r, b := rand.New(rand.NewPCG(seed, 17)), random(seed).Encode()
+		for range 1 + r.IntN(4) {
+			b[r.IntN(len(b))] = byte(r.UintN(256))
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := Decode(b)
 		if err != nil {
@@ -310,6 +317,12 @@ func FuzzDecode(f *testing.F) {
 		c.RecordOOM(noon.Add(time.Hour), mebi, params)
 		if c.Observed() < before || c.Peak() < mebi || c.OOMFloor(params) < 0 || len(c.Encode()) > MaxEncoded {
 			t.Errorf("what was decoded is not usable: %+v", c)
+		}
+		for range 12 {
+			c.Add(usage.Sample{Time: c.NewestSample().Add(time.Minute), CPUMillis: 4000, MemoryBytes: mebi}, params)
+		}
+		if _, err := Decode(c.Encode()); err != nil {
+			t.Errorf("what was decoded is not readable after more usage: %v", err)
 		}
 	})
 }
