@@ -6,6 +6,8 @@ package stepped
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -47,6 +49,31 @@ func TestAnEditTriesAgainWhatDidNotHelp(t *testing.T) {
 	w.Minutes(1)
 	if c := w.Condition("web", "Applied"); c.ObservedGeneration != 2 || c.Reason == "RaiseDidNotHelp" {
 		t.Errorf("after an edit: %+v", c)
+	}
+}
+
+// One of three pods is OOM-killed at any size, as by an input that it cannot handle. It raises the others once, and is named.
+func TestAPodThatIsKilledAtAnySizeRaisesTheOthersOnce(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.deploy("web")
+	w.Uses("web", "app", 90, 100)
+	w.Scale("web")
+	w.Says("web", "Applied", "True", "WithinTolerance")
+	poison := w.Pods("web")[0].Name
+	for range 6 {
+		for _, pod := range w.Pods("web") {
+			if pod.Name == poison {
+				w.Kill(&pod, "app")
+			}
+		}
+		w.Minutes(3)
+	}
+	w.Says("web", "Applied", "False", "OutlierPod", poison)
+	for _, pod := range w.Pods("web") {
+		if memory := world.Actual(&pod, "app").Requests.Memory(); (memory.Cmp(resource.MustParse("512Mi")) > 0) != (pod.Name == poison) {
+			t.Errorf("pod %s has %s", pod.Name, memory)
+		}
 	}
 }
 

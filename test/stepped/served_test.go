@@ -245,3 +245,19 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 		}
 	}
 }
+
+// The API server resizes no Windows pods, and no event follows its refusal.
+func TestWindowsPodsAreRolledOutInstead(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	before := w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.OS = &corev1.PodOS{Name: corev1.Windows} })
+	w.Uses("web", "app", 300, 240)
+	w.Scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRollout })
+	w.Sized("web")
+	if after := w.Deployment("web"); after.Generation == before.Generation {
+		t.Error("the template is as it was")
+	}
+	if n := count(accepted(w.Writes()), "pods/resize"); len(n) > 0 {
+		t.Errorf("resized: %v", n)
+	}
+}
