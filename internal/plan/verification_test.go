@@ -333,6 +333,21 @@ func TestUrgentChangesDoNotWaitForAVerification(t *testing.T) {
 	}
 }
 
+// A decision during a rollout that is verified does not begin its verification again.
+func TestAVerificationContinuesWithTheNextDecision(t *testing.T) {
+	w := wasteful(2, rollout, appTakenOver())
+	w.change1("web-00", func(p *workload.Pod) { p.BackingOff = []string{"app"} })
+	first := w.pass(noon, false).Decision.Verification
+	recommends(rec(amounts(300, 64), amounts(200, 50), amounts(400, 80)))(w)
+	last := w.next(noon.Add(10 * time.Second)).Decision
+	if last.Requests["app"].CPUMillis != 300 || last.Verification == nil {
+		t.Fatalf("the second decision is %+v", last)
+	}
+	if v := last.Verification; !v.Began.Equal(noon) || len(v.UnhealthyPods) != 1 || !slices.Equal(v.UnhealthyPods, first.UnhealthyPods) {
+		t.Errorf("it is verified by %+v, and was by %+v", v, first)
+	}
+}
+
 // Of a rollout, the new pods are compared with the old ones, and what the Deployment's
 // controller says counts.
 func TestVerdictsOnRollouts(t *testing.T) {
