@@ -127,7 +127,7 @@ var kinds = map[string]kind{
 	"healthy": {pods: 2, factor: 2, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
 	"healthy, with a limit as large as its request": {pods: 1, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady, cpu: idle, check: ends("")},
 	"a heap sized at the start": {
-		pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: func(*loop) string { return "" },
+		pods: 1, factor: 2, step: 2 * time.Minute, steps: 1000, cpu: idle, check: ends(recommend.UsageFollowsLimit),
 		memory: func(l *loop, _ int, p *looped, limit int64, now time.Time) float64 {
 			if now.Sub(p.started) > 3*time.Hour { // a rollout restart
 				p.started, p.startedAt = now, limit
