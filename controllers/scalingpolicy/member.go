@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+const (
+	// eventEditReverted is on a scaler whose spec was edited, although it is that of a policy.
+	eventEditReverted = "EditReverted"
 )
 
 // members reconciles Deployments.
@@ -113,9 +119,21 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	case wanted != nil && wanted.IsUpToDate(named):
 		return nil, nil
 	case wanted != nil:
-		return func(ctx context.Context) error { return r.update(ctx, wanted.Desired(named)) }, nil
+		return func(ctx context.Context) error { return r.conform(ctx, wanted, named) }, nil
 	}
 	return r.removal(ctx, all, named)
+}
+
+// conform makes a scaler what its policy wants it to be. If the policy has not changed, that reverts an edit of the scaler.
+func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.VerticalScaler) error {
+	if err := r.update(ctx, p.Desired(s)); err != nil {
+		return err
+	}
+	isSettled := p.Status.ObservedGeneration == p.Object.GetGeneration() && !meta.IsStatusConditionTrue(p.Status.Conditions, v1beta1.ConditionReconciling)
+	if isSettled && p.Controls(s) {
+		r.Recorder.Eventf(s, nil, corev1.EventTypeWarning, eventEditReverted, "Reconcile", "An edit of the scaler was reverted: to change it, edit spec.template of %s, or detach the scaler", p)
+	}
+	return nil
 }
 
 // mustLeave reports whether a scaler of a policy stays as it is: because of a pause, a selector that cannot be parsed,

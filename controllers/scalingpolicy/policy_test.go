@@ -415,7 +415,7 @@ func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
 	s.expectWrites("with rights", "create shop/late", "status shop/p")
 }
 
-func TestEventsTellWhenAPolicyNeedsAUserAndWhenItDoesNotAnymore(t *testing.T) {
+func TestEventsTellWhenAPolicyNeedsAUserAndWhatItReverts(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
 	expect := func(want ...string) {
 		t.Helper()
@@ -443,6 +443,13 @@ func TestEventsTellWhenAPolicyNeedsAUserAndWhenItDoesNotAnymore(t *testing.T) {
 	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Spec.DeploymentSelector = nil })
 	s.settle()
 	expect("Normal OperatingNormally")
+	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Spec.Template.Suspend = true })
+	s.settle()
+	expect() // the scaler follows its policy
+	edit(s, "shop/web", &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) { v.Spec.Suspend = false })
+	s.settle()
+	s.settle()
+	expect("Warning EditReverted An edit of the scaler was reverted: to change it, edit spec.template of ScalingPolicy shop/p, or detach")
 	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, annotated[*v1beta1.ScalingPolicy](v1beta1.PausedAnnotation, "true"))
 	s.settle()
 	expect()
