@@ -310,7 +310,10 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are not applied"
 	case provided.Reason == v1beta1.ReasonNoPods:
 		c.Reason, c.Message = provided.Reason, provided.Message
-	case provided.Status != metav1.ConditionTrue:
+		if applied.Reason == c.Reason {
+			c.Message = applied.Message // It names pods of another owner.
+		}
+	case provided.Status != metav1.ConditionTrue && applied.Reason != v1beta1.ReasonHPAConflict && applied.Reason != v1beta1.ReasonVPAConflict:
 		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message
 	case s.frozen != "":
 		c.Reason, c.Message = v1beta1.ReasonFrozen, s.frozen

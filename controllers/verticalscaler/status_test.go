@@ -165,12 +165,19 @@ func TestConditions(t *testing.T) {
 				"Applied=False NoRecommendation: There is no recommendation yet",
 			},
 		},
+		"more usage does not end a conflict": {
+			checkout(), aScope(planned("HPAConflict", "cpu: not managed"), func(p *scope) { p.status.Recommendation = nil }),
+			[]string{
+				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes",
+				"Applied=False HPAConflict: cpu: not managed",
+			},
+		},
 		"a Deployment without pods learns nothing": {
 			checkout(), aScope(planned("NoPods", "The Deployment has no running pods"), func(p *scope) {
 				p.status.Recommendation, p.observation.situation.Pods = nil, nil
 			}),
 			[]string{
-				"Ready=True NoPods: No usage is collected while the Deployment has no running pods",
+				"Ready=True NoPods: The Deployment has no running pods",
 				"RecommendationProvided=False NoPods: No usage is collected while the Deployment has no running pods",
 				"Applied=False NoPods: The Deployment has no running pods",
 			},
