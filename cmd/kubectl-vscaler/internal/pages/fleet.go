@@ -124,11 +124,11 @@ type ending struct{ Class, Text, Resolved string }
 func endingOf(end explain.End) ending {
 	switch end {
 	case explain.Fine:
-		return ending{"fine", "need no action", ""}
+		return ending{"fine", "No action needed", ""}
 	case explain.ByItself:
-		return ending{"moving", "resolve by themselves", "by itself"}
+		return ending{"moving", "Resolved by itself", "by itself"}
 	case explain.ByUser:
-		return ending{"blocked", "need a user", "by a user"}
+		return ending{"blocked", "Action required", "by a user"}
 	}
 	return ending{Class: "blocked"}
 }
