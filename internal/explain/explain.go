@@ -69,7 +69,7 @@ type Finding struct {
 	Condition string `json:"condition,omitempty"`
 	// Message is the operator's own.
 	Message string `json:"message,omitempty"`
-	// Since is the last transition of the condition; nil if unknown.
+	// Since is when the reason began; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -82,7 +82,7 @@ type Decision struct {
 // Container explains one container.
 type Container struct {
 	Name string `json:"name"`
-	// ObservedSeconds is the length of the usage that the targets are based on.
+	// ObservedSeconds is the length of the usage that the targets are based on, when it was last written to the status.
 	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
 	Resources       []Resource `json:"resources"`
 }
@@ -323,13 +323,6 @@ func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 		return short.ReasonTime
 	}
 	return nil
-}
-
-func sinceOf(c metav1.Condition) *metav1.Time {
-	if c.LastTransitionTime.IsZero() {
-		return nil
-	}
-	return &c.LastTransitionTime
 }
 
 // containersOf names the containers, in the template's order; without a template, those of

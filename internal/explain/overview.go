@@ -166,6 +166,9 @@ func (t Tally) Usage() string {
 // Headlines are what concerns more than one object, each a sentence: that no operator is in charge, and that usage is
 // missing.
 func (o Overview) Headlines(now time.Time) (lines []string) {
+	if silent, ok := o.Operators.nobody("", now); ok && o.IsEmpty() {
+		lines = append(lines, stateOf([]Finding{silent}, nil).Headline(now))
+	}
 	for _, s := range o.states() {
 		if line := s.Headline(now); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)

@@ -48,9 +48,9 @@ func ownedFindings(d *v1beta1.ScaledDeployment, operators Operators, now time.Ti
 	return onlyActions(out)
 }
 
-// findingOf is a condition in words.
+// findingOf is a condition in words. Its transition time is that of its status, which may be older than the reason.
 func findingOf(c metav1.Condition, inWords func(reason string) Reason) Finding {
-	return Finding{Reason: inWords(c.Reason), Condition: c.Type, Message: c.Message, Since: sinceOf(c)}
+	return Finding{Reason: inWords(c.Reason), Condition: c.Type, Message: c.Message}
 }
 
 // Text is the explanation as text. Ages are relative to now.

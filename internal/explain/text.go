@@ -121,7 +121,7 @@ func (e End) words() string {
 
 func (c Container) write(line func(string, ...any), now time.Time) {
 	if c.ObservedSeconds > 0 {
-		line("Container %s (based on %s of usage)", c.Name, duration.HumanDuration(c.observed()))
+		line("Container %s (based on at least %s of usage)", c.Name, duration.HumanDuration(c.observed()))
 	} else {
 		line("Container %s", c.Name)
 	}

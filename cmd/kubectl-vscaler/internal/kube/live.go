@@ -131,6 +131,7 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 		out.Missing = append(out.Missing, missing)
 	}
 	operators := r.cluster.OperatorsOr(ctx, r.Client, namespace, &out.Missing)
+	out.Operators = operators
 	owners, err := Owners(ctx, r.Client, client.InNamespace(namespace))
 	if err != nil {
 		out.Missing = append(out.Missing, fmt.Sprintf("ScaledDeployments: %v", err))

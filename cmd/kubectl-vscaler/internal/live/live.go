@@ -54,7 +54,7 @@ var ErrNotFound = errors.New("not found")
 // Container is one container of all pods.
 type Container struct {
 	Name string `json:"name"`
-	// ObservedSeconds is the length of the usage that the targets are based on.
+	// ObservedSeconds is the length of the usage that the targets are based on, when it was last written to the status.
 	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
 	Resources       []Resource `json:"resources"`
 }
@@ -344,13 +344,15 @@ type Fleet struct {
 	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
 	Owned    []explain.OwnedRow
 	Policies []explain.PolicyRow
+	// Operators are those that serve them; nil if they are not known.
+	Operators explain.Operators
 	// Missing lists what could not be read, and why.
 	Missing []string
 }
 
 // Overview is what "status" shows of the fleet.
 func (f Fleet) Overview() explain.Overview {
-	out := explain.Overview{ScaledDeployments: f.Owned, Policies: f.Policies}
+	out := explain.Overview{ScaledDeployments: f.Owned, Policies: f.Policies, Operators: f.Operators}
 	for _, r := range f.Rows {
 		out.Scalers = append(out.Scalers, r.Row)
 	}

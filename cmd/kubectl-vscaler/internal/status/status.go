@@ -85,7 +85,8 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 	if err != nil {
 		return err
 	}
-	for _, line := range overview.Headlines(o.cluster.Now()) {
+	headlines := overview.Headlines(o.cluster.Now())
+	for _, line := range headlines {
 		fmt.Fprintln(o.ErrOut, "warning:", line)
 	}
 	if err := o.write(overview, nil); err != nil {
@@ -94,6 +95,8 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 	switch {
 	case o.watch:
 		return o.follow(ctx, overview)
+	case o.check && overview.IsEmpty() && len(headlines) > 0:
+		return errors.Join(cli.FailedCheck(headlines[0]), o.missing(overview))
 	case len(o.names) == 0 && overview.IsEmpty() && !o.isData():
 		fmt.Fprintln(o.ErrOut, kube.NothingIn(o.namespace))
 		if o.selector == "" {
@@ -205,9 +208,6 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 		}
 	}
 	out.Sort(o.sortBy)
-	if out.IsEmpty() {
-		out.Operators = nil
-	}
 	return out, nil
 }
 

@@ -69,7 +69,7 @@ func (p *page) title(s live.Scaler) {
 func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 	based := ""
 	if c.ObservedSeconds > 0 {
-		based = faint.Render("based on " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
+		based = faint.Render("based on at least " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
 	}
 	p.ends(strong.Render("CONTAINER ")+explain.Printable(c.Name), based)
 	for _, line := range p.resources(c) {
