@@ -6,6 +6,7 @@ package plan_test
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -290,7 +291,7 @@ func (w world) raiseLimit(c workload.Container, r plan.Resource) int64 {
 	return max(base*s.Ceilings.RaiseFactor, r.Of(amounts(1000, 1024)), r.Of(policy.MinAllowed), r.Of(s.Bounds.ContainerMin))
 }
 
-// checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod has.
+// checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod, or the template of a running pod, has.
 func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !p.Decided || p.Decision == nil || p.Decision.Reason == plan.DecidedReverted || w.policy.Mode != "InPlace" || w.policy.CooldownOf(window.ScaleUp) == 0 || s.Bounds != (workload.Bounds{}) {
@@ -306,6 +307,9 @@ func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 				usage := r.Of(rec.Uncapped)
 				if r == plan.Memory {
 					usage = max(usage, rec.OOMFloor)
+				}
+				if slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool { return pod.Current && pod.Running }) {
+					usage = max(usage, r.Request(c.Resources)) // a node has room for what the template requests
 				}
 				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, r.Of(granted), usage) {
 					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, v, r.Of(then), usage)

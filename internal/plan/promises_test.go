@@ -71,7 +71,7 @@ func FuzzNext(f *testing.F) {
 var foundSeeds = []uint64{
 	1004, 1421, 1450, 1623, 1814, 2078, 2209, 2243, 2269, 2586, 2769, 3232, 3277, 3709, 4033, 4138, 4208, 4321, 4857, 5150, 5504, 5904,
 	5955, 6124, 6328, 6693, 6989, 7316, 7335, 7372, 7433, 7464, 8368, 8517, 8960, 9190, 9631, 9770, 10730, 14472,
-	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413,
+	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413, 7302255, 7303194, 7303668, 7385888,
 }
 
 // epochs is how often the world comes to rest and then changes.
@@ -845,9 +845,13 @@ func knownNeed(w world, container string) (need int64) {
 		if rec.Name == container {
 			need = rec.OOMFloor
 			for _, reason := range rec.Reasons {
-				need = max(need, reason.Value)
+				if reason.Code == recommend.Peak {
+					need = max(need, reason.Value)
+				}
 			}
-			need = cmp.Or(w.broken(container), need)
+			if end := w.broken(container); end > 0 {
+				need = min(need, end)
+			}
 		}
 	}
 	return need

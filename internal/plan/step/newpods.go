@@ -159,7 +159,7 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 		}
 	}
 	started := p.startedWith(made, sizes)
-	if o := cmp.Or(p.outOfBounds(started), p.newPodOverQuota(made, started)); o.Exists() {
+	if o := cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)), p.newPodOverQuota(made, started)); o.Exists() {
 		return nil, o
 	}
 	return sizes, model.Obstacle{}
