@@ -27,7 +27,7 @@ const (
 	// VersionLabel is the label of the Lease with the version of the leader, such as "v0.1.0".
 	VersionLabel = "app.kubernetes.io/version"
 
-	// UsageLabel is the label of the Lease that says whether usage of nearly all pods is missing: UsageMissing, or Reported.
+	// UsageLabel is the label of the Lease with UsageMissing or UsageReported.
 	UsageLabel = "autoscaling.verticalscaler.io/usage"
 
 	// UsageMissing is its value while usage of nearly all pods is missing.

@@ -33,7 +33,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}})
-	s.recorder.Events = nil // nobody reads them
+	s.recorder.Events = nil // its channel would fill up
 	var before map[string]int
 	for i := range rounds {
 		namespace, policy := fmt.Sprintf("ns-%d", i), fmt.Sprintf("fleet-%d", i)

@@ -38,7 +38,7 @@ func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 	containers := []workload.Container{{Name: "app", Resources: before}, {Name: "log"}}
 	for _, after := range []workload.Resources{
 		{Requests: amounts(100, 256), Limits: amounts(200, 512)},
-		{Requests: amounts(0, 256), Limits: amounts(0, 512)}, // What is 0 is not ours and stays.
+		{Requests: amounts(0, 256), Limits: amounts(0, 512)}, // 0 is unmanaged
 	} {
 		got := formatChanges(containers, []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone", Resources: after}})
 		if want := "app memory 128Mi->256Mi memory limit 256Mi->512Mi"; got != want {

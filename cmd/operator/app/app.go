@@ -180,7 +180,7 @@ type assembly struct {
 	cached    *inventory.Cache
 	triggers  chan event.GenericEvent // reconciles the scalers that the collector names
 	collector *collect.Collector
-	missing   *atomic.Bool   // usage of nearly all pods is missing; nil if nobody is told
+	missing   *atomic.Bool   // usage of nearly all pods is missing; nil without a lease
 	freeze    *freeze.Switch // nil if there is none
 	freezeAPI corev1client.ConfigMapsGetter
 }

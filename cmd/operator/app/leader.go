@@ -33,8 +33,7 @@ const (
 	retryPeriod   = 5 * time.Second
 )
 
-// labeledLock is a lock that is created after the manager, whose events it records. Its lease says whether usage of nearly all
-// pods is missing: nothing else of the operator is written all the time.
+// labeledLock labels the lease with the version of the leader, and with the state of usage (missing).
 type labeledLock struct {
 	resourcelock.Interface
 	labels  map[string]string

@@ -33,7 +33,7 @@ import (
 )
 
 // NewManager creates a manager. If it takes part in a leader election, it sends writes only while
-// it knows that it leads. Its lease says whether usage of nearly all pods is missing; nil if that is not known.
+// it knows that it leads. The lease is labeled with missing, unless that is nil.
 func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing *atomic.Bool) (ctrl.Manager, error) {
 	options := ManagerOptions(c, scope)
 	if !options.LeaderElection {

@@ -34,8 +34,8 @@ var waits = metrics.NewHistogram(metrics.Metric{
 }, 0.01, 0.1, 1, 10, 60, 600)
 
 // fairQueue is the priority queue of controller-runtime. It bounds how many urgent requests of a namespace
-// go first: a namespace with thousands of OOM kills does not delay those of another namespace. And it measures how long the
-// requests of each class wait, of which controller-runtime only tells the sum.
+// go first: a namespace with thousands of OOM kills does not delay those of another namespace. It also measures
+// waits by class.
 type fairQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	name    string

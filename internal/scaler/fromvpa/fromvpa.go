@@ -107,7 +107,7 @@ var results = map[string]string{
 	container + "memoryAggregationIntervalCount":   peaks,
 }
 
-// reader reads a spec, and notes what becomes of its fields.
+// reader converts a spec, and records which fields were not imported.
 type reader struct {
 	Import
 	said map[string]string // by path

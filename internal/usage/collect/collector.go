@@ -102,7 +102,7 @@ type Collector struct {
 	CountPods func(ctx context.Context) (int, error)
 
 	// Missing is set while usage of nearly all pods is missing, for users to see it in one place. The problems of scalers
-	// do not change meanwhile. Nil if nobody reads it.
+	// do not change meanwhile. Nil without a reader.
 	Missing *atomic.Bool
 
 	reach reach // of the rounds, which are one after the other

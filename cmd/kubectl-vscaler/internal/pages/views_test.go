@@ -58,7 +58,7 @@ func TestAFleetIsSummedUp(t *testing.T) {
 	}
 }
 
-// The cards of a fleet say who must act, policies included, and none reads backwards. An empty fleet says how to begin.
+// Cards count policies that require action. The page of an empty fleet explains how to begin.
 func TestCardsSayWhatTheyMean(t *testing.T) {
 	s, source, _ := newServer()
 	halted := explain.State{Ready: "False", Reason: "PromotionHalted", Message: "3 of 24 promoted scalers did harm", Ends: explain.ByUser}
