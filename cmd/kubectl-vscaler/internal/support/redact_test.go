@@ -176,7 +176,7 @@ func TestMasked(t *testing.T) {
 // What events and logs of programs have said, also with other secrets in the same places.
 func TestNoCredentialIsLeft(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 18))
-	hasFormat := regexp.MustCompile(`^(AKIA|ghp_|xoxb-|2001:)`) // of a provider: nothing else is masked there
+	hasFormat := regexp.MustCompile(`^(AKIA|ghp_|xoxb-|dckr|2001:)`) // of a provider: nothing else is masked there
 	for text, secret := range map[string]string{
 		`Liveness probe failed: login with password "correct horse battery"`:       "horse",
 		`Readiness probe failed: password="correct horse battery staple" rejected`: "horse",
@@ -195,6 +195,10 @@ func TestNoCredentialIsLeft(t *testing.T) {
 		`Authorization: Token abcdef012345`:                                        "abcdef012345",
 		`X-Vault-Token: hvs.CAESIJ`:                                                "hvs.CAESIJ",
 		`private_key: MIIEvQIBADANBg`:                                              "MIIEvQIBADANBg",
+		`pulling with dckr_Pat9x27jf3kq8vLw0aZ denied`:                             "dckr_Pat9x27jf3kq8vLw0aZ",
+		`app_token := x9f2`:                                                        "x9f2",
+		`setProperty("DB_TOKEN", "x9f2")`:                                          "x9f2",
+		`curl -u elastic:x9f2 es:9200`:                                             "x9f2",
 		`dial tcp [2001:db8::7]:443: refused`:                                      "2001:db8::7",
 	} {
 		// The same credential among other texts.
@@ -212,6 +216,7 @@ func TestNoCredentialIsLeft(t *testing.T) {
 	}
 	for _, text := range []string{
 		`MountVolume.SetUp failed for volume "tls": secret "web-tls" not found`, `12:34:56 the token has expired`, `pods/resize is forbidden: the password policy`,
+		`resized web-5d4f8b9c4-bcdf2 to sha256:9f86d081884c7d659a2feaa0c55ad015, VerticalScalerCheckpoint 17f3a8b2-0c1d-4e5f-8a9b-0c1d2e3f4a5b`,
 	} {
 		if got := masked(text); got != text {
 			t.Errorf("%s becomes %s", text, got)
