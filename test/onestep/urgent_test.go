@@ -16,6 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -32,7 +36,7 @@ var timesOut = action{"timeout", func(*world.Operator, world.Write, func() error
 // scaler reports which object cannot be written, and why, if its status can.
 func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 	quotes := map[string]string{timesOut.name: "context deadline exceeded", "refused-409": "the object has been modified"}
-	for _, failing := range []string{"verticalscalercheckpoints", "verticalscalers/status", "newpodsizes"} {
+	for _, failing := range []string{"verticalscalercheckpoints", "verticalscalers/status", "newpodsizes", "events"} {
 		for _, a := range []action{
 			refused(http.StatusForbidden), refused(http.StatusConflict), refused(http.StatusTooManyRequests), refused(http.StatusInternalServerError),
 			refused(http.StatusServiceUnavailable), timesOut,
@@ -57,13 +61,33 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 					DeploymentName: "web", Scaling: v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeInPlace}},
 				}})
 				size := w.Sized("web")
-				struck := false
+				struck, event := false, make(chan bool, 1)
 				w.Fault = func(write world.Write, _ int, send func() error) error {
 					if write.Resource == failing {
 						struck = true
 						return a.do(w.Operator, write, send)
 					}
 					return send()
+				}
+				if failing == "events" { // as the operator sends them: not from a reconcile. A request that times out hangs here.
+					struck = true
+					client := fake.NewClientset()
+					client.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+						select {
+						case event <- true:
+						default:
+						}
+						if a.name == timesOut.name {
+							<-t.Context().Done()
+						}
+						return true, nil, a.do(w.Operator, world.Write{}, nil)
+					})
+					broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+					t.Cleanup(broadcaster.Shutdown)
+					if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					w.Operator.Scalers.Recorder = broadcaster.NewRecorder(w.Operator.Scalers.Client.Scheme(), "test")
 				}
 				for killed := range 2 { // The second answer finds that the writes after the first one have failed.
 					begun, before := w.Clock.Now(), *size.Memory()
@@ -83,6 +107,9 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 					if took := w.Clock.Since(begun); took > 15*time.Second {
 						t.Errorf("the answer took %s", took)
 					}
+				}
+				if failing == "events" {
+					<-event
 				}
 				c := w.Condition("web", v1beta1.ConditionStalled)
 				if says := c.Message; failing == "verticalscalercheckpoints" && (c.Status != metav1.ConditionTrue ||
