@@ -130,11 +130,10 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 }
 
 // keepMemory tells the past of the peak, the OOM kills and the coverage that only the live
-// history knows of, so that no gap in the past lowers what is known to be needed. No usage of
-// CPU at a moment that is known already changes nothing about CPU.
+// history knows of, so that no gap in the past lowers what is known to be needed.
 func keepMemory(live, past *history.Container, p history.Params) {
 	if peak := live.Peak(); peak > past.Peak() {
-		past.Add(usage.Sample{Time: past.NewestSample(), MemoryBytes: peak}, p)
+		past.Add(usage.Sample{Time: past.NewestSample(), NoCPU: true, MemoryBytes: peak}, p)
 	}
 	past.AdoptKills(live)
 	past.AdoptCoverage(live)

@@ -63,6 +63,20 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 	}
 }
 
+// The peak of memory that only the live history knows is no usage of CPU.
+func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
+	live, past := &history.Container{}, &history.Container{}
+	for minute := range 61 {
+		past.Add(usage.Sample{Pod: "web-1", Window: time.Minute, Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 1000, MemoryBytes: 400 * mebi}, params)
+	}
+	live.Add(usage.Sample{Pod: "web-1", Window: time.Minute, Time: noon, CPUMillis: 1000, MemoryBytes: 500 * mebi}, params)
+	before := past.CPU()
+	keepMemory(live, past, params)
+	if got := past.CPU(); got != before || past.Peak() != 500*mebi {
+		t.Errorf("CPU %+v, peak %d; want %+v, 500Mi", got, past.Peak(), before)
+	}
+}
+
 // What is fed belongs to the scaler and the Deployment whose history is loaded.
 func TestAnotherScalersUsageIsNotFed(t *testing.T) {
 	w := newWorld(t)
