@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -37,7 +39,12 @@ import (
 func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing *atomic.Bool) (ctrl.Manager, error) {
 	options := ManagerOptions(c, scope)
 	if !options.LeaderElection {
-		return ctrl.NewManager(restConfig, options)
+		mgr, err := ctrl.NewManager(restConfig, options)
+		if err != nil {
+			return nil, err
+		}
+		namespaces, _ := scope.readable()
+		return mgr, mgr.Add(restoreCheck{mgr.GetAPIReader(), append(namespaces, metav1.NamespaceAll)[0]})
 	}
 	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &labeledLock{missing: missing}
 	options.LeaderElectionResourceLockInterface = leading.Lock(lease)
@@ -54,6 +61,31 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing
 		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
 	}
 	return mgr, nil
+}
+
+// restoreCheck ends the operator after etcd was restored from a backup, if it has no lease that shows that.
+type restoreCheck struct {
+	api       client.Reader
+	namespace string
+}
+
+// Start implements manager.Runnable. A version of the API server that is behind an earlier one is an error.
+func (r restoreCheck) Start(ctx context.Context) error {
+	last := ""
+	for ctx.Err() == nil {
+		var scalers v1beta1.VerticalScalerList
+		if err := r.api.List(ctx, &scalers, client.InNamespace(r.namespace), client.Limit(1)); err == nil {
+			if order, err := resourceversion.CompareResourceVersion(scalers.ResourceVersion, last); err == nil && order < 0 {
+				return fmt.Errorf("etcd was restored from a backup: version %s was followed by %s", last, scalers.ResourceVersion)
+			}
+			last = scalers.ResourceVersion
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPeriod):
+		}
+	}
+	return nil
 }
 
 // ManagerOptions converts the configuration and the scope to options of the manager.
