@@ -89,4 +89,11 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Coverage []byte `json:"coverage,omitempty"`
+
+	// unreadable is a history of the container that the operator could not read: it is damaged, or a newer version has
+	// saved it. A version that can read it goes on from it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10924
+	Unreadable []byte `json:"unreadable,omitempty"`
 }

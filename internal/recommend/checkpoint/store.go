@@ -57,13 +57,13 @@ type Store struct {
 // entry is what is known of one scaler. A request for its checkpoint may take long: mu is not held
 // meanwhile, so that usage can be added.
 type entry struct {
-	requests  sync.Mutex                        // is held for a whole Load or Save, and before mu
-	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
-	saved     map[string]mark                   // what the object leads to
-	known     digest                            // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
-	unsure    digest                            // of what this process has sent last without a reply that tells whether it is stored
-	overtaken history.Histories                 // what was in memory when another process had saved; nil for nothing
-	newer     []v1beta1.ContainerCheckpoint     // parts that a newer version has saved; they are never overwritten
+	requests  sync.Mutex                             // is held for a whole Load or Save, and before mu
+	object    *v1beta1.VerticalScalerCheckpoint      // as last read or written, less its data once it is known to be current; nil while there is none
+	saved     map[string]mark                        // what the object leads to
+	known     digest                                 // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
+	unsure    digest                                 // of what this process has sent last without a reply that tells whether it is stored
+	overtaken history.Histories                      // what was in memory when another process had saved; nil for nothing
+	unread    map[string]v1beta1.ContainerCheckpoint // parts that this version cannot read, by container; they are kept
 
 	mu         sync.Mutex // guards the rest
 	owner      types.UID
@@ -103,8 +103,7 @@ func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
 }
 
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
-// the first time. A scaler that was retargeted or recreated starts over. So does a
-// container whose part of the checkpoint cannot be read. Times after now, by another clock, count as now.
+// the first time. A scaler that was retargeted or recreated starts over. Times after now, by another clock, count as now.
 func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
@@ -133,12 +132,12 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	}
 	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
-	e.histories, e.object, e.saved, e.newer, e.filling, e.known = history.Histories{}, nil, nil, nil, filling{}, digest{}
+	e.histories, e.object, e.saved, e.unread, e.filling, e.known = history.Histories{}, nil, nil, map[string]v1beta1.ContainerCheckpoint{}, filling{}, digest{}
 	if err == nil {
 		e.object = &object
 		e.known = digestOf(object.Spec)
 		if e.isAbout(&object) {
-			e.decode(ctx, now)
+			e.decode(ctx, s.ParamsOf(vs), now)
 			e.filling.done = object.Annotations[FilledAnnotation] != ""
 		}
 	}
@@ -182,22 +181,24 @@ func (e *entry) isAbout(object *v1beta1.VerticalScalerCheckpoint) bool {
 	return (owner == nil || owner.UID == e.owner) && object.Spec.DeploymentName == e.deployment
 }
 
-// decode fills the histories from the checkpoint. A container that cannot be read costs
-// its own history only, and its part of the checkpoint counts as missing.
-func (e *entry) decode(ctx context.Context, now time.Time) {
+// decode fills the histories from the checkpoint. A container that cannot be read, because it is damaged or a newer version has
+// saved it, starts over, and its part of the checkpoint is kept. What was kept and can be read now replaces less evidence.
+func (e *entry) decode(ctx context.Context, params history.Params, now time.Time) {
 	var readable []v1beta1.ContainerCheckpoint
 	for _, c := range e.object.Spec.Containers {
-		if c.Version > version {
-			e.newer = append(e.newer, c)
-			log.FromContext(ctx).Info("A newer version of the operator has saved the history of a container: it stays as it is, "+
-				"and this version starts over without saving", "Container", c.ContainerName, "version", c.Version)
-			continue
-		}
 		container, err := read(c, now)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",
-				"Container", c.ContainerName)
+			log.FromContext(ctx).Error(err, "Cannot read the history of a container: it is kept, and the container starts over",
+				"Container", c.ContainerName, "version", c.Version)
+			e.unread[c.ContainerName] = c
 			continue
+		}
+		if kept, err := history.Decode(c.Unreadable); len(c.Unreadable) > 0 && err != nil {
+			e.unread[c.ContainerName] = c
+		} else if kept.Observed() > container.Observed() {
+			kept.LimitTo(now)
+			keepMemory(&container, &kept, params)
+			container = kept
 		}
 		e.histories[c.ContainerName] = &container
 		readable = append(readable, c)
@@ -382,20 +383,20 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 		DeploymentName: e.deployment,
 		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),
 	}
-	object.Spec.Containers = slices.Clone(e.newer)
-	isNewer := map[string]bool{}
-	for _, c := range e.newer {
-		isNewer[c.ContainerName] = true
-	}
 	for _, name := range slices.Sorted(maps.Keys(e.histories)) {
-		if isNewer[name] || len(object.Spec.Containers) >= history.MaxContainers {
-			continue
+		part, container := e.unread[name], e.histories.Container(name).Closed(params)
+		if len(part.Unreadable) == 0 {
+			part.Unreadable = part.Data
 		}
-		container := e.histories.Container(name).Closed(params)
-		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
-			ContainerName: name, Version: version, Data: container.Encode(), Coverage: container.EncodeCoverage(),
-		})
+		part.ContainerName, part.Version, part.Data, part.Coverage = name, version, container.Encode(), container.EncodeCoverage()
+		object.Spec.Containers = append(object.Spec.Containers, part)
 	}
+	for _, name := range slices.Sorted(maps.Keys(e.unread)) {
+		if e.histories[name] == nil {
+			object.Spec.Containers = append(object.Spec.Containers, e.unread[name])
+		}
+	}
+	object.Spec.Containers = object.Spec.Containers[:min(len(object.Spec.Containers), history.MaxContainers)]
 	return object
 }
 

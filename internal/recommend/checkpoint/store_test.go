@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -255,11 +256,13 @@ func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
+// A part of a checkpoint that is damaged, or that a newer version of the operator has saved, is kept, however much is learned
+// and saved after it. Once it can be read, it counts again.
+func TestAnUnreadableContainerIsKept(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
-		"for its data":    func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
-		"for no data":     func(c *v1beta1.ContainerCheckpoint) { c.Data = nil },
-		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = history.Version - 1 },
+		"for its data":       func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
+		"for its end":        func(c *v1beta1.ContainerCheckpoint) { c.Data = c.Data[:len(c.Data)-1] },
+		"of a newer version": func(c *v1beta1.ContainerCheckpoint) { c.Version, c.Data[0] = history.Version+1, history.Version+1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -273,51 +276,44 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 			delete(want, "bad")
 
 			object := w.live()
+			good := slices.Clone(object.Spec.Containers[1].Data)
 			spoil(&object.Spec.Containers[1])
-			if err := w.server.Update(t.Context(), object); err != nil {
-				t.Fatal(err)
+			spoiled := object.Spec.Containers[1]
+			w.must(w.server.Update(t.Context(), object))
+			part := func() *v1beta1.ContainerCheckpoint {
+				object = w.live()
+				return &object.Spec.Containers[slices.IndexFunc(object.Spec.Containers, func(c v1beta1.ContainerCheckpoint) bool { return c.ContainerName == "bad" })]
 			}
 			w.took()
 			w.expectStored(want)
-			w.feed("bad", 61, 64)
-			w.save(all)
-			w.expect("update") // the next one is whole again
+			w.kill("app", 61)
+			w.save(slices.Concat(recs("app", 400, 700*mebi), recs("last", 20, 32*mebi)))
+			if diff := cmp.Diff(spoiled, *part()); diff != "" {
+				t.Errorf("before anything is learned (-want +got):\n%s", diff)
+			}
+			for i := range 2 {
+				w.feed("bad", 61, 64)
+				w.kill("app", 62+60*i)
+				w.save(all)
+				w.reload()
+				if got := w.histories()["bad"]; got == nil || !bytes.Equal(part().Unreadable, spoiled.Data) {
+					t.Errorf("%d bytes are kept, want %d; learned %t", len(part().Unreadable), len(spoiled.Data), got != nil)
+				}
+			}
+			part().Unreadable = good
+			w.must(w.server.Update(t.Context(), object))
 			w.reload()
-			if _, ok := w.histories()["bad"]; !ok {
-				t.Error("what was learned anew was not saved")
+			w.with(func(h history.Histories) {
+				if got := h["bad"].Observed(); got != time.Hour {
+					t.Errorf("%s are observed once it can be read, want an hour", got)
+				}
+			})
+			w.save(all)
+			if part().Unreadable != nil {
+				t.Error("it is kept beside what it has become")
 			}
 		})
 	}
-}
-
-// A newer version of the operator has saved one container. An older one leaves that part alone, however much it learns, and
-// goes on saving the others.
-func TestWhatANewerVersionHasSavedIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	w.load()
-	w.feed("app", 0, 60)
-	w.feed("newer", 0, 60)
-	all := slices.Concat(recs("app", 310, 640*mebi), recs("newer", 10, 16*mebi))
-	w.save(all)
-	object := w.live()
-	object.Spec.Containers[1].Version, object.Spec.Containers[1].Data[0] = history.Version+1, history.Version+1
-	w.must(w.server.Update(t.Context(), object))
-	want := object.Spec.Containers[1]
-	for i := range 2 {
-		w.reload()
-		w.feed("newer", 61, 10*24*60)
-		w.kill("app", 61+60*i)
-		w.save(all)
-		if diff := cmp.Diff([]v1beta1.ContainerCheckpoint{want}, w.live().Spec.Containers[:1]); diff != "" {
-			t.Errorf("the newer part (-want +got):\n%s", diff)
-		}
-	}
-	w.reload()
-	w.with(func(h history.Histories) {
-		if h["app"].NewestKill().IsZero() {
-			t.Error("the other container was not saved")
-		}
-	})
 }
 
 // The clock of the next process is ahead or behind, or one of a node was. Nothing that was saved is lost, and learning goes
