@@ -62,12 +62,15 @@ const (
 )
 
 // Fallback is what InPlace does with a pod that cannot be resized in place.
-// +kubebuilder:validation:Enum=Wait;Recreate;Rollout
+// +kubebuilder:validation:Enum=Wait;RecreateUnderPressure;Recreate;Rollout
 type Fallback string
 
 const (
 	// FallbackWait leaves the pod as it is and reports why.
 	FallbackWait Fallback = "Wait"
+	// FallbackRecreateUnderPressure evicts the pod, as Recreate does, if it lacks memory, or if it
+	// lacks CPU and its node has none to spare.
+	FallbackRecreateUnderPressure Fallback = "RecreateUnderPressure"
 	// FallbackRecreate evicts the pod. The API server sizes its replacement.
 	FallbackRecreate Fallback = "Recreate"
 	// FallbackRollout writes the requests into the Deployment's pod template, as the update
@@ -219,25 +222,27 @@ type UpdatePolicy struct {
 	// may be too small, have had no room for ten minutes, or not support resizing. A resize may
 	// also change the QoS class or restart a container. Wait leaves the pod as it is and reports
 	// why. Recreate evicts one pod at a time, if the PodDisruptionBudget allows it, and the API
-	// server sizes its replacement. Rollout writes the requests into the Deployment's pod template,
-	// which replaces all pods. Other update modes ignore fallback. Defaults to Wait.
+	// server sizes its replacement. RecreateUnderPressure does so only with a pod that lacks memory,
+	// or that lacks CPU on a node whose CPU is in use to 90 %. Rollout writes the requests into the
+	// Deployment's pod template, which replaces all pods. Other update modes ignore fallback.
+	// Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:RecreateUnderPressure","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
 	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided size,
 	// or the one before while a lower size is being verified, if the policy for that is installed
 	// (new-pods.yaml, Kubernetes 1.36). AsTemplate leaves them as in the pod template until they
-	// run. updateMode Initial and the fallback Recreate always size new pods. Other update modes
-	// ignore newPods. Defaults to Sized.
+	// run. updateMode Initial and the fallbacks that evict pods always size new pods. Other update
+	// modes ignore newPods. Defaults to Sized.
 	// +optional
 	// +kubebuilder:default=Sized
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="New pods",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Sized","urn:alm:descriptor:com.tectonic.ui:select:AsTemplate"}
 	NewPods NewPodPolicy `json:"newPods,omitempty"`
 
-	// minReplicas is the number of replicas that the fallback Recreate needs to evict pods. With 1,
-	// a Deployment of one pod is unavailable until the replacement is ready. Defaults to 2.
+	// minReplicas is the number of replicas that a fallback needs to evict pods. With 1, a
+	// Deployment of one pod is unavailable until the replacement is ready. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1

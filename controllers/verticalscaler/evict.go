@@ -51,6 +51,9 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	if err == nil {
 		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
 		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
+		if left, ok := s.observation.situation.Pod(step.UID); ok && r.Pressure != nil {
+			r.Pressure.Evicted(left.Node)
+		}
 		s.taken, s.takenNote = eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", step.Pod)
 		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)
 		return nil

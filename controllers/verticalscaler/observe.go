@@ -13,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -73,6 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		return false, err
 	}
 	r.addRecorded(s, &situation)
+	r.readPressure(ctx, s.scaler, &situation)
 	o.situation, s.policy = situation, scaler.PlanPolicy(s.scaler, situation.Deployment)
 	return false, nil
 }
@@ -129,6 +132,34 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 	}
 	s.Ceilings = r.Ceilings
 	return judgesQuotas, nil
+}
+
+// readPressure adds which nodes of pods that wait for a resize have used up their CPU, if the fallback asks for it.
+func (r *Reconciler) readPressure(ctx context.Context, vs *v1beta1.VerticalScaler, s *plan.Situation) {
+	if !scaler.EvictsUnderPressure(&vs.Spec) {
+		return
+	}
+	for _, pod := range s.Pods {
+		if len(s.RejectedResizes[pod.UID]) == 0 && pod.Resize == (workload.Resize{}) {
+			continue
+		}
+		if r.Pressure == nil {
+			s.BusyUnknown = "the operator does not read nodes"
+			return
+		}
+		busy, err := r.Pressure.IsBusy(ctx, pod.Node)
+		switch {
+		case apierrors.IsForbidden(err):
+			s.BusyUnknown = "the operator may not get nodes.metrics.k8s.io. An administrator can grant it: " + r.Release.Install(release.Recreate)
+		case err != nil:
+			log.FromContext(ctx).V(1).Info("The use of a node is not known", "Node", pod.Node, "error", err)
+			s.BusyUnknown = "the metrics API has no current usage of them"
+		case busy && s.BusyNodes == nil:
+			s.BusyNodes = map[string]bool{pod.Node: true}
+		case busy:
+			s.BusyNodes[pod.Node] = true
+		}
+	}
 }
 
 // addRecorded adds what the status records. A decision belongs to one Deployment: one that was

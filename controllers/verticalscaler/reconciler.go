@@ -33,6 +33,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -85,6 +86,8 @@ type Reconciler struct {
 	FreezeAPI corev1client.ConfigMapsGetter
 	// Nodes knows the size of the largest node; nil if nodes are not read.
 	Nodes *inventory.Nodes
+	// Pressure tells which nodes have used up their CPU; nil if nodes are not read.
+	Pressure *pressure.Nodes
 	// Ceilings bound what requests are raised to. The zero value bounds nothing.
 	Ceilings plan.Ceilings
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.

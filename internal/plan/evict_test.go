@@ -95,11 +95,49 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · DisruptionBudget: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2, again in 30s")
 	rule("What was refused for good needs a person", given(orRecreate, decidedBefore(), refusedEviction("Forbidden", true), pods(infeasible("web-1"), infeasible("web-2"))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Forbidden: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 stalled, again in 30s")
+	rule("Not one whose owner asks node autoscalers not to", given(orRecreate, decidedBefore(), pods(with(infeasible("web-1"), unmovable), infeasible("web-2"))),
+		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("Nor all of them", given(orRecreate, decidedBefore(), pods(with(infeasible("web-1"), unmovable), with(infeasible("web-2"), unmovable))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Infeasible: pod web-1, pod web-2: Node didn't have enough capacity. An annotation asks not to evict these pods · 0/2 stalled")
 	rule("Contested pods are not evicted",
 		given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
 			a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
 		})),
 		"keeps app 200m 256Mi, reverted 2 times · puts into new pods app 200m 256Mi of - - · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
+}
+
+func unmovable(p *workload.Pod) { p.Unmovable = true }
+
+// With RecreateUnderPressure, a pod is evicted for memory, and for CPU where its node has none to spare.
+func TestWhenAPodIsEvictedUnderPressure(t *testing.T) {
+	underPressure := func(w *world) {
+		orRecreate(w)
+		w.policy.Fallback = "RecreateUnderPressure"
+	}
+	lacksOnly := func(r plan.Resource) func(*workload.Pod) {
+		return func(p *workload.Pod) {
+			actual := large().Resources
+			r.Copy(&actual, small().Resources)
+			p.Node, p.Actual = "node-1", map[string]workload.Resources{"app": actual}
+		}
+	}
+	busy := func(w *world) { w.situation.BusyNodes = map[string]bool{"node-1": true} }
+	unknown := func(w *world) { w.situation.BusyUnknown = "no usage" }
+	const stays = "keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Infeasible: pod web-1, pod web-2: Node didn't have enough capacity. With RecreateUnderPressure, "
+	const evicts = "keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing"
+	two := func(r plan.Resource) func(*world) {
+		return pods(with(infeasible("web-1"), lacksOnly(r)), with(infeasible("web-2"), lacksOnly(r)))
+	}
+	rule := rulesOf(t)
+	rule("One that lacks memory", given(underPressure, decidedBefore(), two(plan.Memory)), evicts)
+	rule("Not one that lacks CPU, which its node has to spare", given(underPressure, decidedBefore(), two(plan.CPU)),
+		stays+"these pods stay while they lack no memory and their nodes have CPU to spare · 0/2 stalled, again in 1m0s")
+	rule("One that lacks CPU on a busy node", given(underPressure, busy, decidedBefore(), two(plan.CPU)), evicts)
+	rule("Not one on another node", given(underPressure, busy, decidedBefore(), pods(
+		with(infeasible("web-1"), lacksOnly(plan.CPU), func(p *workload.Pod) { p.Node = "node-2" }), with(infeasible("web-2"), lacksOnly(plan.CPU), unmovable))),
+		stays+"these pods stay while they lack no memory and their nodes have CPU to spare · 0/2 stalled, again in 1m0s")
+	rule("Not one whose node is unknown", given(underPressure, unknown, decidedBefore(), two(plan.CPU)),
+		stays+"nothing is evicted for CPU while the use of the nodes is unknown: no usage · 0/2 stalled, again in 1m0s")
 }
 
 // An eviction for which the API server does not size the new pod has no effect.

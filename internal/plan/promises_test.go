@@ -120,9 +120,9 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if changed {
 			clear(waited)
 		}
-		if p.Verdict.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
+		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.EvictsUnderPressure()) {
 			if waited[said] {
-				return now // only for room in a quota, perhaps from one window to the next
+				return now // only for room in a quota, perhaps from one window to the next, or for a node to be busy
 			}
 			waited[said] = true
 		}
@@ -571,7 +571,7 @@ func (w world) checkNotLower(what, container string, before, after quantity.Amou
 const evicted = "-e"
 
 // evicts reports whether pods are evicted where they cannot be resized.
-func (w world) evicts() bool { return w.policy.Mode == "InPlace" && w.policy.Fallback == "Recreate" }
+func (w world) evicts() bool { return w.policy.MayEvict() }
 
 // checkEviction: one at a time, of enough replicas that are all available, and none once the API
 // server is known not to size new pods.
@@ -591,6 +591,9 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 		if pod.Ready && pod.Current && !pod.Terminating && !pod.Ended {
 			ready++
 		}
+		if pod.UID == as[plan.Evict](p).UID && w.policy.EvictsUnderPressure() && !s.BusyNodes[pod.Node] && !lacksMemory(pod, p.NewPods.Sizes) {
+			fail("pod %s is evicted, and lacks nothing that its node cannot give", pod.Name)
+		}
 		if pod.UID == as[plan.Evict](p).UID && (!pod.Running || pod.Terminating || !pod.Current) {
 			fail("pod %s is not to be touched", pod.Name)
 		}
@@ -598,6 +601,13 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	if ready < int(s.Deployment.Replicas) {
 		fail("pod %s is evicted while %d of %d are ready", as[plan.Evict](p).Pod, ready, s.Deployment.Replicas)
 	}
+}
+
+// lacksMemory reports whether a container of the pod has less memory than its size.
+func lacksMemory(pod workload.Pod, sizes []plan.Size) bool {
+	return slices.ContainsFunc(sizes, func(size plan.Size) bool {
+		return pod.Actual[size.Container].Requests.MemoryBytes < size.Requests.MemoryBytes
+	})
 }
 
 // admitted is a new pod as the API server makes it, if it sizes new pods.
@@ -1330,6 +1340,9 @@ func randomWorld(r *rand.Rand) world {
 	}
 	if w.policy.Fallback == "" && some(0.5) {
 		w.policy.Fallback, w.policy.MinReplicas, w.ineffective = "Recreate", 1+r.Int32N(3), some(0.3)
+		if w.policy.MinReplicas == 2 { // on one node for all, which is busy or not
+			w.policy.Fallback, s.BusyNodes = v1beta1.FallbackRecreateUnderPressure, map[string]bool{"": len(s.Pods)%2 == 0}
+		}
 		for i := range s.Pods { // flags of a kubelet are about a resize
 			if s.Pods[i].Resize != (workload.Resize{}) {
 				s.Pods[i].Resized = noon.Add(-time.Hour)

@@ -121,7 +121,7 @@ func modeOf(spec *v1beta1.VerticalScalerSpec) (mode v1beta1.UpdateMode, known bo
 // fallback of a newer version counts as Wait.
 func Fallback(spec *v1beta1.VerticalScalerSpec) v1beta1.Fallback {
 	switch fallback := spec.UpdatePolicy.Fallback; fallback {
-	case v1beta1.FallbackRecreate, v1beta1.FallbackRollout:
+	case v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate, v1beta1.FallbackRollout:
 		return fallback
 	}
 	return v1beta1.FallbackWait
@@ -134,7 +134,12 @@ func ResizesPods(spec *v1beta1.VerticalScalerSpec) bool {
 
 // EvictsPods reports whether pods may be evicted.
 func EvictsPods(spec *v1beta1.VerticalScalerSpec) bool {
-	return ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRecreate
+	return ResizesPods(spec) && (Fallback(spec) == v1beta1.FallbackRecreate || EvictsUnderPressure(spec))
+}
+
+// EvictsUnderPressure reports whether pods are evicted only if their node keeps them from what they use.
+func EvictsUnderPressure(spec *v1beta1.VerticalScalerSpec) bool {
+	return ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRecreateUnderPressure
 }
 
 // SizesNewPods reports whether the API server sizes new pods, by an admission policy.

@@ -101,6 +101,10 @@ type Pod struct {
 	Running    bool
 	// Ended is true if the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
+	// Node is the name of the pod's node; empty before it has one.
+	Node string
+	// Unmovable is true if an annotation for node autoscalers asks not to evict the pod.
+	Unmovable bool
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
 	// looked for.
 	NoNodeSince time.Time
@@ -151,6 +155,13 @@ type Pod struct {
 	// kubelet has not reported it.
 	Unready time.Time
 }
+
+// Annotations with which the owner of a pod asks node autoscalers not to evict it: the first one with the value true, the
+// second one with the value false.
+const (
+	DoNotDisrupt = "karpenter.sh/do-not-disrupt"
+	SafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+)
 
 // Exit is one termination of a container.
 type Exit struct {
@@ -318,6 +329,8 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Current:           current,
 		Running:           p.Status.Phase == corev1.PodRunning,
 		Ended:             p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Node:              p.Spec.NodeName,
+		Unmovable:         p.Annotations[DoNotDisrupt] == "true" || p.Annotations[SafeToEvict] == "false",
 		Created:           p.CreationTimestamp.Time,
 		Terminating:       p.DeletionTimestamp != nil,
 		QoS:               p.Status.QOSClass,

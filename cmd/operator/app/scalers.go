@@ -15,6 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -46,6 +47,7 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Freeze:         a.freeze,
 		FreezeAPI:      a.freezeAPI,
 		Nodes:          nodes,
+		Pressure:       a.pressureOf(nodes),
 		Ceilings:       a.config.Ceilings.Plan(),
 		VPAs:           vpas,
 		Metrics:        &metrics.Scalers{Detail: a.config.Metrics.Scalers},
@@ -71,6 +73,15 @@ func (a *assembly) watchNodes(ctx context.Context) (*inventory.Nodes, error) {
 		return nil, nil
 	}
 	return inventory.WatchNodes(ctx, a.mgr.GetCache())
+}
+
+// pressureOf tells which nodes have used up their CPU; nil if nodes are not read, or their usage is not.
+func (a *assembly) pressureOf(nodes *inventory.Nodes) *pressure.Nodes {
+	source, ok := a.source.(pressure.Source)
+	if !ok || nodes == nil {
+		return nil
+	}
+	return &pressure.Nodes{Source: source, Allocatable: nodes.CPUOf, Clock: a.clock}
 }
 
 // watchVPAs reads the VerticalPodAutoscalers of the watched namespaces.

@@ -6,6 +6,7 @@ package step
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
@@ -13,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// With the fallback Recreate, a pod that cannot be resized in place is evicted, and the API
+// With the fallbacks Recreate and RecreateUnderPressure, a pod that cannot be resized in place is evicted, and the API
 // server puts the decided sizes into its replacement. The pod template stays unchanged. An
 // eviction costs a pod. These rules ensure that at most one has no effect:
 //
@@ -23,6 +24,13 @@ import (
 //   - none once a pod was created without the sizes, until a newer one has them. The scaler's
 //     status records that pod before any other step;
 //   - none of a pod that the sizes would not change, so that evictions end.
+//
+// With RecreateUnderPressure, a pod is also evicted only if waiting would hurt it. A pod uses CPU beyond its request while
+// its node has some to spare. So it is evicted for CPU once the node has none, and for memory in any case: memory that the
+// node lacks ends in a kill.
+
+// pressureRetry is how often a pod is looked at that lacks CPU on a node that has some to spare.
+const pressureRetry = time.Minute
 
 // recreate plans the next eviction of a pod that only a replacement can give its size.
 func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settled int) model.Plan {
@@ -39,6 +47,20 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if len(candidates) == 0 {
 		return p.without(verdict.Noting("A new pod would have the same size"))
 	}
+	movable := slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable })
+	if len(movable) == 0 {
+		return p.without(verdict.Noting("An annotation asks not to evict these pods"))
+	}
+	candidates = movable
+	if p.policy.EvictsUnderPressure() {
+		waiting := p
+		if slices.ContainsFunc(candidates, func(pod workload.Pod) bool { return p.lacks(model.CPU, pod) }) {
+			waiting = p.within(pressureRetry)
+		}
+		if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return !p.isUnderPressure(pod) }); len(candidates) == 0 {
+			return waiting.without(verdict.Noting(p.withoutPressure()))
+		}
+	}
 	candidates, waits := p.withholdEvictions(candidates)
 	if waits.Exists() {
 		return p.without(model.Obstacles{waits}.Verdict().Noting(replaces(reasons)))
@@ -46,6 +68,26 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	next := p.evict(candidates, settled)
 	next.Verdict = next.Verdict.Noting(replaces(reasons))
 	return next
+}
+
+// isUnderPressure reports whether the node keeps a pod from what it uses: it lacks memory, or it lacks CPU where there is
+// none to spare.
+func (p planner) isUnderPressure(pod workload.Pod) bool {
+	return p.lacks(model.Memory, pod) || p.lacks(model.CPU, pod) && p.BusyNodes[pod.Node]
+}
+
+// lacks reports whether a pod has less of a resource than its replacement would have.
+func (p planner) lacks(r model.Resource, pod workload.Pod) bool {
+	pod.Containers = model.AppliedTo(pod)
+	return anySize(pod, p.newPods.Sizes, func(has, size workload.Resources) bool { return r.Request(size) > r.Request(has) })
+}
+
+// withoutPressure says why pods that cannot be resized are not evicted.
+func (p planner) withoutPressure() string {
+	if p.BusyUnknown != "" {
+		return "With RecreateUnderPressure, nothing is evicted for CPU while the use of the nodes is unknown: " + p.BusyUnknown
+	}
+	return "With RecreateUnderPressure, these pods stay while they lack no memory and their nodes have CPU to spare"
 }
 
 // evict plans the eviction of one of these pods, or says what blocks it.

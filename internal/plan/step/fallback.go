@@ -6,7 +6,6 @@ package step
 import (
 	"slices"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
@@ -15,12 +14,12 @@ import (
 func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
 	reasons := slices.DeleteFunc(slices.Clone(t.obstacles), func(o model.Obstacle) bool { return !o.NeedsNewPod })
-	switch fallback := p.policy.Fallback; {
+	switch {
 	case len(reasons) == 0:
 		return p.without(verdict)
-	case fallback == v1beta1.FallbackRollout:
+	case p.policy.MayRollOut():
 		return p.rollOutInstead(verdict, reasons)
-	case fallback == v1beta1.FallbackRecreate:
+	case p.policy.MayEvict():
 		return p.recreate(verdict, reasons, t.settled())
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))

@@ -11,10 +11,12 @@ package metricsapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +36,8 @@ const (
 
 	// defaultTimeout applies to the whole response.
 	defaultTimeout = 30 * time.Second
+	// nodeTimeout applies to the response about one node.
+	nodeTimeout = 5 * time.Second
 )
 
 // ErrUnavailable is wrapped by errors that mean that the API is not served: metrics-server is not
@@ -87,6 +91,24 @@ func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time
 		return nil, 0, fmt.Errorf("reading the usage of all namespaces: %w", err)
 	}
 	return answers, pods, nil
+}
+
+// NodeCPU reads the CPU that a node uses, in millicores, and the time of that reading.
+func (s *Source) NodeCPU(ctx context.Context, node string) (millis int64, at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	raw, err := s.client.Get().AbsPath(apiPath).Resource("nodes").Name(node).Do(ctx).Raw()
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("reading the usage of node %s: %w", node, err)
+	}
+	var reading struct {
+		Timestamp metav1.Time         `json:"timestamp"`
+		Usage     corev1.ResourceList `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &reading); err != nil {
+		return 0, time.Time{}, fmt.Errorf("decoding the usage of node %s: %w", node, err)
+	}
+	return reading.Usage.Cpu().MilliValue(), reading.Timestamp.Time, nil
 }
 
 // read gets the list of a namespace, or of all, and decodes it while it arrives.

@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Nodes knows the allocatable resources of the largest node. It is updated by node events, so a
+// Nodes knows the allocatable resources of the nodes, and of the largest one. It is updated by node events, so a
 // read costs the same with five nodes and five thousand.
 //
 // Every node counts, even if it is unschedulable: a node that is cordoned for an hour keeps its
@@ -56,6 +56,13 @@ func (n *Nodes) Largest() quantity.Amounts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.largest
+}
+
+// CPUOf is what pods can use of a node's CPU, in millicores; 0 if the node is not known.
+func (n *Nodes) CPUOf(name string) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.allocatable[name].CPUMillis
 }
 
 func (n *Nodes) set(obj any) {

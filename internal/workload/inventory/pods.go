@@ -161,7 +161,7 @@ func newPodRecord(p *corev1.Pod) *podRecord {
 		return r
 	}
 	pod := workload.ReadPod(p, false)
-	pod.Runs, pod.QoS = slices.Clip(pod.Runs), shared(pod.QoS)
+	pod.Runs, pod.QoS, pod.Node = slices.Clip(pod.Runs), shared(pod.QoS), shared(pod.Node)
 	for _, containers := range [][]workload.Container{pod.Containers, pod.Others} {
 		for i := range containers {
 			containers[i].Name = shared(containers[i].Name)

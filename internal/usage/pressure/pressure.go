@@ -1,0 +1,120 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pressure tells which nodes have used up their CPU.
+package pressure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// busyPercent is how much of its CPU a busy node uses, in percent of what pods can use.
+	busyPercent = 90
+	// rowOf is how many readings in a row show that a node is busy: one may be a moment.
+	rowOf = 2
+	// askAgain is the least time between two questions about a node. The metrics API has a new reading every 15 to 60
+	// seconds.
+	askAgain = 30 * time.Second
+	// currentFor is how long a reading is that of now.
+	currentFor = 5 * time.Minute
+)
+
+var errNotKnown = errors.New("no current usage, or no size, of the node is known")
+
+// Source reads the CPU that a node uses, in millicores, and the time of that reading.
+type Source interface {
+	NodeCPU(ctx context.Context, node string) (millis int64, at time.Time, err error)
+}
+
+// Nodes tells which nodes have used up their CPU. It asks only about nodes that it is asked about. Its methods may be called at
+// the same time.
+type Nodes struct {
+	Source Source
+	// Allocatable is what pods can use of a node's CPU, in millicores; 0 if it is not known.
+	Allocatable func(node string) int64
+	Clock       clock.PassiveClock
+
+	mu    sync.Mutex
+	known map[string]row
+}
+
+// row is what is known of a node.
+type row struct {
+	asked time.Time // by our clock, like seen
+	seen  time.Time // when the last reading was new
+	at    time.Time // by the clock of the metrics API
+	busy  int       // readings in a row
+	err   error
+}
+
+// IsBusy reports whether two readings of the node in a row have used 90 % of the CPU that pods can use. An error says why that
+// is not known.
+func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
+	if now := n.Clock.Now(); n.asks(node, now) {
+		millis, at, err := n.Source.NodeCPU(ctx, node)
+		n.note(node, now, millis, at, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.known[node]
+	switch {
+	case r.err != nil:
+		return false, r.err
+	case n.Clock.Since(r.seen) > currentFor:
+		return false, errNotKnown
+	}
+	return r.busy >= rowOf, nil
+}
+
+// Evicted starts the row of a node again: a pod that leaves may be enough, which only new readings show.
+func (n *Nodes) Evicted(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r, ok := n.known[node]; ok {
+		r.busy = 0
+		n.known[node] = r
+	}
+}
+
+// asks reports whether it is time to ask about the node, and notes that. Meanwhile, others use what is known.
+func (n *Nodes) asks(node string, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[string]row{}
+	}
+	maps.DeleteFunc(n.known, func(_ string, r row) bool { return now.Sub(r.asked) > currentFor })
+	r := n.known[node]
+	if !r.asked.IsZero() && now.Before(r.asked.Add(askAgain)) {
+		return false
+	}
+	r.asked = now
+	n.known[node] = r
+	return true
+}
+
+func (n *Nodes) note(node string, now time.Time, millis int64, at time.Time, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r, most := n.known[node], n.Allocatable(node)
+	if r.err = err; err == nil && most == 0 {
+		r.err = errNotKnown
+	}
+	if r.err == nil && !at.Equal(r.at) {
+		if now.Sub(r.seen) > currentFor || millis*100 < most*busyPercent {
+			r.busy = 0
+		}
+		if millis*100 >= most*busyPercent {
+			r.busy++
+		}
+		r.at, r.seen = at, now
+	}
+	n.known[node] = r
+}
