@@ -119,7 +119,7 @@ func TestRefusedSpecs(t *testing.T) {
 			{`{deploymentName: "web\nb"}`, "spec.deploymentName", mustBeDeployment},
 			{`{deploymentName: ` + long + `}`, "spec.deploymentName", "may not be more than 253"},
 			{inUpdate(`updateMode: "Off"`), update + "updateMode", `Unsupported value: "Off": supported values: "Recommend", "Initial", "InPlace", "Rollout"`},
-			{inUpdate(`fallback: Evict`), update + "fallback", `Unsupported value: "Evict": supported values: "Wait", "Recreate", "Rollout"`},
+			{inUpdate(`fallback: Evict`), update + "fallback", `Unsupported value: "Evict": supported values: "Wait", "RecreateUnderPressure", "Recreate", "Rollout"`},
 			{inUpdate(`minReplicas: 0`), update + "minReplicas", "should be greater than or equal to 1"},
 			{inUpdate(`minReplicas: 1001`), update + "minReplicas", "should be less than or equal to 1000"},
 			{inUpdate(`cooldownSeconds: -1`), update + "cooldownSeconds", "should be greater than or equal to 0"},

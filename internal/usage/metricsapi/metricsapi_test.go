@@ -380,3 +380,43 @@ func TestListAllReturnsErrors(t *testing.T) {
 		t.Errorf("ListAll() = %v, %v, want ErrUnavailable", answers, err)
 	}
 }
+
+// The usage of one node is two numbers; whatever is wrong is an error.
+func TestTheCPUOfANode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code   int
+		body   string
+		millis int64
+		err    string
+	}{
+		"as metrics-server answers": {200, `{"kind":"NodeMetrics","metadata":{"name":"node-1"},"timestamp":"2026-03-01T12:00:00Z","window":"20s","usage":{"cpu":"1500123456n","memory":"1Gi"}}`, 1501, ""},
+		"no such node":              {404, `{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404}`, 0, "reading the usage of node node-1"},
+		"no number":                 {200, `{"usage":{"cpu":"much"}}`, 0, "decoding the usage of node node-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/apis/metrics.k8s.io/v1beta1/nodes/node-1" {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tc.code)
+				fmt.Fprint(w, tc.body)
+			}))
+			defer server.Close()
+			source, err := New(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			millis, at, err := source.NodeCPU(t.Context(), "node-1")
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || millis != tc.millis || !at.Equal(noon) {
+				t.Errorf("%d millicores at %s, error %v", millis, at, err)
+			}
+		})
+	}
+}
