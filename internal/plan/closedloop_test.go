@@ -34,21 +34,22 @@ type loop struct {
 	pods    []*looped
 	start   time.Time
 
-	base, most   int64 // of memory, in bytes: the limit in the template, and the most that was decided
-	killedAt     map[int64]bool
-	lastKill     time.Time
-	firstHit     int64 // the limit at the first kill
-	now          time.Time
-	wake         time.Time     // when the plan changes by itself; zero for never
-	capped       time.Duration // for how long CPU was capped
-	seen         map[string]bool
-	ends         map[string]bool // why climbs have ended
-	cpu          int64           // the CPU limit in the template
-	cpuSizes     map[int64]bool  // CPU limits that pods got
-	siblings     int64           // the most memory that a pod other than the first one got
-	need, demand float64
-	rises        time.Duration // when the demand for CPU rises
-	reads        float64       // the share of its limit that a throttled container is seen to use
+	base, most     int64 // of memory, in bytes: the limit in the template, and the most that was decided
+	killedAt       map[int64]bool
+	lastKill       time.Time
+	firstHit       int64 // the limit at the first kill
+	now            time.Time
+	wake           time.Time     // when the plan changes by itself; zero for never
+	capped         time.Duration // for how long CPU was capped
+	seen           map[string]bool
+	ends           map[string]bool // why climbs have ended
+	cpu            int64           // the CPU limit in the template
+	cpuSizes       map[int64]bool  // CPU limits that pods got
+	siblings       int64           // the most memory that a pod other than the first one got
+	need, demand   float64
+	rises          time.Duration // when the demand for CPU rises
+	noise, highest float64       // of the CPU that a healthy container demands
+	reads          float64       // the share of its limit that a throttled container is seen to use
 }
 
 // looped is the state of the container in one pod.
@@ -209,6 +210,20 @@ var kinds = map[string]kind{
 				return fmt.Sprintf("siblings get %d Mi, and the template has %d Mi", l.siblings/mebi, l.base/mebi)
 			case !l.seen["OutlierPod"]:
 				return "the pod is not named"
+			}
+			return ends("")(l)
+		},
+	},
+	"healthy, with noise up to its CPU limit": {
+		pods: 2, factor: 1, step: time.Minute, steps: 3000, memory: steady, cpu: func(l *loop, limit int64) float64 {
+			l.noise = .5*l.noise + .25*math.Sqrt(.75)*l.random.NormFloat64()
+			demand := 120 * math.Exp(l.noise)
+			l.highest = max(l.highest, demand)
+			return min(demand, float64(limit))
+		},
+		check: func(l *loop) string {
+			if most := slices.Max(slices.Collect(maps.Keys(l.cpuSizes))); float64(most) > 1.75*l.highest {
+				return fmt.Sprintf("a limit of %dm, and the highest demand is %.0fm", most, l.highest)
 			}
 			return ends("")(l)
 		},

@@ -27,22 +27,29 @@ type pod struct {
 	last  float32
 	peak  float32 // the highest sample divided by the limit factor
 	count uint16
-	// capped is the number of samples in a row that reached the limit.
-	capped uint16
+	// capped is the number of samples in a row that reached the limit, and cappedBy the limit that they reached; 0 for none.
+	capped   uint16
+	cappedBy float32
 }
 
-// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
 const (
+	// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show
+	// that.
 	cappedShare   = .9
 	cappedSamples = 2
+	// firstRaise is how many times the usage a request is that may be capped. Noise reaches a limit, too, but seldom a limit
+	// that was raised for it: usage that does is raised by nextRaise.
+	firstRaise, nextRaise = 1.5, 2.2
 )
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
 
 // reach takes into account how much of its limit a pod has used.
 func (p *pod) reach(usage, factor, limit float32) {
-	isCapped := usage > limit*cappedShare
+	isCapped, raise := usage > limit*cappedShare, float32(firstRaise)
 	switch {
+	case isCapped && p.cappedBy > 0 && limit > p.cappedBy:
+		p.capped, raise = cappedSamples, nextRaise
 	case isCapped:
 		p.capped = min(p.capped+1, cappedSamples)
 	case p.capped == cappedSamples: // now the need is known
@@ -52,7 +59,7 @@ func (p *pod) reach(usage, factor, limit float32) {
 	}
 	p.peak = max(p.peak, usage/(factor*cappedShare))
 	if p.capped == cappedSamples {
-		p.peak = max(p.peak, 2*usage/factor)
+		p.peak, p.cappedBy = max(p.peak, raise*usage/factor), limit
 	}
 }
 
