@@ -23,14 +23,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/bench/tables"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
 
@@ -42,24 +41,24 @@ func main() {
 }
 
 type options struct {
-	skip     patterns
+	skip     tables.Patterns
 	groups   []group
 	siblings []*regexp.Regexp
 	draws    int
 }
 
 func run(args []string, out, progress io.Writer) error {
-	o := options{groups: []group{{name: "all", patterns: patterns{"*"}}}}
+	o := options{groups: []group{{name: "all", Patterns: tables.Patterns{"*"}}}}
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	flags.Func("skip", "leave out the series that match one of these `patterns`", func(text string) (err error) {
-		o.skip, err = parsePatterns(text)
+		o.skip, err = tables.ParsePatterns(text)
 		return err
 	})
 	flags.Func("group", "a group of series, besides all: `name=patterns`. May be repeated", func(text string) (err error) {
 		name, list, _ := strings.Cut(text, "=")
 		g := group{name: name}
-		g.patterns, err = parsePatterns(list)
+		g.Patterns, err = tables.ParsePatterns(list)
 		o.groups = append(o.groups, g)
 		return err
 	})
@@ -75,11 +74,11 @@ func run(args []string, out, progress io.Writer) error {
 	if flags.NArg() != 1 {
 		return errors.New("name one folder of tables: see -help")
 	}
-	traces, err := readFolder(os.DirFS(flags.Arg(0)))
+	traces, err := tables.Read(os.DirFS(flags.Arg(0)))
 	if err != nil {
 		return fmt.Errorf("folder %s: %w", flags.Arg(0), err)
 	}
-	traces = slices.DeleteFunc(traces, o.skip.match)
+	traces = slices.DeleteFunc(traces, o.skip.Match)
 	var results []result
 	for _, s := range scenarios {
 		began := time.Now()
@@ -94,69 +93,18 @@ func run(args []string, out, progress io.Writer) error {
 	return write(out, results)
 }
 
-// readFolder reads all tables of a folder, which also contain the initial requests.
-func readFolder(folder fs.FS) ([]backtest.Trace, error) {
-	var reader backtest.Reader
-	var tables []string
-	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
-		found, err := fs.Glob(folder, pattern)
-		if err != nil {
-			return nil, err
-		}
-		tables = append(tables, found...)
-	}
-	slices.Sort(tables)
-	for _, name := range tables {
-		file, err := folder.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(reader.Read(name, file), file.Close()); err != nil {
-			return nil, err
-		}
-	}
-	return reader.Traces()
-}
-
 // group is a named set of series.
 type group struct {
 	name string
-	patterns
-}
-
-// patterns are those of path.Match.
-type patterns []string
-
-func parsePatterns(text string) (patterns, error) {
-	list := patterns(strings.Split(text, ","))
-	for _, pattern := range list {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return nil, fmt.Errorf("%q is not a pattern such as borg-*", pattern)
-		}
-	}
-	return list, nil
-}
-
-// match reports whether a pattern matches the name of the series, or of its table.
-func (p patterns) match(t backtest.Trace) bool {
-	return slices.ContainsFunc(p, func(pattern string) bool {
-		byName, _ := path.Match(pattern, t.Name) // parsePatterns has checked all patterns
-		byTable, _ := path.Match(pattern, sourceOf(t))
-		return byName || byTable
-	})
-}
-
-// sourceOf is the name of a series' table, without .csv and .gz.
-func sourceOf(t backtest.Trace) string {
-	return strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
+	tables.Patterns
 }
 
 // clusterOf names the cluster of a series: its source, and what the first expression matches of its name.
 func (o options) clusterOf(t backtest.Trace) string {
 	for _, expression := range o.siblings {
 		if match := expression.FindString(t.Name); match != "" {
-			return sourceOf(t) + "/" + match + "*"
+			return tables.Source(t) + "/" + match + "*"
 		}
 	}
-	return sourceOf(t) + "/" + t.Name
+	return tables.Source(t) + "/" + t.Name
 }

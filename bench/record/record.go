@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/bench/tables"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
@@ -125,10 +126,10 @@ func measure(traces []backtest.Trace, outcomes [][]backtest.Outcome, o options) 
 	for _, g := range o.groups {
 		var members []series
 		for i, t := range traces {
-			if !g.match(t) || outcomes[i][0].Measures.Hours == 0 {
+			if !g.Match(t) || outcomes[i][0].Measures.Hours == 0 {
 				continue
 			}
-			s := series{source: sourceOf(t), cluster: o.clusterOf(t)}
+			s := series{source: tables.Source(t), cluster: o.clusterOf(t)}
 			for _, outcome := range outcomes[i] {
 				s.under = append(s.under, outcome.Measures)
 			}
