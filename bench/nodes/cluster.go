@@ -61,13 +61,14 @@ type cluster struct {
 
 // node is a node. All have the same size.
 type node struct {
+	name string
 	pods []*pod
 	// allocated is what the kubelet has granted to pods. claimed is what the scheduler and the node autoscaler count: of a
 	// pod whose resize is Deferred, the larger of what it has and what it asks for.
 	allocated, claimed quantity.Amounts
 	// event is the last interval in which a pod came or went.
 	event int
-	// busy is the share of CPU in use: 0 to 1.
+	// busy is the share of CPU in use: 0 to 1. An eviction makes it unknown until the next interval, and 0 until then.
 	busy float64
 }
 
@@ -226,12 +227,13 @@ func (c *cluster) start(p *pod, size quantity.Amounts) {
 	i := c.place(rooms, size, p.of)
 	var n *node
 	if i < 0 {
-		n = &node{}
+		n = &node{name: fmt.Sprint("node-", c.serial)}
 		c.nodes = append(c.nodes, n)
 	} else {
 		n = rooms[i].node
 	}
-	n.pods, n.event, p.node = append(n.pods, p), c.step, n
+	n.pods, n.event = append(n.pods, p), c.step
+	p.node, p.Node = n, n.name
 	n.recount()
 }
 
@@ -241,6 +243,13 @@ func (c *cluster) recreate(p *pod, size quantity.Amounts) {
 	n.pods, n.event = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p }), c.step
 	n.recount()
 	c.start(p, size)
+}
+
+// evict recreates a pod that was not resized in place.
+func (c *cluster) evict(p *pod, size quantity.Amounts) {
+	c.counts.evictions++
+	p.node.busy = 0
+	c.recreate(p, size)
 }
 
 // room is what a node has left for the scheduler.
@@ -341,20 +350,22 @@ func (c *cluster) grant() {
 	}
 }
 
+// busyFrom is the share of a node's CPU in use from which on it has none to spare.
+const busyFrom = 0.9
+
 // relieveAfter is how long a pod lacks its size before it is evicted under pressure.
 const relieveAfter = int(10 * time.Minute / interval)
 
 // relieve evicts under pressure, if that is the policy: at most one pod of a Deployment, and of those that lack CPU, the one
 // on each busy node that lacks most.
 func (c *cluster) relieve() {
-	if c.policy.fallback != underPressure {
+	if c.policy.fallback != simulated {
 		return
 	}
 	moved := map[*deployment]bool{}
 	evict := func(p *pod) {
 		moved[p.of] = true
-		c.counts.evictions++
-		c.recreate(p, p.of.sizer.decided(p))
+		c.evict(p, p.of.sizer.decided(p))
 	}
 	for _, n := range slices.Clone(c.nodes) {
 		most, least := (*pod)(nil), int64(0)
@@ -364,7 +375,7 @@ func (c *cluster) relieve() {
 			case p.lacks <= relieveAfter, moved[p.of]:
 			case lack.MemoryBytes > 0:
 				evict(p)
-			case n.busy > c.policy.pressure && lack.CPUMillis > least:
+			case n.busy >= busyFrom && lack.CPUMillis > least:
 				most, least = p, lack.CPUMillis
 			}
 		}

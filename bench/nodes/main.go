@@ -21,9 +21,9 @@
 //   - The operator is driven by its own plans, with the defaults of the API. Budgets of disruptions, quotas and priorities are
 //     not part of the model.
 //
-// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after it if a Deferred resize is never withdrawn.
-// The fallback Pressure, which the operator does not have, evicts a pod that lacks its memory for 10 minutes, and one that lacks CPU where
-// the CPU in use of its node is above 90 %. Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
+// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait and Pressure if a Deferred resize is never withdrawn.
+// The fallback Pressure is not the operator's: it is RecreateUnderPressure, but on each busy node the pod that lacks most CPU
+// moves, of any Deployment. Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
 //
 // The same folder and seeds lead to the same tables, on any number of processors.
 package main
@@ -72,18 +72,19 @@ type policy struct {
 	profile     profile.Profile
 	fallback    v1beta1.Fallback
 	keepsClaims bool
-	// pressure is the share of a node's CPU in use above which the fallback underPressure moves pods that lack CPU.
-	pressure float64
 	// vpaPart is the share of VPA's CPU; 0 for KRR.
 	vpaPart float64
 }
 
-const underPressure v1beta1.Fallback = "Pressure"
+// simulated is a fallback of this simulation.
+const simulated v1beta1.Fallback = "Pressure"
 
-var usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/Pressure,Frugal/Pressure,Calm/Wait"
+var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate, simulated}
+
+const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure,Balanced/Pressure,Calm/Wait"
 
 func parsePolicy(name string) (p policy, err error) {
-	p.name, p.pressure = name, 0.9
+	p.name = name
 	parts := strings.Split(name, "/")
 	switch rival, part, isPart := strings.Cut(name, "*"); {
 	case name == "krr":
@@ -99,8 +100,9 @@ func parsePolicy(name string) (p policy, err error) {
 		return p, fmt.Errorf("%q is not a policy such as Balanced/Wait", name)
 	}
 	p.profile, p.fallback = profile.Profile(parts[0]), v1beta1.Fallback(parts[1])
-	if !slices.Contains(profile.All(), p.profile) || !slices.Contains([]v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreate, underPressure}, p.fallback) {
-		return p, fmt.Errorf("%q has an unknown profile or fallback", name)
+	evictsWithdrawn := p.fallback == v1beta1.FallbackRecreate || p.fallback == v1beta1.FallbackRecreateUnderPressure
+	if !slices.Contains(profile.All(), p.profile) || !slices.Contains(fallbacks, p.fallback) || p.keepsClaims && evictsWithdrawn {
+		return p, fmt.Errorf("%q has an unknown profile or fallback, or keeps what its fallback evicts", name)
 	}
 	return p, nil
 }

@@ -231,7 +231,7 @@ func TestACommandWithoutAFolderUsesGeneratedUsage(t *testing.T) {
 	if lines := strings.Count(out.String(), "\n"); lines != 9 || !strings.Contains(out.String(), "\n| Balanced/Pressure | x") {
 		t.Errorf("it prints %d lines: %s", lines, out.String())
 	}
-	for _, wrong := range [][]string{{"-worlds", "moon"}, {"-policies", "Balanced"}, {"-policies", "Bold/Wait"}, {"-policies", "Safe/Never"}, {"-seeds", "0"}, {"-policies", "vpa*x"}, {"/nowhere"}} {
+	for _, wrong := range [][]string{{"-worlds", "moon"}, {"-policies", "Balanced"}, {"-policies", "Bold/Wait"}, {"-policies", "Safe/Never"}, {"-policies", "Safe/Recreate/kept"}, {"-seeds", "0"}, {"-policies", "vpa*x"}, {"/nowhere"}} {
 		if err := run(wrong, io.Discard, io.Discard); err == nil {
 			t.Errorf("%v is accepted", wrong)
 		}

@@ -51,7 +51,7 @@ type operator struct {
 func newOperator(p policy, d *deployment, w world) *operator {
 	spec := v1beta1.VerticalScalerSpec{}
 	spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
-	if p.fallback == v1beta1.FallbackRecreate {
+	if p.fallback != simulated {
 		spec.UpdatePolicy.Fallback = p.fallback
 	}
 	if w.plainPods {
@@ -137,13 +137,14 @@ func (o *operator) learn(c *cluster, d *deployment) {
 // observe is what a plan depends on.
 func (o *operator) observe(d *deployment, now time.Time) plan.Situation {
 	s := o.situation
-	s.Pods, s.RejectedResizes = make([]workload.Pod, 0, len(d.pods)), map[types.UID][]plan.RejectedResize{}
+	s.Pods, s.RejectedResizes, s.BusyNodes = make([]workload.Pod, 0, len(d.pods)), map[types.UID][]plan.RejectedResize{}, map[string]bool{}
 	for _, p := range d.pods {
 		seen := p.Pod
 		if o.keepsClaims && p.isDeferred() {
 			seen.Resize.Since = now // so that it is never withdrawn
 		}
 		s.Pods = append(s.Pods, seen)
+		s.BusyNodes[p.Node] = p.node.busy >= busyFrom
 		for _, r := range p.rejected {
 			if now.Before(r.until) {
 				s.RejectedResizes[p.UID] = append(s.RejectedResizes[p.UID], r.RejectedResize)
@@ -173,8 +174,7 @@ func (o *operator) apply(c *cluster, d *deployment, step plan.Step, now time.Tim
 		}
 		c.ask(p, step.Sizes[0].Requests, now)
 	case plan.Evict:
-		c.counts.evictions++
-		c.recreate(find(step.UID), o.newPod(d))
+		c.evict(find(step.UID), o.newPod(d))
 	}
 }
 

@@ -61,8 +61,7 @@ func (s *vpaSizer) act(c *cluster, d *deployment) {
 		}
 		if p.isDeferred() && c.now.Sub(p.Pod.Resize.Since) >= interval && evicted < replicas/2 {
 			evicted++
-			c.counts.evictions++
-			c.recreate(p, r.Target)
+			c.evict(p, r.Target)
 		}
 	}
 }
