@@ -136,6 +136,8 @@ func (o outcome) follow(decided Plan) Plan {
 // to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
 	before, mustVerify := o.situation.NewPods, o.Decision.Verification != nil || p.Reverted != ""
+	v, known := o.Decision.Verification, o.recorded.Verifying()
+	begins := v != nil && (known == nil || !known.Began.Equal(v.Began))
 	hasLearned := p.NewPods.IneffectiveOnPod != before.IneffectiveOnPod || !p.NewPods.EffectiveSince.Equal(before.EffectiveSince)
 	switch p.Step.(type) {
 	case nil:
@@ -149,7 +151,7 @@ func (o outcome) recordFirst(p Plan) Plan {
 		}
 	}
 	switch {
-	case p.Decided && mustVerify:
+	case p.Decided && mustVerify, begins:
 		p.Decision, p.Step = o.Decision, Record{}
 	case hasLearned && o.policy.MayEvict():
 		p.Step = Record{}

@@ -543,3 +543,76 @@ func halfSized(name string) workload.Pod {
 	c.Resources = resources(amounts(50, 64), amounts(100, 128))
 	return with(pod(name, c), func(p *workload.Pod) { p.Resized = noon })
 }
+
+// revised is a Deployment that has run with half of its template's size, and now has so many Ready pods of a new revision.
+func revised(n int, changes ...func(*world)) *world {
+	w := wasteful(n, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), rollingOut)
+	w.situation.Pods = append(w.situation.Pods, ofOldTemplate(pod("old", half())))
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+// What an older revision has used does not show that a new one needs no more: its first pods are lowered on trial.
+func TestANewRevisionIsLoweredOnTrial(t *testing.T) {
+	w := revised(4)
+	ready := w.situation.Pods[3]
+	w.change1(ready.Name, func(p *workload.Pod) { // it is starting, which is no sign of anything
+		p.Ready, p.Unready, p.ReadyChanged = false, noon.Add(-2*time.Second), noon.Add(-2*time.Second)
+		p.Runs = []workload.Run{{Container: "app", Since: noon.Add(-time.Second)}}
+	})
+	if p := w.pass(noon, false); !is[plan.Record](p) || p.Decided {
+		t.Fatalf("the trial is not recorded first: %s", say(p))
+	}
+	if p := w.settle(t, noon); len(w.lowered()) != 2 || p.Verdict.Reason != "Verifying" { // the old pod and a new one
+		t.Fatalf("%v are lowered first: %s", w.lowered(), say(p))
+	}
+	harmed := *w
+	harmed.change1("web-00", ended(noon.Add(time.Second)))
+	if p := harmed.settle(t, noon.Add(time.Minute)); harmed.situation.Decision.Reason != "Reverted" || len(harmed.lowered()) != 1 {
+		t.Errorf("harm of the first is not reverted: %s", say(p))
+	}
+	w.situation.Pods[3] = ready
+	later := noon.Add(watchedFor)
+	if w.settle(t, later); len(w.lowered()) != 5 {
+		t.Errorf("%v are lowered in the end", w.lowered())
+	}
+	again := *w // another revision, before the end of the verification
+	again.situation.Pods = append(revised(2).situation.Pods[:2:2], ofOldTemplate(pod("web-03", half())))
+	if again.settle(t, later); len(again.lowered()) != 2 {
+		t.Errorf("of the next revision, %v are lowered first", again.lowered())
+	}
+	if w.settle(t, later.Add(watchedFor)); w.situation.Decision.Verification != nil {
+		t.Errorf("the trial does not end: %+v", w.situation.Decision.Verification)
+	}
+	w.situation.Pods = append(w.situation.Pods, pod("web-08", small()), pod("web-09", small()))
+	if w.settle(t, later.Add(watchedFor)); len(w.lowered()) != 7 {
+		t.Errorf("pods of a tried revision wait: %v are lowered", w.lowered())
+	}
+}
+
+func TestWhatIsNotOnTrial(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*world)
+		lowered int // beside the old pod
+	}{
+		"no pod of it is Ready": {func(w *world) {
+			for i := range 4 {
+				w.situation.Pods[i].Ready, w.situation.Pods[i].ReadyChanged = false, noon
+			}
+		}, 0},
+		"one of it has run with less":       {func(w *world) { w.situation.Pods[3] = pod("web-03", half()) }, 4},
+		"nothing is verified":               {func(w *world) { w.policy.VerificationPeriod = 0 }, 4},
+		"more than maxAllowed":              {policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(50, 64) }), 4},
+		"the end of a startup boost":        {policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.Boost = false, &plan.Boost{} }), 4},
+		"the template requests no more":     {template(half()), 4},
+		"the template is that of a Rollout": {rollout, 0},
+	} {
+		w := revised(4, tc.change)
+		w.settle(t, noon)
+		if got := len(w.lowered()) - 1; got != tc.lowered || w.situation.Decision.Verification != nil {
+			t.Errorf("%s: %d pods are lowered, verifying %+v", name, got, w.situation.Decision.Verification)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // urgency orders the reasons of a decision.
@@ -68,7 +69,45 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	default:
 		out.Remark = e.remark(out.Decision != nil)
 	}
+	out.Decision = e.onTrial(out.Decision, now)
 	return out
+}
+
+// onTrial is the decision with its verification on pods of a new revision. What an older revision has used does not show that a
+// new one needs no more. So its first pods are lowered like those of a new decision, until one has run with less than its
+// template. A startup boost ends without that.
+func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
+	v := d.Verifying()
+	if d == nil || !e.policy.InPlace() || v != nil && v.ObservedSince.IsZero() && v.FirstPodsVerified.IsZero() {
+		return d
+	}
+	isReady := false
+	for _, pod := range e.Pods {
+		if !pod.Current || !model.IsAlive(pod) {
+			continue
+		}
+		if slices.ContainsFunc(e.starts, func(c verification.Change) bool { return isBelowTemplate(e.Situation, pod, c) }) {
+			return d
+		}
+		isReady = isReady || pod.Ready
+	}
+	if !isReady {
+		return d
+	}
+	changes := slices.DeleteFunc(e.starts, func(c verification.Change) bool { return d.Request(c.Container, c.Resource) == 0 })
+	next := e.Situation
+	next.Decision = nil
+	if trial := verification.Begin(next, e.policy, d, changes, now); trial != nil {
+		return d.WithVerification(trial)
+	}
+	return d
+}
+
+// isBelowTemplate reports whether a pod requests less than its template.
+func isBelowTemplate(s model.Situation, pod workload.Pod, c verification.Change) bool {
+	has, _ := pod.Container(c.Container)
+	template, _ := s.Deployment.Container(c.Container)
+	return c.Resource.Request(has.Resources) < templateRequest(template, c.Resource)
 }
 
 // decide is a new decision with these moves.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -20,10 +21,11 @@ type evaluation struct {
 	policy    model.Policy
 	stays     model.Requests // decided before and still managed
 	moves     []move
-	unmanaged model.Obstacles // resources left alone although the policy controls them
-	kept      model.Obstacles // requests that stay although the target differs
-	isKnown   bool            // there is a recommendation
-	controls  bool            // there is something to manage
+	starts    []verification.Change // from what new pods of the template request, as far as it is allowed
+	unmanaged model.Obstacles       // resources left alone although the policy controls them
+	kept      model.Obstacles       // requests that stay although the target differs
+	isKnown   bool                  // there is a recommendation
+	controls  bool                  // there is something to manage
 }
 
 func evaluate(s model.Situation, policy model.Policy) *evaluation {
@@ -79,6 +81,9 @@ func controlsAny(policy model.Policy, container string) bool {
 func (e *evaluation) evaluate(q request, c ceilings) {
 	if !q.isManaged {
 		return
+	}
+	if q.resource.Boost(e.policy.Containers[q.container.Name]) == nil {
+		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.resource, From: q.allowed.fit(templateRequest(q.container, q.resource))})
 	}
 	if q.ceiling > 0 {
 		model.SetRequest(e.stays, q.container.Name, q.resource, e.Decision.Request(q.container.Name, q.resource))

@@ -73,7 +73,7 @@ func (c comparison) add(h *cohortHealth, pod workload.Pod) {
 		isChanged, since = false, c.FirstPodsVerified
 	}
 	switch {
-	case c.policy.RollsOut(), isChanged && !isResized(pod):
+	case c.policy.RollsOut(), isChanged && !isResized(pod), isStarting(pod):
 		pod.Unready = time.Time{} // a rollout waits for readiness by itself, and a new pod may take its time to start
 	}
 	failure := failureOf(pod, c.byItsNode(pod, since), c.now)

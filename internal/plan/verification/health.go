@@ -32,12 +32,17 @@ func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (ou
 			continue
 		}
 		failure := failureOf(pod, now.Add(-max(within, clockSkew)), now)
-		if failure.count() > 0 || !pod.Unready.IsZero() {
+		if failure.count() > 0 || !pod.Unready.IsZero() && !isStarting(pod) {
 			out = append(out, pod.UID)
 		}
 	}
 	slices.Sort(out)
 	return out[:min(len(out), maxUnhealthy)]
+}
+
+// isStarting reports whether a pod has not been Ready with any of its processes. That is no sign of harm.
+func isStarting(pod workload.Pod) bool {
+	return len(pod.Runs) > 0 && !slices.ContainsFunc(pod.Runs, func(run workload.Run) bool { return wasReady(pod, run) })
 }
 
 // podFailure is what is wrong with a pod.
