@@ -8,12 +8,14 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -23,8 +25,8 @@ import (
 // raiseLimit is the most memory that these scenes get without maxAllowed: 1Gi, or eight times what the template has.
 var raiseLimit = resource.MustParse("1Gi")
 
-// usesWhatItHas reports the memory that metrics-server has measured, in MiB. It is 0 until there is a measurement.
-func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) (memoryMiB int64) {
+// usesWhatItHas reports the usage that metrics-server has measured. It is 0 until there is a measurement.
+func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) (used amounts) {
 	t.Helper()
 	m := &unstructured.Unstructured{}
 	m.SetAPIVersion("metrics.k8s.io/v1beta1")
@@ -34,12 +36,12 @@ func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) (memoryMiB int64) {
 	}
 	containers, _, _ := unstructured.NestedSlice(m.Object, "containers")
 	for _, c := range containers {
-		text, _, _ := unstructured.NestedString(c.(map[string]any), "usage", "memory")
-		memory := resource.MustParse(text)
-		memoryMiB = memory.Value() >> 20
-		s.uses(5, memoryMiB)
+		usage, _, _ := unstructured.NestedStringMap(c.(map[string]any), "usage")
+		cpu, memory := resource.MustParse(usage["cpu"]), resource.MustParse(usage["memory"])
+		used = amounts{cpu.MilliValue(), memory.Value() >> 20}
+		s.uses(used.cpuMillis, used.memoryMiB)
 	}
-	return memoryMiB
+	return used
 }
 
 // follows reports whether the operator has found that usage follows the limit.
@@ -62,7 +64,7 @@ func TestAHeapThatFollowsItsLimitIsNotRaisedForever(t *testing.T) {
 		if len(pods) != 1 {
 			return "the container does not run"
 		}
-		used, limit := s.usesWhatItHas(t, pods[0]), node.Limits(t, pods[0]).MemoryLimitBytes>>20
+		used, limit := s.usesWhatItHas(t, pods[0]).memoryMiB, node.Limits(t, pods[0]).MemoryLimitBytes>>20
 		if s.follows(t) {
 			return ""
 		}
@@ -93,7 +95,7 @@ func TestAProgramThatReadsFilesIsNotRaisedForever(t *testing.T) {
 	most := int64(0)
 	testkit.Eventually(t, long, func() string {
 		pod := s.pod(t)
-		used := s.usesWhatItHas(t, pod)
+		used := s.usesWhatItHas(t, pod).memoryMiB
 		if most = max(most, used); s.follows(t) || used >= file {
 			return ""
 		}
@@ -106,4 +108,69 @@ func TestAProgramThatReadsFilesIsNotRaisedForever(t *testing.T) {
 		t.Errorf("the container has %v, and has used %d MiB, most of it page cache", resources, most)
 	}
 	restarts(t, pod, 0)
+}
+
+// A container at its CPU limit is raised until the kernel throttles it no longer, although its usage never exceeds what it has.
+func TestAThrottledContainerIsRaised(t *testing.T) {
+	t.Parallel()
+	const demand = 300 // millicores, and the limit is 50
+	s := stage(t, func(d *appsv1.Deployment) {
+		app := &d.Spec.Template.Spec.Containers[0]
+		app.Args = []string{fmt.Sprintf("-cpu=%d", demand), "-memory=20"}
+		app.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("25m")
+		app.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("50m")
+	}, v1beta1.Scaling{})
+	var seen []string
+	testkit.Eventually(t, long, func() string {
+		pod := s.pod(t)
+		used, limit := s.usesWhatItHas(t, pod).cpuMillis, node.Limits(t, pod).CPUMillis()
+		if now := fmt.Sprintf("%dm of %dm", used, limit); len(seen) == 0 || seen[len(seen)-1] != now {
+			seen = append(seen, now)
+		}
+		if limit < demand {
+			return fmt.Sprintf("%dm are used, and the limit is %dm", used, limit)
+		}
+		return ""
+	})
+	t.Logf("CPU used, of the limit: %s", strings.Join(seen, ", "))
+	restarts(t, s.pod(t), 0)
+}
+
+// A container that does not start again with less gets the requests of its template back, whether it crashes or is late.
+func TestAContainerThatNeedsMoreToStartGetsItBack(t *testing.T) {
+	t.Parallel()
+	for name, arg := range map[string]string{
+		"it crashes": "-needs=100", // MiB, and the template has 128
+		"it is late": "-work=6",    // seconds: 30 with the limit of the template, and 60 with half of it
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(d *appsv1.Deployment) {
+				d.Spec.ProgressDeadlineSeconds = ptr.To(int32(40))
+				d.Spec.Template.Spec.Containers[0].Args = []string{"-cpu=5", "-memory=20", arg}
+			}, v1beta1.Scaling{})
+			isReady := func(restarts int32) func() string {
+				return func() string {
+					pods := node.RunningPods(t, s.key)
+					if len(pods) != 1 || !pods[0].Status.ContainerStatuses[0].Ready || pods[0].Status.ContainerStatuses[0].RestartCount < restarts {
+						return "the container is not ready"
+					}
+					return ""
+				}
+			}
+			testkit.Eventually(t, long, isReady(0))
+			s.uses(2, 20)
+			pod := s.pod(t)
+			testkit.Eventually(t, long, func() string {
+				if has := node.Limits(t, pod); has.MemoryLimitBytes >= 100<<20 || has.CPUMillis() > 100 {
+					return fmt.Sprintf("the limits are %d bytes and %dm", has.MemoryLimitBytes, has.CPUMillis())
+				}
+				return ""
+			})
+			node.Kill(t, pod)
+			testkit.Eventually(t, long, isReady(1))
+			pod = s.pod(t)
+			t.Logf("it runs with %v after %d restarts", pod.Spec.Containers[0].Resources, pod.Status.ContainerStatuses[0].RestartCount)
+		})
+	}
 }

@@ -5,10 +5,11 @@
 // size is set from outside.
 //
 //	stress pause
-//	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB]
+//	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB] [-needs MIB] [-work SECONDS]
 //
 // -heap is for memory in percent of the limit at the start, as a JVM sizes its heap, and -read for a file of that size that is written
-// once and then read again and again.
+// once and then read again and again. -needs ends the process at once if the limit is lower, as a heap below its minimum does, and
+// -work is processor time before it is ready.
 //
 // A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
 //
@@ -23,9 +24,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -42,7 +45,7 @@ func main() {
 			os.Exit(1)
 		}
 	default:
-		fmt.Fprintln(os.Stderr, "usage: stress pause | stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB]")
+		fmt.Fprintln(os.Stderr, "usage: stress pause | stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB] [-needs MIB] [-work SECONDS]")
 		os.Exit(2)
 	}
 }
@@ -68,13 +71,20 @@ func serve(args []string) error {
 	heap := flags.Int64("heap", 0, "percent of the memory limit to hold instead")
 	file := flags.String("file", "", "a file to write and read")
 	read := flags.Int64("read", 0, "MiB of the file")
+	needs := flags.Int64("needs", 0, "MiB that the memory limit must have")
+	work := flags.Int("work", 0, "seconds of processor time before it is ready")
 	_ = flags.Parse(args)
-	if *heap > 0 {
+	if *heap > 0 || *needs > 0 {
 		limit, err := memoryLimit()
 		if err != nil {
 			return err
 		}
-		*memory = limit * *heap / 100
+		if limit < *needs {
+			return fmt.Errorf("the memory limit is %d MiB, and %d are needed", limit, *needs)
+		}
+		if *heap > 0 {
+			*memory = limit * *heap / 100
+		}
 	}
 	if *file != "" {
 		go func() { fmt.Fprintln(os.Stderr, readForever(*file, *read)) }()
@@ -91,6 +101,8 @@ func serve(args []string) error {
 		if err := s.hold(*memory); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
+		runtime.LockOSThread() // so that the thread's clock is ours
+		burn(time.Duration(*work) * time.Second)
 		s.burner.set(*cpu)
 		s.ready.Store(true)
 	}()

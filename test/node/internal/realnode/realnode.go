@@ -120,6 +120,9 @@ type Limits struct {
 	MemoryLimitBytes int64
 }
 
+// CPUMillis is the CPU limit in millicores.
+func (l Limits) CPUMillis() int64 { return l.CPUQuotaMicros * 1000 / l.CPUPeriodMicros }
+
 // Limits reads the limits of the pod's first container.
 func (n *Node) Limits(t *testing.T, pod corev1.Pod) Limits {
 	t.Helper()
