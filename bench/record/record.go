@@ -34,6 +34,8 @@ var scenarios = []struct {
 	{"recorded", backtest.World{}},
 	{"10-pods-15", backtest.World{Pods: 10, Spread: 0.15}},
 	{"minutes-25", backtest.World{Minutes: true, Jitter: 0.25}},
+	{"limit-1", backtest.World{CPULimit: 1}},
+	{"limit-2", backtest.World{CPULimit: 2}},
 }
 
 // rules are VPA's, and one for each profile.

@@ -13,7 +13,7 @@
 //   - A trace holds, for each interval, the average CPU and the peak of memory that a
 //     container needs. It does not depend on what is reserved.
 //   - A policy reserves a request of each resource. The memory limit equals the memory
-//     request; there is no CPU limit.
+//     request. There is no CPU limit, unless a World has one.
 //   - Memory above the limit is an OOM kill. The policy sees the kill and memory at the
 //     limit. The next interval needs what the trace says: if the policy does nothing, the
 //     container is killed again.
@@ -48,8 +48,10 @@ type Container struct {
 	Step time.Duration
 	// HasMemory is true if the trace includes memory. If false, only CPU is sized.
 	HasMemory bool
-	// Requests are the initial requests.
+	// Requests are the initial requests, which are also those of the template; 0 for none.
 	Requests quantity.Amounts
+	// CPULimit is the CPU limit divided by the request; 0 without a CPU limit.
+	CPULimit float64
 }
 
 // Policy sizes one container. One goroutine calls it with every interval, in order.
@@ -73,7 +75,7 @@ type Observation struct {
 	Start time.Time
 	// Step is its length.
 	Step time.Duration
-	// CPUMillis is the average CPU used, in fractional millicores. With several pods, it is the
+	// CPUMillis is the average CPU used, in fractional millicores, at most the limit. With several pods, it is the
 	// mean over them.
 	CPUMillis float64
 	// PodCPUMillis is the same for each pod, in a constant order; nil for a single pod.

@@ -67,7 +67,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		means   = window{isOfOne: t.Step >= averaged}
 		pods    = o.World.pods(t.Name)
 		current = atLeast(t.Requests)
-		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: current})
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.World.CPULimit})
 		warmUp  = int64(o.WarmUp / time.Second)
 	)
 	if o.Record && len(t.Samples) > 0 {
@@ -88,7 +88,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		observed := observe(sample, t.Step, wanted, current)
+		observed := observe(sample, t.Step, o.World.used(wanted, current), current)
 		observed.OOMKilled = isKilled
 		if o.Recommend {
 			observed.NeededBytes = min(sample.MemoryBytes, quantity.MaxMemoryBytes)
@@ -123,14 +123,14 @@ func recommendedBy(policy Policy) *quantity.Amounts {
 	return nil
 }
 
-// observe is what a policy may know of a sample, in which the pods wanted this CPU.
-func observe(s Sample, step time.Duration, wanted []float64, current quantity.Amounts) Observation {
+// observe is what a policy may know of a sample, in which the pods used this CPU.
+func observe(s Sample, step time.Duration, used []float64, current quantity.Amounts) Observation {
 	o := Observation{
-		Start: time.Unix(s.At, 0).UTC(), Step: step, CPUMillis: s.CPUMillis,
+		Start: time.Unix(s.At, 0).UTC(), Step: step, CPUMillis: mean(used),
 		MemoryBytes: min(s.MemoryBytes, current.MemoryBytes), Requests: current,
 	}
-	if len(wanted) > 1 {
-		o.CPUMillis, o.PodCPUMillis = mean(wanted), wanted
+	if len(used) > 1 {
+		o.PodCPUMillis = used
 	}
 	return o
 }

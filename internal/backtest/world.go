@@ -6,11 +6,14 @@ package backtest
 import (
 	"hash/fnv"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// World is a model of what a recorded series leaves out: that a workload has several pods, and
-// that usage changes within an interval. It is stated, not measured. The zero value changes
+// World is a model of what a recorded series leaves out: that a workload has several pods, that
+// usage changes within an interval, and that a limit throttles it. It is stated, not measured. The zero value changes
 // nothing.
 //
 // Pods. Each pod i uses a multiple of the recorded CPU u(t) that wanders slowly around 1:
@@ -26,6 +29,8 @@ import (
 //	y(t) = 0.5 y(t-1) + Jitter √(1 - 0.5²) ε
 //	cpu(t) = u exp(y(t)) / mean of the five exp(y)
 //
+// A CPU limit. A policy does not see what pods would have used above it. They do not catch up later.
+//
 // The same series, by its name, is always changed in the same way.
 type World struct {
 	// Pods is the number of pods of each series. 0 and 1 leave the series as it is.
@@ -36,6 +41,20 @@ type World struct {
 	Minutes bool
 	// Jitter is the standard deviation of the logarithm of a minute's multiple, with Minutes.
 	Jitter float64
+	// CPULimit is the CPU limit as a multiple of the request. 0 is no limit.
+	CPULimit float64
+}
+
+// used is what pods with these requests use of the CPU that they want.
+func (w World) used(wanted []float64, has quantity.Amounts) []float64 {
+	if w.CPULimit == 0 {
+		return wanted
+	}
+	used := slices.Clone(wanted)
+	for i := range used {
+		used[i] = min(used[i], w.CPULimit*float64(has.CPUMillis))
+	}
+	return used
 }
 
 const (

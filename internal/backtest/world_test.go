@@ -4,6 +4,7 @@
 package backtest_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -63,6 +64,17 @@ func TestAWorldLeavesTheRestAlone(t *testing.T) {
 	other.Name = "other"
 	if different, _ := observed(other, world); cmp.Equal(first, different) {
 		t.Error("two series have the same pods")
+	}
+}
+
+// TestPodsUseNoMoreThanTheirLimit: a policy sees the limit, and measures count what was wanted.
+func TestPodsUseNoMoreThanTheirLimit(t *testing.T) {
+	trace := hourly([2]float64{5000, 512}, [2]float64{800, 512})
+	for pods, want := range map[int]string{0: "[1500] [800]", 2: "[1500 1500] [800 800]"} {
+		all, m := observed(trace, backtest.World{Pods: pods, CPULimit: 1.5})
+		if got := fmt.Sprintf("%v %v", all[0].Pods(), all[1].Pods()); got != want || m.UnservedCPU != 4 {
+			t.Errorf("%d pods used %s, and lacked %g cores, want %s", pods, got, m.UnservedCPU, want)
+		}
 	}
 }
 

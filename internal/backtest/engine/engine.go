@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -26,8 +24,9 @@ import (
 )
 
 const (
-	// cooldown is the API's default.
-	cooldown = 5 * time.Minute
+	// cooldown is the API's default, and raiseFactor that of the operator's configuration.
+	cooldown    = 5 * time.Minute
+	raiseFactor = 8
 
 	podUID = "pod"
 )
@@ -73,6 +72,7 @@ type policy struct {
 	recommended *recommend.Container
 	decision    *plan.Decision
 	started     time.Time
+	kills       int32
 	// shift is added to all times.
 	shift time.Duration
 
@@ -132,6 +132,8 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 	}
 	now = o.Start.Add(p.shift + o.Step)
 
+	s := p.situation(o.Requests)
+	has := s.Pods[0].Containers[0].Resources
 	for i, cpu := range o.Pods() {
 		if i == len(p.pods) {
 			p.pods = append(p.pods, fmt.Sprintf("pod-%d", i))
@@ -139,10 +141,14 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 		p.history.Add(usage.Sample{
 			Pod: p.pods[i], Container: p.container.Name, Time: now, Window: o.Step,
 			CPUMillis: int64(math.Round(cpu)), MemoryBytes: o.MemoryBytes,
+			LimitFactor: p.container.CPULimit, CPULimitMillis: has.Limits.CPUMillis,
+			MemoryRequest: has.Requests.MemoryBytes, MemoryLimit: has.Limits.MemoryBytes,
 		}, p.params.History)
 	}
 	if o.OOMKilled {
-		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
+		p.kills++
+		kill := workload.OOMKill{Container: p.container.Name, At: now, Termination: p.kills, HitBytes: o.Requests.MemoryBytes}
+		p.history.RecordKill(plan.KillOf(s, p.planPolicy(), s.Pods[0], kill), now, p.params.History)
 	}
 	return now
 }
@@ -152,7 +158,9 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 // the first day have higher margins and count only until another day has begun.
 func (p *policy) Recommend() (quantity.Amounts, bool) {
 	p = cmp.Or(p.undisturbed, p)
-	c, ok := recommend.For(p.container.Name, &p.history, p.policy, nil, p.params)
+	h := p.history.Clone()
+	h.ForgetClimb() // it depends on limits
+	c, ok := recommend.For(p.container.Name, h, p.policy, nil, p.params)
 	if highest := slices.Max(p.highest[:]); highest > 0 {
 		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), recommend.MinCPUMillis)
 	}
@@ -182,35 +190,11 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 		slices.Equal(next.Reasons, before.Reasons)
 }
 
-// pass plans with a Deployment of one pod, whose resizes are always applied at once. All pods have
-// the same size, so one stands for all.
+// pass plans, and applies resizes at once.
 func (p *policy) pass(applied quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
-	name := p.container.Name
-	resources, template := workload.Resources{Requests: applied}, workload.Resources{Requests: p.container.Requests}
-	if p.container.HasMemory {
-		resources.Limits.MemoryBytes, template.Limits.MemoryBytes = applied.MemoryBytes, p.container.Requests.MemoryBytes
-	}
-	next := plan.Next(plan.Situation{
-		Deployment: workload.Deployment{
-			Name: name, Replicas: 1, UpdatedReplicas: 1,
-			Containers: []workload.Container{{Name: name, Resources: template}},
-		},
-		Pods: []workload.Pod{{
-			Name: name, UID: podUID, Current: true, Running: true, Started: p.started,
-			QoS:        corev1.PodQOSBurstable,
-			Containers: []workload.Container{{Name: name, Resources: resources}},
-			Actual:     map[string]workload.Resources{name: resources},
-		}},
-		Recommendations: []recommend.Container{*p.recommended},
-		Decision:        p.decision,
-	}, plan.Policy{
-		Mode:      v1beta1.UpdateModeInPlace,
-		Cooldown:  cooldown,
-		Tolerance: plan.DefaultTolerance,
-		Containers: map[string]plan.ContainerPolicy{
-			name: {CPU: true, Memory: p.container.HasMemory, Limits: true},
-		},
-	}, now)
+	s := p.situation(applied)
+	s.Recommendations, s.Decision = []recommend.Container{*p.recommended}, p.decision
+	next := plan.Next(s, p.planPolicy(), now)
 	p.decision = next.Decision
 	resize, isResize := next.Step.(plan.Resize)
 	p.settled, p.wake = !isResize, time.Time{}
@@ -221,4 +205,44 @@ func (p *policy) pass(applied quantity.Amounts, now time.Time) (quantity.Amounts
 		return applied, false
 	}
 	return resize.Sizes[0].Requests, true
+}
+
+// situation is a Deployment of one pod with these requests. All pods have the same size, so one stands for all.
+func (p *policy) situation(applied quantity.Amounts) plan.Situation {
+	name := p.container.Name
+	template := workload.Container{Name: name, Resources: p.resources(p.container.Requests)}
+	has := workload.Container{Name: name, Resources: p.resources(applied)}
+	return plan.Situation{
+		Ceilings: plan.Ceilings{RaiseFactor: raiseFactor},
+		Deployment: workload.Deployment{
+			Name: name, Replicas: 1, UpdatedReplicas: 1, Containers: []workload.Container{template},
+		},
+		Pods: []workload.Pod{{
+			Name: name, UID: podUID, Current: true, Running: true, Started: p.started,
+			QoS:        workload.QoSOf([]workload.Container{has}),
+			Containers: []workload.Container{has},
+			Actual:     map[string]workload.Resources{name: has.Resources},
+		}},
+	}
+}
+
+// resources are requests with their limits.
+func (p *policy) resources(requests quantity.Amounts) workload.Resources {
+	out := workload.Resources{Requests: requests}
+	out.Limits.CPUMillis = int64(float64(requests.CPUMillis) * p.container.CPULimit)
+	if p.container.HasMemory {
+		out.Limits.MemoryBytes = requests.MemoryBytes
+	}
+	return out
+}
+
+func (p *policy) planPolicy() plan.Policy {
+	return plan.Policy{
+		Mode:      v1beta1.UpdateModeInPlace,
+		Cooldown:  cooldown,
+		Tolerance: plan.DefaultTolerance,
+		Containers: map[string]plan.ContainerPolicy{
+			p.container.Name: {CPU: true, Memory: p.container.HasMemory, Limits: true},
+		},
+	}
 }
