@@ -34,8 +34,8 @@ var scenarios = []struct {
 	{"recorded", backtest.World{}},
 	{"10-pods-15", backtest.World{Pods: 10, Spread: 0.15}},
 	{"minutes-25", backtest.World{Minutes: true, Jitter: 0.25}},
-	{"limit-1", backtest.World{CPULimit: 1}},
-	{"limit-2", backtest.World{CPULimit: 2}},
+	{"limit-1", backtest.World{Minutes: true, Jitter: 0.25, CPULimit: 1}},
+	{"limit-2", backtest.World{Minutes: true, Jitter: 0.25, CPULimit: 2}},
 }
 
 // rules are VPA's, and one for each profile.
@@ -255,7 +255,7 @@ func write(out io.Writer, of []result) error {
 		b.WriteString("\n")
 	}
 	for i := range of[0] {
-		fmt.Fprintf(&b, "### %s, in uneven pods and in minutes\n\nVPA: cores. Profiles: cores as a ratio to VPA's. Then, for all: starved 5 min.\n\n", titled(of[0][i].name))
+		fmt.Fprintf(&b, "### %s, in uneven pods, in minutes, and with CPU limits\n\nVPA: cores. Profiles: cores as a ratio to VPA's. Then, for all: starved 5 min.\n\n", titled(of[0][i].name))
 		b.WriteString("| scenario" + names)
 		for s, scenario := range scenarios {
 			g := of[s][i]
