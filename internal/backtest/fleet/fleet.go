@@ -62,6 +62,8 @@ type Row struct {
 	// Rules are today's requests, those of the rules in their order, and those for Git.
 	Rules []Result `json:"rules"`
 
+	// hours are the mean CPU of one pod in each hour of the day, in UTC and millicores.
+	hours [24]float64
 	// plots are empty without Options.Record.
 	plots []backtest.Plot
 }
@@ -138,7 +140,7 @@ func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) 
 	usage.Requests = quantity.Amounts{CPUMillis: c.Requests.CPUMillis, MemoryBytes: cmp.Or(c.Limits.MemoryBytes, quantity.MaxMemoryBytes)}
 	today := backtest.Replay(usage, backtest.Static(), options)
 	today.Changes = []backtest.Change{{At: samples[0].At, Requests: c.Requests}} // and not the limit
-	row.Days = today.Measures.Days
+	row.Days, row.hours = today.Measures.Days, hoursOf(samples, o.WarmUp)
 	add(Today, c.Requests, today)
 
 	usage.Requests.MemoryBytes = max(c.Requests.MemoryBytes, peak, c.Limits.MemoryBytes)
@@ -161,6 +163,21 @@ func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) 
 		row.plots = backtest.Plots(usage, outcomes, o.WarmUp)
 	}
 	return row, true
+}
+
+// hoursOf is the mean CPU of each hour of the day after the warm-up; 0 for an hour without samples.
+func hoursOf(samples []backtest.Sample, warmUp time.Duration) (hours [24]float64) {
+	var counts [24]float64
+	for _, s := range samples {
+		if s.At-samples[0].At >= int64(warmUp/time.Second) {
+			hours[s.At/3600%24] += s.CPUMillis
+			counts[s.At/3600%24]++
+		}
+	}
+	for i := range hours {
+		hours[i] /= max(counts[i], 1)
+	}
+	return hours
 }
 
 // KeepPlots sorts rows as a report does, and forgets the pictures of all but the first ones.
@@ -256,6 +273,9 @@ type Usage struct {
 	Until time.Time `json:"until"`
 	// WarmUpSeconds is the time at the beginning of each container's usage that was replayed but not measured.
 	WarmUpSeconds int64 `json:"warmUpSeconds"`
+	// PeakHourByMean is the CPU that all pods use in the busiest hour of the day, by the mean over all hours: at least 1. 0
+	// without CPU.
+	PeakHourByMean float64 `json:"peakHourByMean,omitempty"`
 }
 
 // Total is the sum of a rule over all containers. Sum and Harm are nil as in a Result.
@@ -284,8 +304,23 @@ type Skipped struct {
 // New returns the report about rows of Evaluate, which it sorts. The times are those of the usage.
 func New(rows []Row, skipped []Skipped, from, until time.Time, o Options) *Report {
 	r := newReport(rows, skipped, o, "the highest CPU that the first rule recommends in the last week, no more than was used, and its memory, never changed")
-	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), WarmUpSeconds: int64(o.WarmUp / time.Second)}
+	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), WarmUpSeconds: int64(o.WarmUp / time.Second), PeakHourByMean: peakHourByMean(rows)}
 	return r
+}
+
+func peakHourByMean(rows []Row) float64 {
+	var hours [24]float64
+	sum := 0.0
+	for _, row := range rows {
+		for i, cpu := range row.hours {
+			hours[i] += cpu * float64(row.Replicas)
+			sum += cpu * float64(row.Replicas)
+		}
+	}
+	if sum == 0 {
+		return 0
+	}
+	return rounded(slices.Max(hours[:]) / (sum / float64(len(hours))))
 }
 
 // OfScalers returns the report about rows of Recommended, which it sorts.

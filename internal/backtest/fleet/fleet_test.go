@@ -186,6 +186,36 @@ Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 mo
 	}
 }
 
+// The day counts by replicas, and in the table only where usage is known.
+func TestTheReportTellsWhetherUsageFollowsTheDay(t *testing.T) {
+	evaluated := func(kind string, replicas int) fleet.Row {
+		c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
+		c.Replicas = replicas
+		row, ok := options.Evaluate(c, traces.One(kind, 8*day, 5*time.Minute))
+		if !ok {
+			t.Fatal("nothing is recommended")
+		}
+		return row
+	}
+	for _, test := range []struct {
+		diurnal, leak int
+		least, most   float64
+		suits         string
+	}{
+		{1, 1, 1.5, 1.75, "the fallback RecreateUnderPressure if"},
+		{1, 30, 1, 1.2, "the fallback Wait"},
+	} {
+		r := fleet.New([]fleet.Row{evaluated("diurnal", test.diurnal), evaluated("leak", test.leak)}, nil, traces.Monday, traces.Monday.Add(8*day), options)
+		var got strings.Builder
+		if err := r.WriteTable(&got, 0); err != nil {
+			t.Fatal(err)
+		}
+		if r.PeakHourByMean < test.least || r.PeakHourByMean > test.most || !strings.Contains(got.String(), test.suits) {
+			t.Errorf("%d diurnal and %d others: %g\n%s", test.diurnal, test.leak, r.PeakHourByMean, got.String())
+		}
+	}
+}
+
 func TestCSV(t *testing.T) {
 	var got strings.Builder
 	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteCSV(&got); err != nil {

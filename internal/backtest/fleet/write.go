@@ -71,6 +71,9 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 			line(r.totalCells(i)...)
 		}
 	})
+	if r.Usage != nil && r.PeakHourByMean > 0 {
+		fmt.Fprintf(&b, "\n%s\n", r.dayLine())
+	}
 	if top > 0 && len(r.Containers) > 0 {
 		b.WriteString("\n")
 		table(&b, func(line func(...string)) {
@@ -99,6 +102,18 @@ const unknown = "unknown"
 // unknownLine says why figures are unknown.
 func (r *Report) unknownLine() string {
 	return "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
+}
+
+// dailyFrom is the PeakHourByMean from which on the raises of a morning find no room on nodes that were packed at night.
+const dailyFrom = 1.3
+
+// dayLine says how much usage follows the day, and what suits that.
+func (r *Report) dayLine() string {
+	suits := "usage hardly follows the day. Use the profile Balanced, and the fallback Wait"
+	if r.PeakHourByMean >= dailyFrom {
+		suits = "usage follows the day. Use the profile Balanced, and the fallback RecreateUnderPressure if a node autoscaler consolidates nodes"
+	}
+	return fmt.Sprintf("In the busiest hour of the day, all pods use %.2f times the mean CPU: %s", r.PeakHourByMean, suits)
 }
 
 func (r *Report) title() string {
