@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -92,7 +93,7 @@ type pod struct {
 
 	rejected    []rejectedUntil
 	withdrawals int
-	vpa         vpaPod
+	vpa         vpa.Pod // as VPA sees it
 }
 
 const container = "app"
@@ -222,7 +223,7 @@ func (c *cluster) start(p *pod, size quantity.Amounts) {
 	}
 	p.of.isChanged = true
 	p.asked, p.has, p.lacks, p.kills, p.rejected, p.withdrawals = size, size, 0, 0, nil, 0
-	p.vpa.reset(c.now)
+	p.vpa = vpa.Pod{Started: c.now, ContainerStarted: c.now}
 	rooms := c.rooms()
 	i := c.place(rooms, size, p.of)
 	var n *node

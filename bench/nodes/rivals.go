@@ -12,13 +12,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// vpaPod is VPA's view of a pod.
-type vpaPod struct{ vpa.Pod }
-
-func (p *vpaPod) reset(now time.Time) {
-	p.Pod = vpa.Pod{Started: now, ContainerStarted: now}
-}
-
 // vpaSizer is VPA's rule with the mode InPlaceOrRecreate: a resize that is Deferred for five minutes is an eviction, of at
 // most half of the pods at once.
 type vpaSizer struct {
