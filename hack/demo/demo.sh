@@ -185,13 +185,31 @@ isQuiet() {
 await "30 s without a write" isQuiet
 show kubectl events --for=verticalscaler/web
 
+say "9. Two pods need more CPU than their nodes can promise. With RecreateUnderPressure, only the one whose node is busy is moved."
+show kubectl apply --server-side -f "$release/new-pods.yaml" -f "$release/recreate.yaml"
+show kubectl apply -f hack/demo/pressure.yaml
+await "both pods to run" kubectl wait pod -l group=packed --for=condition=Ready --timeout=1s
+# packed <name> <path>: a field of the pod of a Deployment.
+packed() { kubectl get pods -l "app=$1" -o "jsonpath={.items[0]$2}"; }
+node=$(packed busy .spec.nodeName)
+# Another pod uses the rest of that node's CPU, which it has not requested.
+show kubectl run greedy --image=registry.example/greedy:1 --annotations="usage.verticalscaler.io/cpu=$(kubectl get node "$node" -o 'jsonpath={.status.allocatable.cpu}')" \
+	--overrides="{\"spec\":{\"nodeName\":\"$node\"}}"
+show kubectl cordon "$node"
+busy=$(packed busy .metadata.uid) idle=$(packed idle .metadata.uid)
+isMoved() { [[ $(packed busy .metadata.uid) != "$busy" && $(packed busy .spec.nodeName) != "$node" && -n $(packed busy .spec.nodeName) ]]; }
+await "the pod of the busy node to be moved" isMoved
+[[ $(packed idle .metadata.uid) == "$idle" ]] || fail "the pod whose node has CPU to spare was evicted"
+show kubectl get vscaler busy idle -o 'custom-columns=NAME:.metadata.name,APPLIED:.status.conditions[?(@.type=="Applied")].message'
+show kubectl delete -f hack/demo/pressure.yaml
+
 [[ $(identity) == "$before" ]] || fail "the Deployment has changed, or a pod was replaced"
 restarts=$(pods restartCount | awk '{ n += $1 } END { print n }')
 ((restarts == 1)) || fail "containers have restarted $restarts times, and not once, after the OOM kill"
-expected='^[0-9]+ (patch pods/resize|update verticalscalers/status|(create|update) verticalscalercheckpoints|(create|patch) events)$'
+expected='^[0-9]+ (patch pods/resize|create pods/eviction|(create|update|delete) newpodsizes|update verticalscalers/status|(create|update) verticalscalercheckpoints|(create|patch) events)$'
 unexpected=$({ requests | grep -E '^40[13] '; writes | grep -vE "$expected"; } | sort | uniq -c || true)
 [[ -z $unexpected ]] || fail "unexpected requests of the operator:"$'\n'"$unexpected"
-say "All checks passed: pods are resized in place, and the operator sends only the requests that it needs."
+say "All checks passed: pods are resized in place, or moved if that hurts less, and the operator sends only the requests that it needs."
 [[ ${1:-} != -once ]] || exit 0
 echo "The cluster keeps running until Ctrl-C."
 wait
