@@ -184,9 +184,34 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	w.Sized("web")
 }
 
-// untilNewPodsAreSized deletes pods until a replacement is created with another CPU request than the template's. The
-// condition NewPodsSized is about the status; the API server learns of the sizes within seconds.
+// With the operator gone, the garbage collector deletes the sizes of new pods after their scalers. A Deployment that is created again
+// starts as in its template.
+func TestSizesOfNewPodsEndWithoutTheOperator(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	d := w.deploy("web")
+	w.uses("web", "app", 300, 240)
+	w.Scale("web", sizingNewPods)
+	w.hasSizesOf("web")
+	w.untilNewPodsAreSized("web")
+	w.operator.Stop(t)
+	w.Remove(w.Scaler("web"))
+	w.Remove(d)
+	w.gone(d)
+	w.hasSizesOf()
+	w.deploy("web")
+	w.untilNewPodsHave("web", func(cpu string) bool { return cpu == "100m" })
+}
+
+// untilNewPodsAreSized waits until new pods have another CPU request than the template's.
 func (w *fixture) untilNewPodsAreSized(name string) {
+	w.Helper()
+	w.untilNewPodsHave(name, func(cpu string) bool { return cpu != "100m" })
+}
+
+// untilNewPodsHave deletes pods until a replacement is created with such a CPU request. The condition NewPodsSized is about the status;
+// the API server learns of the sizes within seconds.
+func (w *fixture) untilNewPodsHave(name string, isRight func(cpu string) bool) {
 	w.Helper()
 	w.eventually(func() string {
 		pod := w.Pods(name)[0]
@@ -194,11 +219,11 @@ func (w *fixture) untilNewPodsAreSized(name string) {
 		w.gone(&pod)
 		w.runs(name)
 		for _, pod := range w.Pods(name) {
-			if pod.Generation == 1 && world.Asked(&pod, "app").Requests.Cpu().String() != "100m" {
+			if pod.Generation == 1 && isRight(world.Asked(&pod, "app").Requests.Cpu().String()) {
 				return ""
 			}
 		}
-		return "no new pod has another size"
+		return "no new pod has such a size"
 	})
 }
 

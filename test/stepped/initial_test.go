@@ -52,20 +52,26 @@ func (w *fixture) sizeTexts() (texts []string) {
 	return texts
 }
 
-// untilAPIServerKnows waits until the API server has learned of the sizes of new pods of a Deployment that requests 100m.
-func (w *fixture) untilAPIServerKnows(d *appsv1.Deployment) {
+// untilNewPods waits until the API server, which learns of sizes and policies with a delay, answers a request for a pod of the
+// Deployment as expected.
+func (w *fixture) untilNewPods(d *appsv1.Deployment, wrong func(pod *corev1.Pod, err error) string) {
 	w.Helper()
 	pod := w.Pods(d.Name)[0]
 	testkit.Eventually(w.t, 2*time.Minute, func() string {
 		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences}, Spec: *d.Spec.Template.Spec.DeepCopy()}
-		if err := env.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
-			return err.Error()
-		}
-		if world.Asked(probe, "app").Requests.Cpu().String() == "100m" {
-			return "a new pod has the size of the template"
-		}
-		return ""
+		return wrong(probe, env.Client.Create(w.Context(), probe, client.DryRunAll))
 	})
+}
+
+// areSized expects a pod to have another size than its Deployment, which requests 100m.
+func areSized(pod *corev1.Pod, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	if world.Asked(pod, "app").Requests.Cpu().String() == "100m" {
+		return "a new pod has the size of the template"
+	}
+	return ""
 }
 
 // hasSizesOf lets time pass until the API server is told the sizes of exactly these Deployments.
@@ -107,7 +113,7 @@ func (w *fixture) deny(group, resource, expression, message string, operations .
 	for _, object := range []client.Object{policy, binding} {
 		w.Add(object)
 		w.Cleanup(func() {
-			if err := env.Client.Delete(context.Background(), object); err != nil {
+			if err := client.IgnoreNotFound(env.Client.Delete(context.Background(), object)); err != nil {
 				w.Error(err)
 			}
 		})

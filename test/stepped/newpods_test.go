@@ -14,7 +14,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -28,24 +27,43 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 	w.Scale("web", sizingNewPods)
 	w.Sized("web")
 	w.hasSizesOf("web")
-	w.untilAPIServerKnows(d)
+	w.untilNewPods(d, areSized)
 	w.deny("", "pods", `object.spec.containers.all(c, quantity(string(c.resources.requests['cpu'])).compareTo(quantity('200m')) <= 0)`, "at most 200m", admissionregistrationv1.Create)
-	testkit.Eventually(t, 2*time.Minute, func() string { // The API server learns of the policy.
-		pod := w.Pods("web")[0]
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences}, Spec: *d.Spec.Template.Spec.DeepCopy()}
-		if err := env.Client.Create(t.Context(), probe, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "at most 200m") {
+	w.untilNewPods(d, func(_ *corev1.Pod, err error) string {
+		if err == nil || !strings.Contains(err.Error(), "at most 200m") {
 			return fmt.Sprintf("a large pod is not refused: %v", err)
 		}
 		return ""
 	})
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
+	w.Await("pods are missing", func() string {
+		if c := w.Condition("web", "Ready"); c.Status != "False" || c.Reason != "ReplicaFailure" || !strings.Contains(c.Message, "Pods are missing") {
+			return fmt.Sprintf("Ready is %s %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return ""
+	})
 	w.Says("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
 	w.hasSizesOf()
 	w.runs("web")
 	w.Sized("web")
 	w.Says("web", "Ready", "True", "OperatingNormally")
 	w.Says("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
-	if n := len(w.Pods("web")); n != 5 {
-		t.Errorf("%d pods", n)
+
+	// A day later, new pods get their size again.
+	w.Remove(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "keep-" + w.Namespace}})
+	w.Pass(24 * time.Hour)
+	w.Says("web", "NewPodsSized", "True", "Applied")
+	w.hasSizesOf("web")
+	w.untilNewPods(d, areSized)
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":6}}`)
+	w.runs("web")
+	asCreated := 0
+	for _, pod := range w.Pods("web") {
+		if pod.Generation == 1 && areSized(&pod, nil) == "" {
+			asCreated++
+		}
+	}
+	if asCreated != 1 {
+		t.Errorf("%d pods were created with another size, not 1", asCreated)
 	}
 }
