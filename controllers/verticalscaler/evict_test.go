@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
+
+// A freeze that comes after a step was planned stops the write.
+func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
+	write := errors.New("written")
+	r := apiServer(t, interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return write
+		},
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return write
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return write
+		},
+	}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "web", ResourceVersion: "7"}})
+	r.Clock = clocktesting.NewFakePassiveClock(noon)
+	for name, do := range map[string]func(s *scope) error{
+		"an eviction": func(s *scope) error {
+			return r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
+		},
+		"a resize": func(s *scope) error {
+			return r.resize(t.Context(), s, plan.Resize{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
+		},
+		"a rewrite": func(s *scope) error { return r.rewrite(t.Context(), s, plan.Rewrite{UID: "web", ResourceVersion: "7"}) },
+	} {
+		var frozen *freeze.Error
+		r.Freeze = freeze.New(client.ObjectKey{}) // frozen until it is read
+		if err := do(sizing(withUpdate(evicting))); !errors.As(err, &frozen) {
+			t.Errorf("%s is not stopped: %v", name, err)
+		}
+		r.Freeze = nil
+		if err := do(sizing(withUpdate(evicting))); !errors.Is(err, write) {
+			t.Errorf("%s is not made without a freeze: %v", name, err)
+		}
+	}
+	if err := r.rewrite(t.Context(), sizing(withUpdate(evicting)), plan.Rewrite{UID: "web", ResourceVersion: "6"}); !errors.Is(err, errStaleCache) {
+		t.Errorf("a template that was changed since it was planned: %v", err)
+	}
+}
 
 func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 0)
