@@ -66,6 +66,9 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 	rule("A single one where that is accepted",
 		given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
 		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 changing")
+	rule("But not with fewer replicas than updatePolicy.minReplicas",
+		given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · TooFewReplicas: The Deployment has 1 replicas, and pods are evicted only with at least 2 (updatePolicy.minReplicas). Requires pod replacement: pod web-1: Node didn't have enough capacity · 0/1 stalled")
 	rule("Not while the Deployment's controller has yet to see it", given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
 	rule("Not while another pod is missing", given(orRecreate, decidedBefore(), pods(infeasible("web-1"))),

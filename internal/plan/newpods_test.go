@@ -225,6 +225,8 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 		"no decision · WithinTolerance · 1/1 applied")
 	rule("Nothing that a quota has no room for, and the pods are resized all the same", given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
 		"keeps app 200m 256Mi · leaves new pods as in the template: QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 399m are used, and 200m more are needed for a new pod, which gets the size in the Deployment · Applied · 2/2 applied")
+	rule("Nor for its limits", given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("limits.cpu", 799, 799))),
+		"keeps app 200m 256Mi · leaves new pods as in the template: QuotaExceeded: ResourceQuota team allows 799m of limits.cpu, of which 799m are used, and 400m more are needed for a new pod, which gets the size in the Deployment · Applied · 2/2 applied")
 	rule("Nothing that no node could hold", given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)),
 		"keeps app 200m 256Mi · leaves new pods as in the template: NodeCapacity: no node could hold a new pod with 200m of cpu · Applied · 2/2 applied")
 	rule("Whole CPUs, which a fraction would take away, are left as in the template",
