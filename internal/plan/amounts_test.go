@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -22,11 +23,12 @@ import (
 // shapes are amounts as users write them; empty for none. An amount of 256m of memory is a quarter of a byte.
 var shapes = []string{"", "0", "256m", "0.1", "1", "1e3", "100Mi", "1e9", "1Pi"}
 
-// A container with any pair of a request and a limit, for both resources, ends with what usage needs and in its QoS class. No
+// A container with any pair of a request and a limit, for both resources, ends with what usage needs, and in place in its QoS class. No
 // limit is raised further than without maxAllowed.
 // What it has does not depend on what was decided before.
 func TestAnyAmountsOfATemplate(t *testing.T) {
 	var pairs [][2]string
+	n := 0
 	for _, request := range shapes {
 		for _, limit := range shapes {
 			pairs = append(pairs, [2]string{request, limit})
@@ -34,14 +36,18 @@ func TestAnyAmountsOfATemplate(t *testing.T) {
 	}
 	for _, cpu := range pairs {
 		for _, memory := range pairs {
-			for _, follows := range []bool{true, false} {
+			for i, follows := range []bool{true, false, true, false} {
+				mode := []v1beta1.UpdateMode{"InPlace", "Rollout"}[i/2]
+				if n++; mode == "Rollout" && n%stride() != 0 {
+					continue
+				}
 				r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 				for name, pair := range map[corev1.ResourceName][2]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
 					put(r.Requests, name, pair[0])
 					put(r.Limits, name, pair[1])
 				}
 				if isAccepted(r, corev1.ResourceCPU) && isAccepted(r, corev1.ResourceMemory) {
-					checkAmounts(t, fmt.Sprintf("cpu %q memory %q, limits follow: %t", cpu, memory, follows), r, follows)
+					checkAmounts(t, fmt.Sprintf("%s, cpu %q memory %q, limits follow: %t", mode, cpu, memory, follows), r, mode, follows)
 				}
 			}
 		}
@@ -66,7 +72,7 @@ func put(list corev1.ResourceList, name corev1.ResourceName, text string) {
 	list[name] = resource.MustParse(text)
 }
 
-func checkAmounts(t *testing.T, what string, r corev1.ResourceRequirements, follows bool) {
+func checkAmounts(t *testing.T, what string, r corev1.ResourceRequirements, mode v1beta1.UpdateMode, follows bool) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -76,16 +82,16 @@ func checkAmounts(t *testing.T, what string, r corev1.ResourceRequirements, foll
 	const usedCPU, usedMemory = 80, 120 * mebi
 	low := rec(amounts(90, 140), amounts(80, 120), amounts(100, 160))
 	high := rec(amounts(900, 1400), amounts(800, 1200), amounts(1000, 1600))
-	fresh := newAmounts(r, follows)
+	fresh := newAmounts(r, mode, follows)
 	before := qosByTheAPI(fresh.pod)
 	fresh.decide(t, low)
-	turned := newAmounts(r, follows)
+	turned := newAmounts(r, mode, follows)
 	turned.decide(t, low)
 	turned.decide(t, high)
 	turned.decide(t, low)
 	for _, a := range []*amountsWorld{fresh, turned} {
 		c := a.pod.Spec.Containers[0].Resources
-		if after := qosByTheAPI(a.pod); after != before {
+		if after := qosByTheAPI(a.pod); mode == "InPlace" && after != before { // new pods may have another class
 			t.Errorf("the QoS class was %s, and is %s: %v", before, after, c)
 		}
 		if limit, ok := c.Limits[corev1.ResourceCPU]; follows && ok && !limit.IsZero() && limit.MilliValue() < usedCPU {
@@ -135,20 +141,26 @@ type amountsWorld struct {
 	last       plan.Plan
 }
 
-func newAmounts(r corev1.ResourceRequirements, follows bool) *amountsWorld {
+func newAmounts(r corev1.ResourceRequirements, mode v1beta1.UpdateMode, follows bool) *amountsWorld {
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: *r.DeepCopy()}}}
 	a := &amountsWorld{deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: corev1.PodTemplateSpec{Spec: spec}}}, now: noon}
 	a.deployment.Status = appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
 	a.pod = &corev1.Pod{Spec: *spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	a.pod.Name, a.pod.UID = "web-1", "uid-1"
-	for name, limit := range r.Limits { // as the API server defaults it
+	a.defaultRequests()
+	a.world = given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = follows }), pods())
+	a.situation.Ceilings.RaiseFactor, a.policy.Mode = leash, mode
+	return a
+}
+
+// defaultRequests gives the pod the requests that the API server gives it.
+func (a *amountsWorld) defaultRequests() {
+	r := a.pod.Spec.Containers[0].Resources
+	for name, limit := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {
-			a.pod.Spec.Containers[0].Resources.Requests[name] = limit
+			r.Requests[name] = limit
 		}
 	}
-	a.world = given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = follows }), pods())
-	a.situation.Ceilings.RaiseFactor = leash
-	return a
 }
 
 // decide follows a recommendation for hours, until nothing changes anymore.
@@ -163,26 +175,34 @@ func (a *amountsWorld) decide(t *testing.T, r recommend.Container) {
 		a.situation.Deployment, a.situation.Pods = workload.ReadDeployment(a.deployment), []workload.Pod{workload.ReadPod(a.pod, true)}
 		a.last = a.next(a.now)
 		a.situation.Decision, a.situation.RevertedChanges = a.last.Decision, a.last.RevertedChanges
-		step := as[plan.Resize](a.last)
-		if step == nil {
+		switch step := a.last.Step.(type) {
+		case plan.Resize:
+			putSize(&a.pod.Spec.Containers[0].Resources, step.Sizes[0].Resources)
+		case plan.TakeOver:
+			a.situation.Originals = step.Originals
+		case plan.Rewrite:
+			template := &a.deployment.Spec.Template.Spec.Containers[0].Resources
+			putSize(template, step.Sizes[0].Resources)
+			a.pod.Spec.Containers[0].Resources = *template.DeepCopy()
+			a.defaultRequests()
+		case nil:
 			if a.last.Verdict.RequeueAfter == 0 {
 				return
-			}
-			continue
-		}
-		into := &a.pod.Spec.Containers[0].Resources
-		for name, v := range map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: quantity.CPU(step.Sizes[0].Requests.CPUMillis), corev1.ResourceMemory: quantity.Memory(step.Sizes[0].Requests.MemoryBytes)} {
-			if !v.IsZero() {
-				into.Requests[name] = v
-			}
-		}
-		for name, v := range map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: quantity.CPU(step.Sizes[0].Limits.CPUMillis), corev1.ResourceMemory: quantity.Memory(step.Sizes[0].Limits.MemoryBytes)} {
-			if !v.IsZero() {
-				into.Limits[name] = v
 			}
 		}
 	}
 	t.Errorf("it never comes to an end: %s %s", a.last.Verdict.Reason, a.last.Verdict.Message)
+}
+
+// putSize puts the amounts that a size sets into a container.
+func putSize(into *corev1.ResourceRequirements, size workload.Resources) {
+	for list, of := range map[*corev1.ResourceList]quantity.Amounts{&into.Requests: size.Requests, &into.Limits: size.Limits} {
+		for name, v := range map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: quantity.CPU(of.CPUMillis), corev1.ResourceMemory: quantity.Memory(of.MemoryBytes)} {
+			if !v.IsZero() {
+				(*list)[name] = v
+			}
+		}
+	}
 }
 
 // qosByTheAPI is the QoS class of a pod with one container, by the API server's rule: an amount of 0 counts as none.

@@ -207,7 +207,7 @@ func FuzzBoost(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		w := randomWorld(r)
+		w := randomWorld(r, nil)
 		w.policy.Mode, w.policy.Suspended = "InPlace", false
 		for _, name := range slices.Sorted(maps.Keys(w.policy.Containers)) {
 			policy := w.policy.Containers[name]

@@ -225,7 +225,7 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 			if most := r.Of(s.Ceilings.Container); most > 0 && then > max(most, has) {
 				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r, has, most)
 			}
-			if unbounded == nil || r.Of(unbounded.Requests[c.Name]) == 0 {
+			if unbounded == nil || w.policy.Verifies() || r.Of(unbounded.Requests[c.Name]) == 0 {
 				continue
 			}
 			unbound := r.Of(unbounded.Requests[c.Name])
@@ -311,7 +311,7 @@ func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 				if slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool { return pod.Current && pod.Running }) {
 					usage = max(usage, r.Request(c.Resources)) // a node has room for what the template requests
 				}
-				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, r.Of(granted), usage) {
+				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, v+(64<<10), r.Of(granted), usage) {
 					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, v, r.Of(then), usage)
 				}
 			}

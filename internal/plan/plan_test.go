@@ -103,6 +103,7 @@ type world struct {
 	others    []int64          // what others use of each quota
 	overhead  quantity.Amounts // of new pods
 	now       time.Time
+	set       types.UID // the ReplicaSet of new pods
 	// ineffective is true if the API server does not size new pods, and vain how many were
 	// evicted since it last did.
 	ineffective bool

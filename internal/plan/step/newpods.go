@@ -227,7 +227,7 @@ func (p planner) learnNewPods() model.NewPods {
 	}
 	next = p.checkNewest(next)
 	switch {
-	case next.AskedSince.IsZero(), !next.EffectiveSince.IsZero(), p.now.Before(next.AskedSince.Add(newPodsDelay)):
+	case next.AskedSince.IsZero(), len(next.Sizes) == 0, !next.EffectiveSince.IsZero(), p.now.Before(next.AskedSince.Add(newPodsDelay)):
 		return next
 	}
 	for _, pod := range p.Pods { // pods that are created from now on get the sizes

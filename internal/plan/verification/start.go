@@ -49,7 +49,12 @@ func checkStarts(f Finding, s model.Situation, now time.Time) Finding {
 	}
 	s.Decision = s.Decision.WithVerification(&model.Verification{Good: good})
 	d, reverted := revert(s, true, evidence, now)
-	if len(reverted) == 0 {
+	isNew := func(c model.RevertedChange) bool {
+		return !slices.ContainsFunc(s.RevertedChanges, func(old model.RevertedChange) bool {
+			return old.IsLike(c) && old.Value == c.Value && old.Good == c.Good
+		})
+	}
+	if !slices.ContainsFunc(reverted[:min(len(reverted), maxReverted)], isNew) { // bounds do not allow what was restored before
 		return f
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: evidence}
