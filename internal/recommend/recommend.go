@@ -334,13 +334,14 @@ func codeOf(b ensemble.Basis) string {
 // target.
 func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 	need, floor := h.CPU(), h.TemplateFloor().CPUMillis
-	e := estimate{raise: raiseCPUPercent, needed: max(need.Urgent, floor), reasons: make([]Reason, 0, maxSteps)}
+	e := estimate{raise: raiseCPUPercent, needed: max(need.Urgent, need.Capped, floor), reasons: make([]Reason, 0, maxSteps)}
 	e.step(CPU, codeOf(need.Basis), min(need.Millis, quantity.MaxCPUMillis))
 	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
 		e.add(CPU, LimitedHistory, limitedPerMille)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}
+	e.step(CPU, RecentPeak, min(need.Capped, quantity.MaxCPUMillis))
 	e.step(CPU, TemplateRaised, floor)
 	e.step(CPU, Minimum, MinCPUMillis)
 

@@ -5,6 +5,7 @@ package ensemble
 
 import (
 	"hash/fnv"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -22,44 +23,44 @@ type open struct {
 
 // pod is the usage of one pod in the current interval.
 type pod struct {
-	name  uint64 // hash
-	sum   float32
-	last  float32
-	peak  float32 // the highest sample divided by the limit factor
-	count uint16
-	// capped is the number of samples in a row that reached the limit, and cappedBy the limit that they reached; 0 for none.
-	capped   uint16
-	cappedBy float32
+	name   uint64 // hash
+	sum    float32
+	last   float32
+	peak   float32 // the highest sample divided by the limit factor
+	count  uint16
+	capped capped
+}
+
+// capped is how usage of a pod reaches its CPU limit. It outlasts an interval, and is zero while the need is known.
+type capped struct {
+	// row is the number of samples in a row close to the limit, since the first raise.
+	row uint16
+	// at is the limit that enough of them have reached, and need the request that they ask for, in millicores.
+	at, need float32
 }
 
 const (
-	// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show
-	// that.
+	// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
 	cappedShare   = .9
 	cappedSamples = 2
-	// firstRaise is how many times the usage a request is that may be capped. Noise reaches a limit, too, but seldom a limit
-	// that was raised for it: usage that does is raised by nextRaise.
-	firstRaise, nextRaise = 1.5, 2.2
+	// firstRaise and nextRaise are how many times that usage is requested then: noise does not follow the first one.
+	firstRaise, nextRaise = 1.25, 3
 )
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
 
-// reach takes into account how much of its limit a pod has used.
-func (p *pod) reach(usage, factor, limit float32) {
-	isCapped, raise := usage > limit*cappedShare, float32(firstRaise)
+// add takes into account how much of its limit a pod has used.
+func (c *capped) add(usage, factor, limit float32) {
 	switch {
-	case isCapped && p.cappedBy > 0 && limit > p.cappedBy:
-		p.capped, raise = cappedSamples, nextRaise
-	case isCapped:
-		p.capped = min(p.capped+1, cappedSamples)
-	case p.capped == cappedSamples: // now the need is known
-		p.peak, p.capped = min(p.peak, usage/cappedShare), 0
-	default:
-		p.capped = 0
-	}
-	p.peak = max(p.peak, usage/(factor*cappedShare))
-	if p.capped == cappedSamples {
-		p.peak, p.cappedBy = max(p.peak, raise*usage/factor), limit
+	case usage <= limit*cappedShare:
+		*c = capped{}
+	case limit <= c.at: // the raise is not applied yet
+	case c.row+1 < cappedSamples:
+		c.row++
+	case c.at == 0:
+		*c = capped{at: limit, need: firstRaise * usage / factor}
+	default: // usage has followed a raise: from now on, each sample counts
+		c.at, c.need = limit, nextRaise*usage/factor
 	}
 }
 
@@ -77,7 +78,8 @@ func (o *open) add(s Sample, isWhole bool) {
 	p.last = usage
 	switch factor := max(float32(s.LimitFactor), 1); {
 	case s.LimitFactor > 0 && s.LimitMillis > 0:
-		p.reach(usage, factor, float32(s.LimitMillis))
+		p.peak = max(p.peak, usage/(factor*cappedShare))
+		p.capped.add(usage, factor, float32(s.LimitMillis))
 	case s.LimitFactor > 0:
 		p.peak = max(p.peak, usage/factor)
 	}
@@ -99,11 +101,22 @@ func (o *open) pod(name string) *pod {
 	return &o.pods[n]
 }
 
+// sampled are the pods with a sample in the interval.
+func (o *open) sampled() iter.Seq[*pod] {
+	return func(yield func(*pod) bool) {
+		for i := range o.pods {
+			if o.pods[i].count > 0 && !yield(&o.pods[i]) {
+				return
+			}
+		}
+	}
+}
+
 // usages are the usage of each pod in the interval, in ascending order.
 func (o *open) usages() []float32 {
-	list := make([]float32, len(o.pods))
-	for i := range o.pods {
-		list[i] = o.pods[i].usage()
+	list := make([]float32, 0, len(o.pods))
+	for p := range o.sampled() {
+		list = append(list, p.usage())
 	}
 	slices.Sort(list)
 	return list
@@ -115,29 +128,38 @@ func (o *open) isUrgent(mean, level float32) bool {
 	if o.recent < urgentAge {
 		return false
 	}
-	last := float32(0)
-	for i := range o.pods {
-		last += o.pods[i].last / float32(len(o.pods))
+	last, n := float32(0), float32(0)
+	for p := range o.sampled() {
+		last, n = last+p.last, n+1
 	}
-	return min(mean, last)*float32(o.recent)/float32(interval) > level
+	return min(mean, last/n)*float32(o.recent)/float32(interval) > level
 }
 
-// isCapped reports whether the limit caps the usage of half of the pods now.
-func (o *open) isCapped() bool {
-	capped := 0
-	for i := range o.pods {
-		if o.pods[i].capped >= cappedSamples {
-			capped++
+// cappedNeed is the mean request of the pods that shows what they need; 0 unless the limit caps half of them now.
+func (o *open) cappedNeed() float32 {
+	sum, reached, n := float32(0), 0, 0
+	for p := range o.sampled() {
+		if p.capped.need > 0 {
+			reached++
 		}
+		sum, n = sum+max(p.usage(), p.capped.need), n+1
 	}
-	return capped > 0 && 2*capped >= len(o.pods)
+	if reached == 0 || 2*reached < n {
+		return 0
+	}
+	return sum / float32(n)
 }
 
-// reset begins a new interval. It keeps no more memory than twice the pods need.
+// reset begins a new interval. It keeps pods that are close to their limits, and no more memory than twice the pods need.
 func (o *open) reset() {
 	pods := o.pods[:0]
 	if cap(pods) > 2*len(o.pods) {
 		pods = nil
+	}
+	for p := range o.sampled() {
+		if p.capped != (capped{}) {
+			pods = append(pods, pod{name: p.name, capped: p.capped})
+		}
 	}
 	*o = open{pods: pods}
 }
