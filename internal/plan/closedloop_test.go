@@ -113,7 +113,7 @@ func throttled(noise float64, aged time.Duration) kind {
 		}
 		return math.Ceil(min(l.demand, float64(limit)*(l.reads+(.99-l.reads)*l.random.Float64()*noise)))
 	}, check: func(l *loop) string {
-		if each := l.capped / 2; each > 3*time.Minute+30*time.Second {
+		if each := l.capped / 2; each > 3*time.Minute {
 			return fmt.Sprintf("CPU is capped for %s", each)
 		}
 		return ""
@@ -272,7 +272,7 @@ var kinds = map[string]kind{
 			return min(demand, float64(limit))
 		},
 		check: func(l *loop) string {
-			if most := slices.Max(slices.Collect(maps.Keys(l.cpuSizes))); float64(most) > 1.75*l.highest {
+			if most := slices.Max(slices.Collect(maps.Keys(l.cpuSizes))); float64(most) > 1.5*l.highest {
 				return fmt.Sprintf("a limit of %dm, and the highest demand is %.0fm", most, l.highest)
 			}
 			return ends("")(l)
@@ -309,7 +309,7 @@ var kinds = map[string]kind{
 		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1000, memory: steady,
 		cpu: func(l *loop, limit int64) float64 { return float64(limit) * (.95 + .05*l.random.Float64()) },
 		check: func(l *loop) string {
-			if len(l.cpuSizes) > 4 || !l.seen["RaiseLimit"] {
+			if len(l.cpuSizes) > 5 || !l.seen["RaiseLimit"] {
 				return fmt.Sprintf("CPU limits: %v, reasons: %v", l.cpuSizes, l.seen)
 			}
 			return ends("")(l)

@@ -29,7 +29,7 @@
 // about a day. worth is 1 up to burstFactor times that mean, and falls in proportion above it: a
 // container that is nearly idle is not held at the level of its bursts.
 //
-// The state takes 2.6 KB at any age, and 24 B for each pod. At a sample a minute,
+// The state takes 2.6 KB at any age, and 40 B for each pod. At a sample a minute,
 // adding one takes about a microsecond, nearly all of it at the end of an interval. The package reads
 // no clock and is not safe for concurrent use.
 package ensemble
