@@ -272,7 +272,7 @@ var kinds = map[string]kind{
 			return min(demand, float64(limit))
 		},
 		check: func(l *loop) string {
-			if most := slices.Max(slices.Collect(maps.Keys(l.cpuSizes))); float64(most) > 1.5*l.highest {
+			if most := slices.Max(slices.Collect(maps.Keys(l.cpuSizes))); float64(most) > 1.6*l.highest {
 				return fmt.Sprintf("a limit of %dm, and the highest demand is %.0fm", most, l.highest)
 			}
 			return ends("")(l)
