@@ -146,7 +146,7 @@ func Counted(n int, one, many string) string {
 }
 
 // IsBlind reports whether usage is missing for nearly all pods of several scalers.
-func (t Tally) IsBlind() bool { return t.Blind > 2 && t.Blind*10 >= t.Sized*9 }
+func (t Tally) IsBlind() bool { return scaler.IsUsageDown(t.Blind, t.Sized) }
 
 // Usage says for how many scalers usage is missing; empty for none.
 func (t Tally) Usage() string {

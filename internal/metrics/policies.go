@@ -5,10 +5,10 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // SeriesPerPolicy is the most series of a policy.
@@ -25,7 +25,7 @@ const (
 var (
 	policyDeployments = ofPolicy("verticalscaler_policy_deployments", "Deployments that the selectors of the policy match, by state: scaled if they have a scaler of this policy, skipped if they must have none.", "state")
 	policyScalers     = ofPolicy("verticalscaler_policy_scalers", "Scalers of the policy, by stage: collecting evidence, waiting for their turn, or promoted. Of those that are promoted, verifying are being verified, and harmed did harm. Absent if the policy promotes none.", "stage")
-	policyHalted      = ofPolicy("verticalscaler_policy_promotion_halted", "1 if the promotion has halted because too many scalers did harm: a user must act. Absent if the policy promotes none.")
+	policyAction      = ofPolicy("verticalscaler_policy_action_required", "1 if a user must act on the policy, by the reason that kubectl vscaler shows. Otherwise 0, without a reason.", "reason")
 )
 
 func ofPolicy(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -52,9 +52,12 @@ func RecordPolicy(policy types.NamespacedName, status v1beta1.ScalingPolicyStatu
 	}
 	set(policyDeployments, status.Scaled, "scaled")
 	set(policyDeployments, skipped, "skipped")
+	action := scaler.ActionOf(status)
+	forgetPolicy(policy, policyAction)
+	set(policyAction, int32(toInt(action != "")), action)
 	r := status.Rollout
 	if r == nil {
-		forgetPolicy(policy, policyScalers, policyHalted)
+		forgetPolicy(policy, policyScalers)
 		return
 	}
 	set(policyScalers, r.Collecting, "collecting")
@@ -62,13 +65,11 @@ func RecordPolicy(policy types.NamespacedName, status v1beta1.ScalingPolicyStatu
 	set(policyScalers, r.Verifying, "verifying")
 	set(policyScalers, r.Promoted, "promoted")
 	set(policyScalers, r.Harmed, "harmed")
-	promoting := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionPromoting)
-	set(policyHalted, int32(toInt(promoting != nil && promoting.Reason == v1beta1.ReasonPromotionHalted)))
 }
 
 // ForgetPolicy drops the series of a deleted policy.
 func ForgetPolicy(policy types.NamespacedName) {
-	forgetPolicy(policy, policyDeployments, policyScalers, policyHalted)
+	forgetPolicy(policy, policyDeployments, policyScalers, policyAction)
 }
 
 func forgetPolicy(policy types.NamespacedName, metrics ...*prometheus.GaugeVec) {
@@ -82,5 +83,5 @@ func forgetPolicy(policy types.NamespacedName, metrics ...*prometheus.GaugeVec) 
 func ForgetPolicies() {
 	policyDeployments.Reset()
 	policyScalers.Reset()
-	policyHalted.Reset()
+	policyAction.Reset()
 }

@@ -22,7 +22,7 @@ func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
 		Selected: 501, Scaled: 480,
 		Skipped:    []v1beta1.PolicyCount{{Reason: v1beta1.ReasonExcluded, Count: 14}, {Reason: v1beta1.ReasonOtherScaler, Count: 6}},
 		Rollout:    &v1beta1.PolicyRolloutStatus{Collecting: 300, Waiting: 156, Verifying: 20, Promoted: 24, Harmed: 3},
-		Conditions: []metav1.Condition{{Type: v1beta1.ConditionReady}, {Type: v1beta1.ConditionPromoting, Reason: v1beta1.ReasonPromotionHalted}},
+		Conditions: []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonPromotionHalted}},
 	}
 	ForgetPolicies()
 	RecordPolicy(fleetPolicy, v1beta1.ScalingPolicyStatus{Scaled: 1})
@@ -31,15 +31,16 @@ func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
 	RecordPolicy(gone, v1beta1.ScalingPolicyStatus{Scaled: 7, Rollout: &v1beta1.PolicyRolloutStatus{}})
 	ForgetPolicy(gone)
 	want := `
+# HELP verticalscaler_policy_action_required [ALPHA] 1 if a user must act on the policy, by the reason that kubectl vscaler shows. Otherwise 0, without a reason.
+# TYPE verticalscaler_policy_action_required gauge
+verticalscaler_policy_action_required{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",reason="PromotionHalted"} 1
+verticalscaler_policy_action_required{kind="ScalingPolicy",policy="fleet",policy_namespace="shop",reason=""} 0
 # HELP verticalscaler_policy_deployments [ALPHA] Deployments that the selectors of the policy match, by state: scaled if they have a scaler of this policy, skipped if they must have none.
 # TYPE verticalscaler_policy_deployments gauge
 verticalscaler_policy_deployments{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",state="scaled"} 480
 verticalscaler_policy_deployments{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",state="skipped"} 20
 verticalscaler_policy_deployments{kind="ScalingPolicy",policy="fleet",policy_namespace="shop",state="scaled"} 2
 verticalscaler_policy_deployments{kind="ScalingPolicy",policy="fleet",policy_namespace="shop",state="skipped"} 0
-# HELP verticalscaler_policy_promotion_halted [ALPHA] 1 if the promotion has halted because too many scalers did harm: a user must act. Absent if the policy promotes none.
-# TYPE verticalscaler_policy_promotion_halted gauge
-verticalscaler_policy_promotion_halted{kind="ClusterScalingPolicy",policy="fleet",policy_namespace=""} 1
 # HELP verticalscaler_policy_scalers [ALPHA] Scalers of the policy, by stage: collecting evidence, waiting for their turn, or promoted. Of those that are promoted, verifying are being verified, and harmed did harm. Absent if the policy promotes none.
 # TYPE verticalscaler_policy_scalers gauge
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="collecting"} 300
@@ -48,7 +49,7 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="verifying"} 20
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="waiting"} 156
 `
-	if err := testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), "verticalscaler_policy_deployments", "verticalscaler_policy_promotion_halted", "verticalscaler_policy_scalers"); err != nil {
+	if err := testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), "verticalscaler_policy_deployments", "verticalscaler_policy_action_required", "verticalscaler_policy_scalers"); err != nil {
 		t.Error(err)
 	}
 	ForgetPolicy(teamPolicy)
@@ -56,13 +57,11 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 		t.Errorf("a policy has %d series, want %d", n, SeriesPerPolicy)
 	}
 	RecordPolicy(fleetPolicy, v1beta1.ScalingPolicyStatus{Scaled: 1})
-	if n := policySeries(); n != 2 {
-		t.Errorf("a policy that no longer promotes has %d series, want 2", n)
+	if n := policySeries(); n != 3 {
+		t.Errorf("a policy that no longer promotes has %d series, want 3", n)
 	}
-	promoting.Conditions[1].Reason = v1beta1.ReasonPaused
-	RecordPolicy(fleetPolicy, promoting)
-	if got := testutil.ToFloat64(policyHalted); got != 0 {
-		t.Errorf("a promotion that goes on is halted: %v", got)
+	if got := testutil.ToFloat64(policyAction); got != 0 {
+		t.Errorf("a policy without a problem requires action: %v", got)
 	}
 	ForgetPolicies()
 	if n := policySeries(); n != 0 {
@@ -71,5 +70,5 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 }
 
 func policySeries() int {
-	return testutil.CollectAndCount(policyDeployments) + testutil.CollectAndCount(policyScalers) + testutil.CollectAndCount(policyHalted)
+	return testutil.CollectAndCount(policyDeployments) + testutil.CollectAndCount(policyScalers) + testutil.CollectAndCount(policyAction)
 }

@@ -24,6 +24,30 @@ func LacksUsage(reason string) bool {
 	return reason == v1beta1.ReasonMetricsIncomplete || reason == v1beta1.ReasonMetricsUnavailable
 }
 
+// IsUsageDown reports whether usage of nearly all pods is missing: that of nine in ten scalers with pods, and of at least three.
+func IsUsageDown(blind, sized int) bool { return blind >= 3 && blind*10 >= sized*9 }
+
+// ActionOf is the reason for which a user must act on a policy; empty for none. Its status lacks what the label v1beta1.UsageLabel
+// says: that usage is missing in the whole cluster.
+func ActionOf(policy v1beta1.ScalingPolicyStatus) string {
+	blind := 0
+	for _, s := range policy.States {
+		if LacksUsage(s.Reason) {
+			blind += int(s.Count)
+		}
+	}
+	ready := meta.FindStatusCondition(policy.Conditions, v1beta1.ConditionReady)
+	switch {
+	case ready == nil:
+		return ""
+	case ready.Status != metav1.ConditionTrue:
+		return ready.Reason
+	case IsUsageDown(blind, int(policy.Scaled)):
+		return v1beta1.ReasonMetricsIncomplete
+	}
+	return ""
+}
+
 // InShort is the condition with that reason; nil without conditions.
 func InShort(conditions []metav1.Condition) *metav1.Condition {
 	ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady)

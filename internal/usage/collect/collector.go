@@ -215,9 +215,6 @@ func (c *Collector) Collect(ctx context.Context) {
 	c.review(ctx, namespaces)
 }
 
-// fewestBlind is the least number of scalers without any usage for which metrics are called down.
-const fewestBlind = 3
-
 // weigh finds out whether usage of nearly all pods is missing: that is one fact, and not one of each scaler.
 func (c *Collector) weigh(ctx context.Context) {
 	c.mu.Lock()
@@ -231,10 +228,12 @@ func (c *Collector) weigh(ctx context.Context) {
 			blind++
 		}
 	}
-	if c.missingFor++; blind < fewestBlind || blind*10 < sized*9 {
+	if c.missingFor++; !scaler.IsUsageDown(blind, sized) {
 		c.missingFor = 0
 	}
-	if isMissing := c.missingFor >= outageAfter; c.Missing != nil && c.Missing.Swap(isMissing) != isMissing {
+	isMissing := c.missingFor >= outageAfter
+	usageMissing.WithLabelValues().Set(map[bool]float64{true: 1}[isMissing])
+	if c.Missing != nil && c.Missing.Swap(isMissing) != isMissing {
 		log.FromContext(ctx).Info("Changed whether usage of nearly all pods is missing", "missing", isMissing, "scalers", sized, "withoutUsage", blind)
 	}
 }
@@ -550,6 +549,12 @@ func containersOf(deployment *appsv1.Deployment) (names []string) {
 	}
 	return names
 }
+
+var usageMissing = metrics.NewGauge(metrics.Metric{
+	Name:      "verticalscaler_usage_missing",
+	Help:      "1 if usage of nearly all pods is missing: metrics are down. Only of the leader.",
+	Stability: metrics.Alpha,
+})
 
 // used is the outcome of a sample that was not refused.
 const used = "Used"

@@ -125,18 +125,26 @@ func TestAlerts(t *testing.T) {
 		{
 			"the promotion of one of two policies halts, and continues",
 			[]map[string]string{
-				series("verticalscaler_policy_promotion_halted", "0x10 1x40 0x240", `kind="ClusterScalingPolicy"`, `policy_namespace=""`, `policy="fleet"`),
-				series("verticalscaler_policy_promotion_halted", "0x240", `kind="ScalingPolicy"`, `policy_namespace="shop"`, `policy="fleet"`),
+				series("verticalscaler_policy_action_required", "_x10 1x40 _x240", `kind="ClusterScalingPolicy"`, `policy_namespace=""`, `policy="fleet"`, `reason="PromotionHalted"`),
+				series("verticalscaler_policy_action_required", "0x240", `kind="ScalingPolicy"`, `policy_namespace="shop"`, `policy="fleet"`),
 			},
-			map[string][]string{"10m": nil, "12m": nil, "20m": {"VerticalScalerPromotionHalted"}, "55m": nil},
+			map[string][]string{"10m": nil, "12m": nil, "20m": {"VerticalScalerPolicyActionRequired"}, "55m": nil},
+		},
+		{
+			"metrics are down, or a scaler of a small cluster has none, or few have none",
+			[]map[string]string{
+				series("verticalscaler_usage_missing", "0x10 1x40 0x240"),
+				of("web", "verticalscaler_status", "_x100 1x40 _x200", `reason="MetricsUnavailable"`), of("cart", "verticalscaler_status", "1x240", `reason="MetricsIncomplete"`),
+			},
+			map[string][]string{"15m": nil, "30m": {"VerticalScalerUsageMissing"}, "1h": nil, "2h": {"VerticalScalerUsageMissing"}, "3h": nil},
 		},
 		{
 			"the leader changes while a promotion is halted",
 			[]map[string]string{
-				series("verticalscaler_policy_promotion_halted", "1x20", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-0"`),
-				series("verticalscaler_policy_promotion_halted", "_x21 1x240", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-1"`),
+				series("verticalscaler_policy_action_required", "1x20", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-0"`),
+				series("verticalscaler_policy_action_required", "_x21 1x240", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-1"`),
 			},
-			map[string][]string{"20m": {"VerticalScalerPromotionHalted"}, "23m": {"VerticalScalerPromotionHalted"}, "1h": {"VerticalScalerPromotionHalted"}},
+			map[string][]string{"20m": {"VerticalScalerPolicyActionRequired"}, "23m": {"VerticalScalerPolicyActionRequired"}, "1h": {"VerticalScalerPolicyActionRequired"}},
 		},
 		{
 			"OOM-killed after lowering, and forgiven after an hour",
