@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -42,6 +44,23 @@ func TestTopShowsThePast(t *testing.T) {
 	out, errOut, code := run(t, nil, "top", "web", "--once", "--prometheus="+prometheus, "--since=3h")
 	if code != 0 || !strings.Contains(out, "cpu usage      ██████") || !strings.Contains(out, "-179m") || !strings.Contains(out, "full height 300m") {
 		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+}
+
+// A spreadsheet can calculate with all amounts: none is text.
+func TestDataHasNumbers(t *testing.T) {
+	newAPIServer(t).ofPolicy("")
+	for _, command := range []string{"status -A", "top -A", "top web", "explain web", "explain cspolicy/fleet", "explain sdeploy/late"} {
+		out, errOut, code := run(t, nil, append(strings.Fields(command), "-o=json")...)
+		texts := regexp.MustCompile(`"([^"]*)",?\n`).FindAllStringSubmatch(out, -1)
+		if code != 0 || len(texts) == 0 || command == "top -A" && !strings.Contains(out, `"kind": "ClusterScalingPolicy"`) {
+			t.Errorf("%s: exit code %d: %s%s", command, code, errOut, out)
+		}
+		for _, text := range texts {
+			if q, err := resource.ParseQuantity(text[1]); err == nil {
+				t.Errorf("%s has the text %s", command, &q)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // stateIn is the line of a scaler that an overview writes for programs: Ready, the reason, since when, and who must act.
@@ -139,6 +141,71 @@ func TestAllViewsAgreeAboutAScaler(t *testing.T) {
 			checks, _, _ := run(t, nil, "check")
 			if isNamed := strings.Contains(checks, "not Ready: web ("+reason+")"); isNamed != (ready != "True") {
 				t.Errorf("%s is %s %s:\n%s", name, ready, reason, checks)
+			}
+		}
+	}
+}
+
+// All views have the same state of a policy and of a ScaledDeployment, and count alike. The metric has the policies that a user must act on.
+func TestAllViewsAgreeAboutPoliciesAndScaledDeployments(t *testing.T) {
+	s := newAPIServer(t)
+	s.ofPolicy("")
+	s.forget(ofShop + "/verticalscalers/late")
+	condition := func(kind, reason string, isTrue bool) metav1.Condition {
+		return metav1.Condition{Type: kind, Reason: reason, Message: "Because", Status: map[bool]metav1.ConditionStatus{true: "True", false: "False"}[isTrue]}
+	}
+	policy := s.objects[clusterPolicies+"/fleet"].(*v1beta1.ClusterScalingPolicy)
+	owner := s.objects[ofShop+"/scaleddeployments/late"].(*v1beta1.ScaledDeployment)
+	for name, tc := range map[string]struct {
+		ready    bool
+		policy   []metav1.Condition
+		blind    int32
+		owner    string
+		wantUser int
+	}{
+		v1beta1.ReasonForbidden:           {owner: v1beta1.ReasonForbidden, wantUser: 2},
+		v1beta1.ReasonInvalidSelector:     {owner: v1beta1.ReasonNotControlled, wantUser: 2},
+		v1beta1.ReasonScalersRejected:     {owner: v1beta1.ReasonRollingOut, wantUser: 1},
+		v1beta1.ReasonPromotionHalted:     {policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonPromotionHalted, false)}, owner: v1beta1.ReasonRollingOut, wantUser: 1},
+		v1beta1.ReasonPaused:              {ready: true, policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonPaused, false)}},
+		v1beta1.ReasonFrozen:              {ready: true, policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonFrozen, false)}},
+		v1beta1.ReasonCreatingScalers:     {ready: true, policy: []metav1.Condition{condition("Reconciling", v1beta1.ReasonCreatingScalers, true)}},
+		v1beta1.ReasonPromotionInProgress: {ready: true, policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonPromotionInProgress, true)}},
+		v1beta1.ReasonMetricsIncomplete:   {ready: true, blind: 10, wantUser: 1},
+	} {
+		of := map[bool]string{true: v1beta1.ReasonOperatingNormally, false: name}[tc.ready && name != v1beta1.ReasonPaused]
+		if name == v1beta1.ReasonPaused {
+			of = name
+		}
+		policy.Status.Scaled, policy.Status.States = 10, []v1beta1.PolicyCount{{Reason: v1beta1.ReasonMetricsIncomplete, Count: tc.blind}}
+		policy.Status.Conditions = append(tc.policy, condition("Ready", of, tc.ready))
+		owner.Status.Conditions = []metav1.Condition{condition("Ready", cmp.Or(tc.owner, v1beta1.ReasonOperatingNormally), tc.owner == "")}
+		s.put(policy, owner)
+
+		action := ""
+		if row := explain.PolicyRowOf(explain.ClusterPolicyOf(policy), nil, time.Now()); row.Ends == explain.ByUser {
+			action = name
+		}
+		if got := scaler.ActionOf(policy.Status); got != action {
+			t.Errorf("%s: the metric has %q, want %q", name, got, action)
+		}
+		table, errOut, code := run(t, nil, "status", "-A", "--check")
+		isReady := tc.ready && tc.blind == 0 && tc.owner == ""
+		if line := strings.Join(words(table), "\n"); !strings.Contains(line, " "+name) || (code == 0) != isReady {
+			t.Errorf("%s: exit code %d: %s%s", name, code, table, errOut)
+		}
+		top, _, _ := run(t, nil, "top", "-A")
+		address, _ := startDashboard(t) // another one keeps what it has read
+		_, page := pageAt(t, address)
+		_, tally, isCounted := strings.Cut(strings.TrimSpace(errOut), "error: ")
+		require := "none requires action"
+		if tc.wantUser > 0 {
+			require = explain.Counted(tc.wantUser, "requires action", "require action")
+		}
+		for view, text := range map[string]string{"top": top, "the dashboard": page} {
+			isNamed := strings.Contains(text, "ClusterScalingPolicy/fleet: "+name+": Because") || tc.blind > 0 && strings.Contains(text, "ClusterScalingPolicy/fleet: "+name)
+			if !strings.Contains(text, require) || isCounted && !strings.Contains(text, tally) || isNamed != (action != "") {
+				t.Errorf("%s: %s does not have %q or the policy:\n%s", name, view, require, text)
 			}
 		}
 	}

@@ -227,7 +227,7 @@ var (
 		"Check that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
 	}
 	operatorSilent = Reason{
-		"OperatorSilent", "No operator has reported for more than a minute: nothing is observed or changed, and this status may be out of date.", ByUser,
+		"OperatorSilent", "No operator holds the lease, or it has expired: nothing is observed or changed, and this status may be out of date.", ByUser,
 		"Check that the operator runs (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator), and see its log.",
 	}
 	outdated = Reason{

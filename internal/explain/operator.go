@@ -14,10 +14,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// silentAfter is how long an operator may be silent. Its leader renews the lease every 5 seconds, and
-// another leader takes over after 30 seconds. The rest is for an operator that
-// restarts on another node, and for clocks that differ.
-const silentAfter = time.Minute
+// silentAfter is the duration of the operator's lease: it expires that long after it was last renewed. Its leader renews it
+// every 5 seconds.
+const silentAfter = 30 * time.Second
 
 // Operator is an operator of the cluster, as its leases show it.
 type Operator struct {
@@ -64,10 +63,10 @@ func (o Operators) For(namespace string) (Operator, bool) {
 	return o[0], true
 }
 
-// IsSilent reports whether the operator was stopped, or has not been heard of for more than a minute.
+// IsSilent reports whether the operator was stopped, or its lease has expired.
 func (o Operator) IsSilent(now time.Time) bool { return o.HasStopped || o.isOverdue(now) }
 
-// isOverdue reports whether the lease was last renewed more than a minute ago.
+// isOverdue reports whether the lease has expired.
 func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
 
 // nobody is the finding that no operator is in charge of a namespace. It is false if one is, or if that is not known. Its

@@ -269,6 +269,14 @@ func numberIn(text string) *float64 {
 	if err != nil {
 		return nil
 	}
+	return numberOf(&q)
+}
+
+// numberOf is a quantity in cores or bytes; nil for none.
+func numberOf(q *resource.Quantity) *float64 {
+	if q == nil {
+		return nil
+	}
 	return ptr.To(q.AsApproximateFloat64()) //nolint:forbidigo // It is only shown.
 }
 

@@ -45,8 +45,12 @@ type PolicyExplanation struct {
 	States []v1beta1.PolicyCount `json:"states,omitempty"`
 	// Skipped are the Deployments without a scaler of the policy, by reason.
 	Skipped []Skipped `json:"skipped,omitempty"`
-	// Savings are how much less is requested; nil if it is not known.
-	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
+	// Savings are how much less is requested; nil if it is not known. SavedCores to RecommendedBytes are the same for programs.
+	Savings          *v1beta1.PolicySavings `json:"-"`
+	SavedCores       *float64               `json:"savedCores,omitempty"`
+	SavedBytes       *float64               `json:"savedBytes,omitempty"`
+	RecommendedCores *float64               `json:"recommendedCores,omitempty"`
+	RecommendedBytes *float64               `json:"recommendedBytes,omitempty"`
 	// Missing lists what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -78,6 +82,10 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	}
 	_, out.ModeMeans = p.Mode()
 	_, out.StartMeans = p.Start()
+	if s := out.Savings; s != nil {
+		out.SavedCores, out.SavedBytes = numberOf(s.Applied.CPU), numberOf(s.Applied.Memory)
+		out.RecommendedCores, out.RecommendedBytes = numberOf(s.Recommended.CPU), numberOf(s.Recommended.Memory)
+	}
 	if p.Promotes() {
 		out.Rules = p.Rollout()
 	}

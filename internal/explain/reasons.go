@@ -100,9 +100,9 @@ var reasons = []Reason{
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy excludes all resources.", ByUser, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// A user or another controller prevents it.
-	{v1beta1.ReasonRecommendOnly, "The update mode is Recommend: recommendations are not applied.", Fine, "No action needed if that is intended. To apply them, set spec.updatePolicy.updateMode to InPlace, Initial or Rollout."},
+	{v1beta1.ReasonRecommendOnly, "The scaler shows what it recommends, and changes no pod.", Fine, "No action needed if that is intended. To apply them, set spec.updatePolicy.updateMode to InPlace, Initial or Rollout."},
 	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the decided sizes, and running pods keep theirs.", Fine, "No action needed. To size running pods, use kubectl rollout restart or updateMode InPlace."},
-	{v1beta1.ReasonSuspended, "The scaler is suspended: it still recommends, but changes nothing.", Fine, "No action needed if that is intended. To continue, set spec.suspend to false."},
+	{v1beta1.ReasonSuspended, "Only changes are stopped, by spec.suspend: the scaler still learns and recommends.", Fine, "No action needed if that is intended. To continue, set spec.suspend to false."},
 	{v1beta1.ReasonPaused, "An annotation with any value but false stops the operator from changing the Deployment. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
 	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization depends on the request, so the scaler leaves the resource alone.", ByUser, "Let the HorizontalPodAutoscaler scale on another metric or on an AverageValue. If both are intended, remove the resource from controlledResources."},
 	{v1beta1.ReasonContested, "Another writer has undone the sizes twice within a day, so the operator no longer writes them.", ByUser, "Remove these containers' resources from the manifest of the writer that the message names. The scaler continues when no other writer owns them, or when its spec is edited."},

@@ -9,26 +9,20 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// Amount is an amount of one resource: millicores or bytes. JSON has the exact quantity,
-// text a rounded one.
+// Amount is an amount of one resource: millicores or bytes. JSON has a number of cores or bytes, text a rounded quantity.
 type Amount struct {
 	resource string
 	amount   int64
 }
 
-// MarshalJSON writes a quantity, such as "310m" or "640Mi".
-func (a Amount) MarshalJSON() ([]byte, error) {
-	q := QuantityOf(a.resource, a.amount)
-	return json.Marshal(q.String())
-}
+// MarshalJSON writes a number of cores or bytes.
+func (a Amount) MarshalJSON() ([]byte, error) { return json.Marshal(NumberOf(a.resource, a.amount)) }
 
 // Value is the amount in millicores or bytes; 0 for none.
 func (a *Amount) Value() int64 {
@@ -49,12 +43,12 @@ func Format(resource string, amount int64) string {
 	return quantity.FormatMemory(amount)
 }
 
-// QuantityOf is the exact amount of a resource, such as "310m" or "640Mi".
-func QuantityOf(of string, amount int64) resource.Quantity {
-	if of == recommend.CPU {
-		return quantity.CPU(amount)
+// NumberOf is an amount of a resource for programs: cores, such as 0.31, or bytes.
+func NumberOf(resource string, amount int64) any {
+	if resource == recommend.CPU {
+		return float64(amount) / 1000
 	}
-	return quantity.Memory(amount)
+	return amount
 }
 
 // amountOf is nil for 0, which stands for none.

@@ -26,7 +26,7 @@ import (
 // The times of the leader election. Another process leads at the earliest leaseDuration after the
 // last renewal. The leader writes until renewDeadline after it, so that a request has the rest of the
 // time to arrive. Nothing breaks while no process leads, so the lease is renewed more rarely than that of a control
-// plane. But another process leads within the minute after which the plugin reports the operator as silent.
+// plane. But another process leads soon after the plugin reports the operator as silent, which it does when the lease expires.
 const (
 	leaseDuration = 30 * time.Second
 	renewDeadline = 20 * time.Second

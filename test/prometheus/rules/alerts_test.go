@@ -128,7 +128,7 @@ func TestAlerts(t *testing.T) {
 				series("verticalscaler_policy_action_required", "_x10 1x40 _x240", `kind="ClusterScalingPolicy"`, `policy_namespace=""`, `policy="fleet"`, `reason="PromotionHalted"`),
 				series("verticalscaler_policy_action_required", "0x240", `kind="ScalingPolicy"`, `policy_namespace="shop"`, `policy="fleet"`),
 			},
-			map[string][]string{"10m": nil, "12m": nil, "20m": {"VerticalScalerPolicyActionRequired"}, "55m": nil},
+			map[string][]string{"10m": nil, "12m": nil, "20m": {"VerticalScalerPolicyActionRequired"}, "1h": nil},
 		},
 		{
 			"metrics are down, or a scaler of a small cluster has none, or few have none",

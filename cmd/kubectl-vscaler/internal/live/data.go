@@ -12,14 +12,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-// fields are an object of what "top -o json" and "-o yaml" write. Amounts are exact quantities, and an unknown amount is
+// fields are an object of what "top -o json" and "-o yaml" write. Amounts are in cores or bytes, and an unknown amount is
 // absent. docs/plugin.md describes them for users.
 type fields map[string]any
 
-// amount adds an amount, such as "310m" or "640Mi".
+// amount adds an amount, in cores or bytes.
 func (f fields) amount(name, resource string, amount int64) {
-	q := explain.QuantityOf(resource, amount)
-	f[name] = &q
+	f[name] = explain.NumberOf(resource, amount)
 }
 
 // amounts adds the amounts that are set.
@@ -59,7 +58,7 @@ func (s Scaler) Data() any {
 	return out
 }
 
-// MarshalJSON writes exact quantities.
+// MarshalJSON writes amounts in cores or bytes.
 func (r Resource) MarshalJSON() ([]byte, error) {
 	out := fields{"resource": r.Resource}
 	if r.Unmanaged != "" {
@@ -92,7 +91,7 @@ func (r Resource) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// MarshalJSON writes exact quantities.
+// MarshalJSON writes amounts in cores or bytes.
 func (c PodContainer) MarshalJSON() ([]byte, error) {
 	out := fields{"name": c.Name}
 	out.amounts("requests", c.Applied.Requests)
@@ -120,7 +119,10 @@ func (f Fleet) Data() any {
 	for _, r := range f.Rows {
 		items = append(items, item{r.Row, sums(r.CPU, r.Memory)})
 	}
-	out := fields{"time": f.At, "resources": sums(f.Total()), "scalers": items}
+	out := fields{
+		"time": f.At, "resources": sums(f.Total()), "scalers": items,
+		"scaledDeployments": append([]explain.OwnedRow{}, f.Owned...), "policies": append([]explain.PolicyRow{}, f.Policies...),
+	}
 	if len(f.Missing) > 0 {
 		out["missing"] = f.Missing
 	}

@@ -165,7 +165,10 @@ func (o *topOptions) print(ctx context.Context, v view) error {
 		return cli.WriteData(o.Out, o.output, v.fleet.Data())
 	case o.output != "":
 		return cli.WriteData(o.Out, o.output, v.scaler.Data())
-	case v.isFleet() && len(v.fleet.Rows) == 0:
+	case v.isFleet() && v.fleet.Overview().IsEmpty():
+		for _, line := range v.fleet.Overview().Headlines(v.fleet.At) {
+			fmt.Fprintln(o.ErrOut, "warning:", line)
+		}
 		fmt.Fprintln(o.ErrOut, kube.NothingIn(v.namespace), kube.HowToBegin(v.namespace))
 		return nil
 	}
