@@ -107,7 +107,7 @@ func TestPodsThatTheAPIServerRefuses(t *testing.T) {
 	}{
 		"refused with our sizes":   {[]func(*world){hadProved("", large()), refused}, false, true},
 		"while it is suspended":    {[]func(*world){hadProved("", large()), refused, func(w *world) { w.policy.Suspended = true }}, false, false},
-		"refused without them":     {[]func(*world){refused}, true, false},
+		"refused without them":     {[]func(*world){refused}, true, true},
 		"a while ago":              {[]func(*world){before(time.Hour)}, false, false},
 		"a day ago":                {[]func(*world){before(24 * time.Hour)}, true, false},
 		"until the spec is edited": {[]func(*world){before(time.Hour), func(w *world) { w.policy.Edited = true }}, true, false},

@@ -42,8 +42,12 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
 	p.NewPods = step.WithFailure(p.NewPods, s, policy, now)
-	if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure && s.Deployment.CreateFailure != "" && !p.Verdict.State.IsStalled() {
-		p.Verdict = p.Verdict.Stalled(o.Reason, "Pods are missing, and new ones start as in the pod template: "+o.Message)
+	if failure := s.Deployment.CreateFailure; failure != "" && p.Decision != nil && !p.Verdict.State.IsStalled() {
+		message := "Pods are missing: " + failure
+		if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure {
+			message = "Pods are missing, and new ones start as in the pod template: " + o.Message
+		}
+		p.Verdict = p.Verdict.Stalled(v1beta1.ReasonReplicaFailure, message)
 	}
 	return hold(p, s, policy, now)
 }
