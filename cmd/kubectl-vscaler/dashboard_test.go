@@ -320,7 +320,7 @@ func TestTheDashboardShowsThatTheOperatorIsSilent(t *testing.T) {
 	code, text := pageAt(t, address)
 	expect(t, "the fleet", code, text, []string{`id="state-OperatorSilent"`, "not Ready"})
 	code, text = pageAt(t, address+"scalers/shop/web")
-	expect(t, "the scaler", code, text, []string{`id="state">OperatorSilent<`, "No operator has reported"})
+	expect(t, "the scaler", code, text, []string{`id="state">OperatorSilent<`, "No operator holds the lease"})
 }
 
 // pastServer is a Prometheus with 8 days of the pods of the Deployment web. For a day in the middle, there
