@@ -43,6 +43,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/bench/tables"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
@@ -159,8 +160,10 @@ func run(args []string, out, progress io.Writer) error {
 	if *names != "" && len(o.worlds) != len(wanted) || min(o.seeds, o.days, o.count) < 1 || flags.NArg() > 1 {
 		return errors.New("unknown worlds, no seeds, days or Deployments, or more than one folder: see -help")
 	}
-	generated := traces.Make(50, 14*24*time.Hour, interval)
-	recorded := generated
+	recorded := traces.Make(50, 14*24*time.Hour, interval)
+	generated := slices.DeleteFunc(slices.Clone(recorded), func(t backtest.Trace) bool {
+		return !strings.HasPrefix(t.Name, "diurnal") && !strings.HasPrefix(t.Name, "weekly")
+	})
 	if flags.NArg() == 1 {
 		var err error
 		if recorded, err = tables.Read(os.DirFS(flags.Arg(0))); err != nil {
