@@ -178,7 +178,7 @@ func TestAllViewsAgreeAboutPoliciesAndScaledDeployments(t *testing.T) {
 			of = name
 		}
 		policy.Status.Scaled, policy.Status.States = 10, []v1beta1.PolicyCount{{Reason: v1beta1.ReasonMetricsIncomplete, Count: tc.blind}}
-		policy.Status.Conditions = append(tc.policy, condition("Ready", of, tc.ready))
+		policy.Status.Conditions = slices.Concat(tc.policy, []metav1.Condition{condition("Ready", of, tc.ready)})
 		owner.Status.Conditions = []metav1.Condition{condition("Ready", cmp.Or(tc.owner, v1beta1.ReasonOperatingNormally), tc.owner == "")}
 		s.put(policy, owner)
 

@@ -142,7 +142,6 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		}
 		isFailed := p.Verdict.Reason == "ReplicaFailure" && p.Verdict.RequeueAfter > time.Hour // pods are tried again after a day
 		if !changed && (said == last && p.Verdict.RequeueAfter == 0 || isFailed) {
-
 			return now
 		}
 		last = said

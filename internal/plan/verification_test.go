@@ -579,7 +579,7 @@ func TestANewRevisionIsLoweredOnTrial(t *testing.T) {
 		t.Errorf("%v are lowered in the end", w.lowered())
 	}
 	again := *w // another revision, before the end of the verification
-	again.situation.Pods = append(revised(2).situation.Pods[:2:2], ofOldTemplate(pod("web-03", half())))
+	again.situation.Pods = slices.Concat(revised(2).situation.Pods[:2], []workload.Pod{ofOldTemplate(pod("web-03", half()))})
 	if again.settle(t, later); len(again.lowered()) != 2 {
 		t.Errorf("of the next revision, %v are lowered first", again.lowered())
 	}

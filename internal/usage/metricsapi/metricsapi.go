@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -108,7 +109,10 @@ func (s *Source) NodeCPU(ctx context.Context, node string) (millis int64, at tim
 	if err := json.Unmarshal(raw, &reading); err != nil {
 		return 0, time.Time{}, fmt.Errorf("decoding the usage of node %s: %w", node, err)
 	}
-	return reading.Usage.Cpu().MilliValue(), reading.Timestamp.Time, nil
+	if millis, err = quantity.CPUMillis(*reading.Usage.Cpu()); err != nil {
+		return 0, time.Time{}, fmt.Errorf("the usage of node %s: %w", node, err)
+	}
+	return millis, reading.Timestamp.Time, nil
 }
 
 // read gets the list of a namespace, or of all, and decodes it while it arrives.
