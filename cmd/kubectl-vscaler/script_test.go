@@ -54,6 +54,7 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 	"put":         func(t *testing.T, s **apiServer, arg string) { (*s).putJSON(t, arg) },
 	"refuse":      func(_ *testing.T, s **apiServer, arg string) { (*s).refused = arg },
 	"rolled-back": func(t *testing.T, s **apiServer, _ string) { (*s).rolledBack(t) },
+	"serves":      func(_ *testing.T, s **apiServer, arg string) { (*s).answer(arg, metav1.APIGroup{}) },
 	"silent": func(t *testing.T, s **apiServer, arg string) {
 		before, err := time.ParseDuration(arg)
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -30,6 +31,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // New is the command check.
@@ -83,6 +85,7 @@ type preflight struct {
 	namespace string
 	operators explain.Operators
 	overview  explain.Overview // of the scalers of the namespace
+	waiting   int              // those whose pods wait for room on their node
 	// unknown is why the operators are not known, and unread why the scalers are not.
 	unknown, unread error
 }
@@ -127,6 +130,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	run("Admission policies", p.policies)
 	run("VerticalPodAutoscalers", p.vpas)
 	run("Scalers", p.scalers)
+	run("Node autoscaler", p.nodeAutoscaler(d.RESTClient()))
 	// The rights are those that a user needs in a namespace to size Deployments.
 	run("Right to create verticalscalers", p.right(authorizationv1.ResourceAttributes{Verb: "create", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"},
 		"you can only look: ask for the ClusterRole verticalscaler-editor"))
@@ -147,7 +151,7 @@ func kubernetes(git string) (checkResult, string, error) {
 	case found.LessThan(utilversion.MustParseGeneric(oldest)):
 		return checkFailed, fmt.Sprintf("%s is older than %s", git, strings.TrimSuffix(oldest, ".0")), nil
 	case found.LessThan(utilversion.MustParseGeneric("1.36.0")):
-		return checkWarned, git + ": the mode Initial and the fallback Recreate need 1.36", nil
+		return checkWarned, git + ": the mode Initial and the fallbacks that evict pods need 1.36", nil
 	}
 	return checkOK, git, nil
 }
@@ -166,6 +170,9 @@ func (p *preflight) read(ctx context.Context) {
 	scalers, p.unread = kube.Scalers(ctx, p.client, client.InNamespace(p.namespace))
 	p.operators, p.unknown = p.cluster.Operators(ctx, p.client, p.namespace)
 	for i := range scalers {
+		if spec := &scalers[i].Spec; scaler.ResizesPods(spec) && scaler.Fallback(spec) == v1beta1.FallbackWait {
+			p.waiting++
+		}
 		p.overview.Scalers = append(p.overview.Scalers, explain.RowOf(explain.Evidence{Scaler: &scalers[i], Operators: p.operators, Now: p.cluster.Now()}))
 	}
 }
@@ -249,6 +256,29 @@ func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
 		return checkOK, "there are none in namespace " + p.namespace, client.IgnoreNotFound(err)
 	}
 	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
+}
+
+// nodeAutoscaler warns of pods that wait for room on nodes that are packed: by Karpenter, which is known by its API, or by the
+// cluster autoscaler, which is known by its status.
+func (p *preflight) nodeAutoscaler(server rest.Interface) check {
+	return func(ctx context.Context) (checkResult, string, error) {
+		found := "Karpenter"
+		err := server.Get().AbsPath("/apis/karpenter.sh").Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			found = "the cluster autoscaler"
+			err = server.Get().AbsPath("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status").Do(ctx).Error()
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return checkOK, "neither Karpenter nor the cluster autoscaler is found", nil
+		case err != nil:
+			return "", "", fmt.Errorf("whether one runs is not known: %w", err)
+		case p.waiting == 0:
+			return checkOK, found + " is found", p.unread
+		}
+		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Consider RecreateUnderPressure",
+			found, p.waiting, p.namespace), nil
+	}
 }
 
 func (p *preflight) scalers(context.Context) (checkResult, string, error) {
