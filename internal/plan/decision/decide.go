@@ -83,7 +83,7 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 	}
 	isReady := false
 	for _, pod := range e.Pods {
-		if !pod.Current || !model.IsAlive(pod) {
+		if !e.IsActive(e.policy, pod) {
 			continue
 		}
 		if slices.ContainsFunc(e.starts, func(c verification.Change) bool { return isBelowTemplate(e.Situation, pod, c) }) {
