@@ -607,6 +607,7 @@ func TestWhatIsNotOnTrial(t *testing.T) {
 		"more than maxAllowed":              {policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(50, 64) }), 4},
 		"the end of a startup boost":        {policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.Boost = false, &plan.Boost{} }), 4},
 		"the template requests no more":     {template(half()), 4},
+		"old pods with less stay":           {deployment(func(d *workload.Deployment) { d.Paused = true }), 4},
 		"the template is that of a Rollout": {rollout, 0},
 	} {
 		w := revised(4, tc.change)

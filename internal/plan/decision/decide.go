@@ -75,7 +75,7 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 
 // onTrial is the decision with its verification on pods of a new revision. What an older revision has used does not show that a
 // new one needs no more. So its first pods are lowered like those of a new decision, until one has run with less than its
-// template. A startup boost ends without that.
+// template, or old pods with less stay. A startup boost ends without that.
 func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 	v := d.Verifying()
 	if d == nil || !e.policy.InPlace() || v != nil && v.ObservedSince.IsZero() && v.FirstPodsVerified.IsZero() {
