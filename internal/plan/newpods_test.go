@@ -65,7 +65,6 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		"all pods run with it":      {[]func(*world){pods(lowered("set-1", "web-1"), lowered("set-1", "web-2"))}, newSize + ", exactly in set-1"},
 		"one has still more":        {[]func(*world){pods(lowered("set-1", "web-1"), of("set-1", pod("web-2", small())))}, newSize},
 		"one is not Ready":          {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Ready = false }))}, newSize},
-		"one crashes":               {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.BackingOff = []string{"app"} }))}, newSize},
 		"one is ready for a moment": {[]func(*world){deployment(func(d *workload.Deployment) { d.MinReady = time.Hour }), pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.ReadyChanged = noon }))}, newSize},
 		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": small().Resources} }))}, newSize},
 		"the rollout goes on": {[]func(*world){

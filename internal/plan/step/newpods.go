@@ -108,7 +108,7 @@ func (p planner) provesDecision(pod workload.Pod) bool {
 	switch {
 	case p.policy.MayEvict():
 		return true
-	case p.Decision.Verification != nil, !model.IsAlive(pod), !p.isAvailable(pod), pod.Resize != (workload.Resize{}), len(pod.BackingOff) > 0:
+	case p.Decision.Verification != nil, !model.IsAlive(pod), !p.isAvailable(pod), pod.Resize != (workload.Resize{}):
 		return false
 	}
 	for _, c := range p.Deployment.Containers { // each has no more than is decided, and its kubelet has applied what it declares
