@@ -27,7 +27,7 @@ type Sample struct {
 	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
 	// one of them. Usage of the past has none.
 	LimitFactor float64
-	// CPULimitMillis is that limit, in millicores, or 0 like LimitFactor.
+	// CPULimitMillis is that limit, in millicores, or 0 like LimitFactor, and if the pod was resized in the window.
 	CPULimitMillis int64
 	// NoCPU is true if CPUMillis does not count: it is from a start for which the container had
 	// a startup boost.

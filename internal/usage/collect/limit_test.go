@@ -113,3 +113,19 @@ func TestUsageOfPods(t *testing.T) {
 		t.Errorf("usage, refusals and the list (-want +got):\n%s", diff)
 	}
 }
+
+// Usage from before a resize says nothing about the limit after it: a limit that was lowered would seem to be reached.
+func TestTheLimitOfASample(t *testing.T) {
+	for resized, want := range map[time.Duration]int64{0: 200, time.Minute: 200, 59 * time.Second: 0, -time.Second: 0} {
+		pod := workload.Pod{Name: "a", Containers: []workload.Container{{Name: "app", Resources: workload.Resources{
+			Requests: quantity.Amounts{CPUMillis: 100}, Limits: quantity.Amounts{CPUMillis: 200},
+		}}}}
+		if resized != 0 {
+			pod.Resized = noon.Add(-resized)
+		}
+		samples := map[string][]usage.Sample{"a": {{Pod: "a", Container: "app", Time: noon, Window: time.Minute, CPUMillis: 300}}}
+		if got := usageOf(&v1beta1.VerticalScalerSpec{}, []workload.Pod{pod}, samples, nil)[0].samples[0].CPULimitMillis; got != want {
+			t.Errorf("resized %s before the end of a window of a minute: the limit is %dm, not %dm", resized, got, want)
+		}
+	}
+}
