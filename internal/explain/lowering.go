@@ -22,7 +22,8 @@ import (
 func waitsForEvidence(e Evidence) bool {
 	s := e.Scaler
 	applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied)
-	if e.Now.IsZero() || applied == nil || applied.Reason != v1beta1.ReasonWithinBounds || s.Status.ObservedGeneration < s.Generation {
+	if e.Now.IsZero() || applied == nil || s.Status.ObservedGeneration < s.Generation ||
+		applied.Reason != v1beta1.ReasonWithinBounds && applied.Reason != v1beta1.ReasonInCooldown {
 		return false
 	}
 	operator, ok := e.Operators.For(s.Namespace)

@@ -64,6 +64,10 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 	if got := explain.RowOf(e).Advice; got != want {
 		t.Errorf("status says %q", got)
 	}
+	cooling := waiting(conditions("Applied True InCooldown The next change (ScaleUp) waits until 5m0s after the last change"))
+	if cpu, _, _ := lowered(t, cooling); cpu != 140*time.Minute {
+		t.Errorf("in cooldown, cpu in %s", cpu)
+	}
 }
 
 // A time that something else may change is not named.

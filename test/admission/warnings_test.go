@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -232,6 +233,14 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 		return s
 	}
 	typo := map[string]string{prefix + "pause": "true"}
+	deployment := func(annotations map[string]string) runtime.Object {
+		d := objects.Deployment("shop", "web")
+		d.Annotations = annotations
+		return d
+	}
+	namespace := func(labels map[string]string) runtime.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}}
+	}
 	for name, c := range map[string]struct {
 		before, after runtime.Object
 		says          string
@@ -250,9 +259,23 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 		"an annotation that stays":  {scaler(policies, "", typo, nil), scaler(edited, "", typo, nil), ""},
 		"an annotation of another":  {nil, scaler(policies, "", map[string]string{"example.com/pause": "true"}, nil), ""},
 		"the label of a policy":     {nil, scaler(policies, "", nil, map[string]string{prefix + "policy": "fleet"}), ""},
+		"of a Deployment":           {nil, deployment(typo), "The operator does not know " + prefix + "pause"},
+		"of a namespace":            {namespace(nil), namespace(typo), "The operator does not know " + prefix + "pause"},
+		"an excluded Deployment":    {nil, deployment(map[string]string{prefix + "exclude": "true"}), ""},
+		"a Deployment without keys": {nil, deployment(nil), ""},
 		"the mark of a rolled back": {nil, scaler(policies, "", map[string]string{prefix + "rolled-back": "{}"}, nil), ""},
 	} {
-		if got := strings.Join(warned(t, by, request{resource: "verticalscalers", before: c.before, after: c.after}), "; "); !strings.HasPrefix(got, c.says) || (c.says == "") != (got == "") {
+		resource := "verticalscalers"
+		switch after := c.after.(type) {
+		case *appsv1.Deployment:
+			resource = "deployments"
+			if looks, _ := by[0].asks(t, request{user: "someone", resource: resource, after: after}); looks != (len(after.Annotations) > 0) {
+				t.Errorf("%s: evaluated: %t", name, looks)
+			}
+		case *corev1.Namespace:
+			resource = "namespaces"
+		}
+		if got := strings.Join(warned(t, by, request{resource: resource, before: c.before, after: c.after}), "; "); !strings.HasPrefix(got, c.says) || (c.says == "") != (got == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.says)
 		}
 	}

@@ -284,7 +284,7 @@ type surveyor struct {
 }
 
 // errPoliciesNotServed is the error for an operator that is too old, or not installed.
-var errPoliciesNotServed = errors.New("the API server does not serve ScalingPolicies: is the operator installed, in a version that has them?")
+var errPoliciesNotServed = errors.New("the API server does not serve ScalingPolicies: is the operator installed, in a version that has them? See " + cli.Name + " check")
 
 // findExisting reads the policies that the user may read.
 func (s *surveyor) findExisting(ctx context.Context) error {
