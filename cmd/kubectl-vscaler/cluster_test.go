@@ -403,6 +403,7 @@ func (s *apiServer) ofPolicy(ready string) {
 	var rules v1beta1.PolicyRules
 	rules.Rollout.Start, rules.Template.UpdatePolicy.UpdateMode = "Recommend", "InPlace"
 	status := v1beta1.ScalingPolicyStatus{
+		Selected: 2, Scaled: 1,
 		Summary:    &v1beta1.PolicySummary{Deployments: "1/2", Promoted: "1/1"},
 		Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally"}, {Type: "Promoting", Status: "True", Reason: "AllPromoted"}},
 	}

@@ -289,7 +289,12 @@ func (p *preflight) scalers(context.Context) (checkResult, string, error) {
 			bad = append(bad, row.Name+" ("+row.Reason+")")
 		}
 	}
-	if len(bad) == 0 {
+	switch {
+	case errors.Is(p.unread, kube.ErrNotInstalled):
+		return checkUnknown, "VerticalScalers are not served", nil
+	case len(all) == 0:
+		return checkOK, "there are none in namespace " + p.namespace, p.unread
+	case len(bad) == 0:
 		return checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(all), p.namespace), p.unread
 	}
 	const most = 5
