@@ -17,9 +17,14 @@ import (
 func TestTheNumbersOfTheReadme(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
 	csv := read(t, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml"))
+	nodes, err := strconv.ParseFloat(firstOf(t, "record.md", `\| Balanced/RecreateUnderPressure \| x([0-9.]+)`), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []string{
 		fmt.Sprintf("**%.0f %% less CPU** than with VPA's rule, for %.0f %% more memory, and %s instead of %s of days with an OOM kill: %s recorded containers.",
 			-recorded(t, "cores"), recorded(t, "GiB"), balanced(t, "OOM days")[0], ofVPA(t, "OOM days"), firstOf(t, "record.md", `### Containers, one pod, as recorded: (\d+) series`)),
+		fmt.Sprintf("**%.0f %% fewer node-hours** than", 100-100*nodes),
 		fmt.Sprintf("**%s issues** of %s other projects", firstOf(t, "rivals.md", `lists (\d+) issues`), words[firstOf(t, "rivals.md", `lists \d+ issues of (\d+) projects`)]),
 	} {
 		if !strings.Contains(readme, want) || i == 0 && !strings.Contains(csv, want) {
