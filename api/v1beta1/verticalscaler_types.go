@@ -450,7 +450,7 @@ type ContainerPolicy struct {
 	Limits *LimitPolicy `json:"limits,omitempty"`
 
 	// startupBoost gives the container more CPU at startup. Only updateMode InPlace applies it.
-	// Unset means no boost.
+	// If unset, starts get the CPU that the operator has seen them need when the limit throttled them.
 	// +optional
 	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
 }

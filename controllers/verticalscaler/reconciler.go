@@ -256,6 +256,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		}
 		recs = scaler.Recommendations(s.scaler, situation.Deployment, situation.Pods, histories, s.status.Recommendation, r.Params)
 		s.promotion.record(histories, recs)
+		plan.BoostStarts(policy, *situation, histories)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)

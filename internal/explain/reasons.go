@@ -66,7 +66,7 @@ var reasons = []Reason{
 	// Operating normally, or progressing.
 	{v1beta1.ReasonOperatingNormally, "The scaler operates normally.", Fine, "No action needed."},
 	{v1beta1.ReasonApplied, "Every pod has the decided sizes.", Fine, "No action needed."},
-	{v1beta1.ReasonBoosted, "Every pod has the decided sizes, except that starting pods have more CPU (startupBoost).", ByItself, "Wait: a pod's CPU is lowered once it is Ready and durationSeconds have passed, at the latest 10 minutes and durationSeconds after its start."},
+	{v1beta1.ReasonBoosted, "Every pod has the decided sizes, except that starting pods have more CPU (startupBoost, or because earlier starts were throttled).", ByItself, "Wait: a pod's CPU is lowered once it is Ready and durationSeconds have passed, at the latest 10 minutes and durationSeconds after its start."},
 	{v1beta1.ReasonDeploymentFound, "The Deployment exists, and this scaler sizes it.", Fine, "No action needed."},
 	{v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation.", Fine, "No action needed."},
 	{v1beta1.ReasonWithinTolerance, "The requests are so close to the recommendation that no change is made.", Fine, "No action needed; a request changes if it differs by more than tolerancePercent (10 % by default)."},

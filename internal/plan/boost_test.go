@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -135,6 +138,17 @@ func TestBoost(t *testing.T) {
 	rule("A LimitRange for pods forbids it",
 		given(decidedBefore(), boosts(), bounds(workload.Bounds{PodMax: amounts(500, 0)}), pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	learned := boosts(func(b *plan.Boost) { *b = plan.Boost{LeastMillis: 900} })
+	rule("Once a start was throttled, a new pod gets what starts need", given(decidedBefore(), learned, pods(starting(10*time.Second, pod("web-1", small())))),
+		"keeps app 200m 256Mi · resizes web-1 to app 900m 256Mi of 1800m 512Mi · Resizing · 0/1 changing, again in 9m51s")
+	rule("It says why", given(decidedBefore(), learned, pods(starting(10*time.Second, pod("web-1", sized("app", amounts(900, 256), amounts(1800, 512)))))),
+		"keeps app 200m 256Mi · Boosted: Starting pods have more CPU until they are Ready (earlier starts were throttled) · 1/1 applied, again in 9m51s")
+	rule("It ends when the pod is Ready", given(decidedBefore(), learned, pods(started(time.Second, pod("web-1", sized("app", amounts(900, 256), amounts(1800, 512)))))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("The raise limit bounds it", given(decidedBefore(), boosts(func(b *plan.Boost) { *b = plan.Boost{LeastMillis: 9000} }), func(w *world) { w.situation.Ceilings.RaiseFactor = 8 }, pods(starting(10*time.Second, pod("web-1", small())))),
+		"keeps app 200m 256Mi · resizes web-1 to app 1600m 256Mi of 1600m 512Mi · Resizing · 0/1 changing, again in 9m51s")
+	rule("Starts that need no more than is decided get no more", given(decidedBefore(), boosts(func(b *plan.Boost) { *b = plan.Boost{LeastMillis: 200} }), pods(starting(10*time.Second, pod("web-1", small())))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("The largest node bounds it", given(decidedBefore(), boosts(), largestNode(320, 4096), pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 320m 256Mi of 640m 512Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("The ceiling of a container bounds it", given(decidedBefore(), boosts(), mostPerContainer(310, 0), pods(starting(10*time.Second, pod("web-1", small())))),
@@ -196,6 +210,28 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/1 stalled, again in 10m51s")
 }
 
+// TestBoostStarts: only a container without a startupBoost, with a CPU limit that follows its request, gets what its starts need.
+func TestBoostStarts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   *plan.Boost
+	}{
+		"a start was throttled": {func(*world) {}, &plan.Boost{LeastMillis: 300}},
+		"a startupBoost":        {boosts(), &plan.Boost{Percent: 200, Duration: time.Minute}},
+		"a limit that stays":    {policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), nil},
+		"CPU is not managed":    {policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }), nil},
+		"no CPU limit":          {template(sized("app", amounts(100, 128), amounts(0, 256))), nil},
+	} {
+		h := &history.Container{}
+		h.Add(usage.Sample{Time: noon, CPUMillis: 200, LimitFactor: 2, CPULimitMillis: 200, Starting: true}, history.DefaultParams())
+		w := given(tc.change)
+		plan.BoostStarts(w.policy, w.situation, history.Histories{"app": h})
+		if diff := cmp.Diff(tc.want, w.policy.Containers["app"].Boost); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // FuzzBoost lets pods of made-up worlds start, become Ready or not, and crash, and checks
 // what is promised of boosts: they stay within the bounds, each start has one, they end,
 // and at the end all is as if there had been none. A failure is found again with
@@ -215,6 +251,9 @@ func FuzzBoost(f *testing.F) {
 				policy.Boost = &plan.Boost{Duration: time.Duration(r.IntN(120)) * time.Second}
 				if policy.Boost.Percent = 200 * r.Int64N(4); policy.Boost.Percent == 0 {
 					policy.Boost.MoreMillis = 1 + r.Int64N(2000)
+				}
+				if r.IntN(4) == 0 {
+					policy.Boost = &plan.Boost{LeastMillis: 1 + r.Int64N(4000)}
 				}
 			}
 			w.policy.Containers[name] = policy

@@ -48,13 +48,14 @@ type loop struct {
 	cpuSizes       map[int64]bool  // CPU limits that pods got
 	siblings       int64           // the most memory that a pod other than the first one got
 	need, demand   float64
-	rises          time.Duration // when the demand for CPU rises
-	noise, highest float64       // of the CPU that a healthy container demands
-	reads          float64       // the share of its limit that a throttled container is seen to use
-	set            types.UID     // the ReplicaSet
-	created        int           // how many pods were created
-	failures       int           // how many creations and starts failed
-	missing        []int         // for how many steps each pod has not been Ready
+	rises          time.Duration   // when the demand for CPU rises
+	noise, highest float64         // of the CPU that a healthy container demands
+	reads          float64         // the share of its limit that a throttled container is seen to use
+	set            types.UID       // the ReplicaSet
+	created        int             // how many pods were created
+	failures       int             // how many creations and starts failed
+	missing        []int           // for how many steps each pod has not been Ready
+	took           []time.Duration // how long starts took, if they need CPU
 }
 
 // looped is the state of the container in one pod.
@@ -62,6 +63,7 @@ type looped struct {
 	started   time.Time
 	startedAt int64 // the memory limit when it started
 	level     float64
+	work      float64 // what its start has done, as a share of all
 }
 
 // kind is a kind of workload.
@@ -79,6 +81,8 @@ type kind struct {
 	deploys int64
 	// starts reports whether the container starts with a limit, and admits whether admission lets pods have it; nil for always.
 	starts, admits func(l *loop, limit int64) bool
+	// startTime is how long a start takes with all the CPU that it can use, startNeed; 0 for no time.
+	startTime time.Duration
 	// isReplaced is true if nodes are drained: each pod is replaced every six hours.
 	isReplaced bool
 	// aged is how old the history is at the start.
@@ -303,6 +307,16 @@ var kinds = map[string]kind{
 		starts: func(l *loop, limit int64) bool { return l.set == "set-1" || needsTemplate(l, limit) },
 		check:  func(l *loop) string { return l.failed(1, 4) },
 	},
+	"a start that needs more CPU": {
+		pods: 2, factor: 1, step: 30 * time.Second, steps: 1000, memory: steady, cpu: idle, isReplaced: true, startTime: 3 * time.Minute,
+		check: func(l *loop) string {
+			first := 2 * l.kind.pods
+			if len(l.took) < 2*first || slices.Max(l.took[first:]) > l.kind.startTime+time.Minute {
+				return fmt.Sprintf("starts took %s", l.took)
+			}
+			return ends("")(l)
+		},
+	},
 	"throttled, noisy readings":  throttled(1, 0),
 	"throttled, steady readings": throttled(0, 36*time.Hour),
 	"a busy loop": {
@@ -394,7 +408,7 @@ func (l *loop) run() string {
 			switch {
 			case q.Ended, l.kind.isReplaced && (i+60*j)%180 == 179:
 				l.create(j, now)
-			case !q.Ready:
+			case !q.Ready && l.kind.startTime == 0:
 				l.begin(j, now)
 			}
 		}
@@ -455,10 +469,31 @@ func (l *loop) begin(i int, now time.Time) {
 	setRun(q, workload.Run{Container: "app", Since: now})
 	if l.kind.starts == nil || l.kind.starts(l, q.Containers[0].Limits.MemoryBytes) {
 		q.Ready, q.BackingOff, q.Unready, l.missing[i] = true, nil, time.Time{}, 0
+		if l.kind.startTime > 0 {
+			q.Ready, q.ReadyChanged = false, now
+		}
 		return
 	}
 	q.Ready, q.BackingOff, q.Unready, q.Exits = false, []string{"app"}, now, []workload.Exit{{Container: "app", At: now}}
 	l.failures, l.missing[i] = l.failures+1, l.missing[i]+1
+}
+
+// startNeed is the CPU that a start can use: up to seven times what the template has, and far more than the container uses later.
+func (l *loop) startNeed() float64 { return 1.7 * l.demand }
+
+// startUp lets a pod start for a step, with the CPU that it has.
+func (l *loop) startUp(i int, now time.Time) {
+	q, p := &l.world.situation.Pods[i], l.pods[i]
+	has := q.Containers[0].Resources
+	used := min(l.startNeed(), float64(has.Limits.CPUMillis))
+	p.work += used / l.startNeed() * float64(l.kind.step) / float64(l.kind.startTime)
+	l.history.Add(usage.Sample{
+		Pod: q.Name, Container: "app", Time: now, Window: 15 * time.Second, CPUMillis: int64(used), MemoryBytes: int64(l.need), Starting: true,
+		LimitFactor: float64(l.kind.factor), CPULimitMillis: has.Limits.CPUMillis, MemoryRequest: has.Requests.MemoryBytes, MemoryLimit: has.Limits.MemoryBytes,
+	}, l.params.History)
+	if l.wake = now; p.work >= 1 {
+		q.Ready, q.ReadyChanged, l.took = true, now, append(l.took, now.Sub(p.started))
+	}
 }
 
 func larger(a, b quantity.Amounts) quantity.Amounts {
@@ -472,6 +507,9 @@ func (l *loop) use(now time.Time) {
 	for i, p := range l.pods {
 		q := &s.Pods[i]
 		if !q.Ready {
+			if l.kind.startTime > 0 {
+				l.startUp(i, now)
+			}
 			continue
 		}
 		has := q.Containers[0].Resources
@@ -522,8 +560,11 @@ func (l *loop) decide(now time.Time) {
 	if _, why := rec.ClimbEnd(); why != "" {
 		l.ends[why] = true
 	}
+	policy := l.world.policy
+	policy.Containers = maps.Clone(policy.Containers)
+	plan.BoostStarts(policy, *s, history.Histories{"app": &l.history})
 	for range 3 * len(l.pods) {
-		p := plan.Next(*s, l.world.policy, now)
+		p := plan.Next(*s, policy, now)
 		s.Decision, s.RevertedChanges, s.NewPods = p.Decision, p.RevertedChanges, p.NewPods
 		if p.Reverted != "" {
 			l.seen["Reverted"] = true

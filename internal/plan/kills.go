@@ -22,6 +22,18 @@ func NoteTemplate(histories history.Histories, s Situation) {
 	}
 }
 
+// BoostStarts gives containers without a startupBoost what their starts were seen to need. Without a CPU limit that follows
+// the request, no start was throttled by the request.
+func BoostStarts(policy Policy, s Situation, histories history.Histories) {
+	for _, c := range s.Deployment.Containers {
+		p, h := policy.Containers[c.Name], histories.Container(c.Name)
+		if h != nil && p.Boost == nil && p.CPU && p.Limits && c.Limits.CPUMillis > 0 && h.StartCPU() > 0 {
+			p.Boost = &Boost{LeastMillis: h.StartCPU()}
+			policy.Containers[c.Name] = p
+		}
+	}
+}
+
 // KillOf is an OOM kill of a pod, with what a history must know to learn from it.
 func KillOf(s Situation, policy Policy, pod workload.Pod, kill workload.OOMKill) history.Kill {
 	out := history.Kill{

@@ -199,11 +199,17 @@ func BoundsOf(a quantity.Amounts) *v1beta1.ResourceBounds {
 // CPU than usual (startupBoost).
 func StartsWithBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {
 	policy := spec.ResourcePolicy.For(container)
-	if !ResizesPods(spec) || !Controls(policy, v1beta1.ControlledCPU) {
-		return false
-	}
 	boost := startupBoost(policy.StartupBoost)
-	return boost != nil && !boost.Until(pod, container, at).IsZero()
+	return boost != nil && ResizesPods(spec) && Controls(policy, v1beta1.ControlledCPU) && !boost.Until(pod, container, at).IsZero()
+}
+
+// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more CPU
+// meanwhile: its CPU and its limit can be resized in place.
+func StartsWithoutBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {
+	policy := spec.ResourcePolicy.For(container)
+	c, _ := pod.Container(container)
+	return startupBoost(policy.StartupBoost) == nil && ResizesPods(spec) && Controls(policy, v1beta1.ControlledCPU) &&
+		policy.ControlledValues != v1beta1.RequestsOnly && !c.RestartOnCPU && !model.Boost{}.Until(pod, container, at).IsZero()
 }
 
 // startupBoost reads a startup boost. One of a newer version counts as none.

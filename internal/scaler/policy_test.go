@@ -190,6 +190,15 @@ func TestStartupBoost(t *testing.T) {
 		}
 		return s
 	}
+	fixed := checkout(observed, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledValues: v1beta1.RequestsOnly}))
+	starting := workload.Pod{ReadyChanged: noon, Runs: []workload.Run{{Container: "app", Since: noon}}}
+	if StartsWithoutBoost(&fixed.Spec, starting, "app", noon) {
+		t.Error("a start may get more CPU under a limit that stays")
+	}
+	starting.Containers = []workload.Container{{Name: "app", RestartOnCPU: true}}
+	if StartsWithoutBoost(&checkout(observed).Spec, starting, "app", noon) {
+		t.Error("a start may get more CPU, which restarts it")
+	}
 	twice := v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2), DurationSeconds: ptr.To[int32](30)}
 	for name, tc := range map[string]struct {
 		scaler *v1beta1.VerticalScaler
@@ -222,6 +231,9 @@ func TestStartupBoost(t *testing.T) {
 			pod := workload.Pod{ReadyChanged: noon, Runs: []workload.Run{{Container: "app", Since: noon}}}
 			if got := StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)); got != tc.starts {
 				t.Errorf("StartsWithBoost() = %t", got)
+			}
+			if got := StartsWithoutBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)); got != (tc.want == nil) {
+				t.Errorf("StartsWithoutBoost() = %t", got)
 			}
 			pod.Ready = true
 			if StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)) {

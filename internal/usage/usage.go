@@ -32,6 +32,9 @@ type Sample struct {
 	// NoCPU is true if CPUMillis does not count: it is from a start for which the container had
 	// a startup boost.
 	NoCPU bool
+	// Starting is true if the pod was not Ready yet since the container started, and the container may get the CPU that
+	// its starts are seen to need.
+	Starting bool
 	// RaisesOnly is true if another running pod has no sample of the container: the sample is evidence for more
 	// only.
 	RaisesOnly bool

@@ -19,6 +19,9 @@ type Boost struct {
 	// Percent is what is requested, in percent of the regular request: 200 is twice as
 	// much. MoreMillis is added to that.
 	Percent, MoreMillis int64
+	// LeastMillis is what is requested at least, within the raise limit: what starts were seen to need. It is 0 for a boost that a
+	// user has set.
+	LeastMillis int64
 	// Duration is how long a boost continues after the pod becomes Ready. At least 0.
 	Duration time.Duration
 }

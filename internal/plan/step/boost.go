@@ -114,6 +114,9 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	b.most = p.allowedCPU(template, boostedRequest(boost, b.base))
 	b.most = min(b.most, cmp.Or(p.Ceilings.Container.CPUMillis, b.most))
+	if boost.LeastMillis > 0 {
+		b.most = min(b.most, cmp.Or(decision.MostRaised(p.Situation, p.policy, template, model.CPU), b.most))
+	}
 	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
@@ -129,7 +132,17 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 
 // boostedRequest is the request with a boost.
 func boostedRequest(b model.Boost, request int64) int64 {
-	return min(decision.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis) + b.MoreMillis
+	return max(b.LeastMillis, min(decision.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis)+b.MoreMillis)
+}
+
+// boostedBy is why starting pods have more CPU.
+func (p planner) boostedBy() string {
+	for _, c := range p.policy.Containers {
+		if c.Boost != nil && c.Boost.LeastMillis == 0 {
+			return "startupBoost"
+		}
+	}
+	return "earlier starts were throttled"
 }
 
 func (p planner) allowedCPU(template workload.Container, request int64) int64 {

@@ -106,7 +106,7 @@ func (p planner) choose(t tally) model.Plan {
 		}
 		return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
 	case t.isBoosted:
-		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready (startupBoost)"))
+		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready ("+p.boostedBy()+")"))
 	}
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
 }

@@ -82,6 +82,7 @@ type mark struct {
 	evidence time.Duration
 	// isCPULasting reports whether usage of CPU is in the checkpoint. The first one may be written before.
 	isCPULasting bool
+	startCPU     int64 // what starts need
 	// covered is for how long the recommendations would have been enough, and goal how long that must be; 0 for
 	// a scaler that does not wait to be promoted.
 	covered, goal time.Duration
@@ -90,7 +91,7 @@ type mark struct {
 func markOf(rec recommend.Container, container *history.Container) mark {
 	return mark{
 		recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed()),
-		isCPULasting: container.IsCPULasting(), covered: container.Coverage().Time, goal: container.CoverageGoal().Time,
+		isCPULasting: container.IsCPULasting(), startCPU: container.StartCPU(), covered: container.Coverage().Time, goal: container.CoverageGoal().Time,
 	}
 }
 
@@ -338,7 +339,7 @@ func worthSaving(saved, now map[string]mark, phase float64) bool {
 	}
 	for name, n := range now {
 		s, ok := saved[name]
-		if !ok || n.newestKill.After(s.newestKill) || n.isCPULasting && !s.isCPULasting ||
+		if !ok || n.newestKill.After(s.newestKill) || n.isCPULasting && !s.isCPULasting || n.startCPU > s.startCPU ||
 			n.recommendation.Target != s.recommendation.Target ||
 			tenths(n.covered, n.goal, phase) != tenths(s.covered, n.goal, phase) ||
 			n.evidence > s.evidence && (n.evidence == n.recommendation.Observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {

@@ -40,11 +40,11 @@ type capped struct {
 }
 
 const (
-	// cappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
-	cappedShare   = .9
+	// CappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
+	CappedShare   = .9
 	cappedSamples = 2
-	// firstRaise and nextRaise are how many times that usage is requested then: noise does not follow the first one.
-	firstRaise, nextRaise = 1.25, 3
+	// firstRaise and NextRaise are how many times that usage is requested then: noise does not follow the first one.
+	firstRaise, NextRaise = 1.25, 3
 )
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
@@ -52,7 +52,7 @@ func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
 // add takes into account how much of its limit a pod has used.
 func (c *capped) add(usage, factor, limit float32) {
 	switch {
-	case usage <= limit*cappedShare:
+	case usage <= limit*CappedShare:
 		*c = capped{}
 	case limit <= c.at: // the raise is not applied yet
 	case c.row+1 < cappedSamples:
@@ -60,7 +60,7 @@ func (c *capped) add(usage, factor, limit float32) {
 	case c.at == 0:
 		*c = capped{at: limit, need: firstRaise * usage / factor}
 	default: // usage has followed a raise: from now on, each sample counts
-		c.at, c.need = limit, nextRaise*usage/factor
+		c.at, c.need = limit, NextRaise*usage/factor
 	}
 }
 
@@ -78,7 +78,7 @@ func (o *open) add(s Sample, isWhole bool) {
 	p.last = usage
 	switch factor := max(float32(s.LimitFactor), 1); {
 	case s.LimitFactor > 0 && s.LimitMillis > 0:
-		p.peak = max(p.peak, usage/(factor*cappedShare))
+		p.peak = max(p.peak, usage/(factor*CappedShare))
 		p.capped.add(usage, factor, float32(s.LimitMillis))
 	case s.LimitFactor > 0:
 		p.peak = max(p.peak, usage/factor)

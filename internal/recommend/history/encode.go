@@ -40,7 +40,8 @@ var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
 // ensemble and its current interval. The encoding is the version, 23 numbers and the 32 peaks as varints, the mean of
-// changes and 11 more numbers in four bytes each, and the ensemble.
+// changes and 11 more numbers in four bytes each, and the ensemble. If a start was capped, two varints follow: older operators keep
+// such a history, and start over.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
@@ -54,7 +55,11 @@ func (c *Container) Encode() []byte {
 	for _, v := range c.smallNumbers(Version) {
 		b = binary.LittleEndian.AppendUint32(b, *v)
 	}
-	return c.cpu.AppendBinary(b)
+	b = c.cpu.AppendBinary(b)
+	if c.start.need > 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.start.need)), uint64(c.start.at))
+	}
+	return b
 }
 
 // numbers lists what a version since the third encodes as a single number, in order.
@@ -115,6 +120,11 @@ func (c *Container) decode(b []byte, numbers []*int64, small []*uint32) (Contain
 	}
 	if c.cpu, b, err = ensemble.DecodeBinary(b[4+4*len(small):]); err != nil {
 		return Container{}, fmt.Errorf("%w: CPU: %w", ErrEncoding, err)
+	}
+	if len(b) > 0 {
+		if b, err = readNumbers(b, []*int64{&c.start.need, (*int64)(&c.start.at)}); err != nil {
+			return Container{}, err
+		}
 	}
 	if len(b) != 0 {
 		return Container{}, fmt.Errorf("%w: %d bytes too many", ErrEncoding, len(b))
@@ -202,7 +212,7 @@ func (c *Container) isPossible() bool {
 			return false
 		}
 	}
-	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown, c.climb.at} {
+	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown, c.climb.at, c.start.at} {
 		if age > c.observed {
 			return false
 		}
@@ -219,6 +229,7 @@ func (c *Container) isPossible() bool {
 		max(c.climb.request, c.climb.limit, c.climb.from, c.climb.used) <= quantity.MaxMemoryBytes &&
 		c.climb.state <= isFollowed && (!c.climb.hasEnded() || c.climb.request > 0) &&
 		int(c.oom.row) < len(steps) &&
+		c.start.need <= quantity.MaxCPUMillis &&
 		c.counted <= mostCounted-firstCounted &&
 		c.changes >= 0 && c.changes <= greatestChange
 }

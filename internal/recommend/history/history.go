@@ -108,6 +108,7 @@ type Container struct {
 
 	oom       oomFloor
 	climb     climb
+	start     start
 	templates [2]template // of CPU and memory
 
 	coverage coverage
@@ -119,7 +120,7 @@ type Container struct {
 func (c *Container) Add(s usage.Sample, p Params) {
 	step := c.advanceTo(nanos(s.Time), p)
 	c.samples++
-	if !s.NoCPU {
+	if !s.NoCPU && !c.useStart(s) {
 		if step > 0 {
 			c.endInterval()
 		}
@@ -136,7 +137,7 @@ func (c *Container) Raise(s usage.Sample, p Params) {
 	if at := nanos(s.Time); at > c.newest {
 		c.newest = at
 	}
-	if !s.NoCPU {
+	if !s.NoCPU && !c.useStart(s) {
 		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
 		c.coverage.raiseCPU(cpu)
 		c.cpu.Raise(cpu)

@@ -368,6 +368,8 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 		"changes below zero":              (&Container{changes: -1}).Encode(),
 		"changes above all memory":        (&Container{changes: greatestChange + 1}).Encode(),
 		"changes that are no number":      (&Container{changes: float32(math.NaN())}).Encode(),
+		"a start above all CPU":           (&Container{start: start{need: 1 << 51}}).Encode(),
+		"a start after all time":          (&Container{start: start{need: 1, at: time.Minute}}).Encode(),
 		"version 2 without its changes":   append([]byte{2}, make([]byte, 9+slotCount+3)...),
 	}
 	for name, b := range cases {

@@ -312,8 +312,9 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	told := c.tell(key, known{silences: after, isSized: isSized, isBlind: isBlind})
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
-	c.Histories.Feed(vs, newSamples(used, repeated, silent), func(histories history.Histories) {
-		outdated = scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
+	news := newSamples(used, repeated, silent)
+	c.Histories.Feed(vs, news, func(histories history.Histories) {
+		outdated = slices.ContainsFunc(news, history.IsCappedStart) || scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
 	if outdated || told {
 		c.wake(ctx, vs)
@@ -365,7 +366,9 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
 			// CPU used during a boosted start says nothing about later. A sample counts
 			// as one of the start if its window begins there.
-			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
+			began := sample.Time.Add(-sample.Window)
+			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, began)
+			sample.Starting = scaler.StartsWithoutBoost(spec, pod, sample.Container, began)
 			u.samples = append(u.samples, sample)
 		}
 		out[i] = u

@@ -63,7 +63,7 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 }
 
 // The list of the source has what was delivered, and is not changed. Pod a became Ready half a minute ago, within the window of
-// its sample, and pod b two minutes ago: the CPU of a boosted start is marked.
+// its sample, and pod b two minutes ago: the CPU of a boosted start is marked, and other starts are.
 func TestUsageOfPods(t *testing.T) {
 	sample := func(pod, container string, mib int64) usage.Sample {
 		return usage.Sample{Pod: pod, Container: container, Time: noon, Window: time.Minute, MemoryBytes: mib * mebi}
@@ -108,6 +108,13 @@ func TestUsageOfPods(t *testing.T) {
 	var refused [][]usage.Refused
 	for _, u := range usageOf(&boosted, pods, groupByPod(listed), map[string][]usage.Refused{"c": {stale}}) {
 		got, refused = append(got, u.samples), append(refused, u.refused)
+	}
+	for i, u := range usageOf(&v1beta1.VerticalScalerSpec{}, pods, groupByPod(listed), nil) {
+		for _, s := range u.samples {
+			if isStart := i == 0 && s.Container == "app"; s.Starting != isStart || s.NoCPU {
+				t.Errorf("without a startupBoost, usage of a start: %t, CPU that does not count: %t, of %s in %s", s.Starting, s.NoCPU, s.Container, s.Pod)
+			}
+		}
 	}
 	if diff := cmp.Diff(want, got) + cmp.Diff(wantRefused, refused) + cmp.Diff(delivered, listed); diff != "" {
 		t.Errorf("usage, refusals and the list (-want +got):\n%s", diff)
