@@ -86,6 +86,15 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			recs:  recs("app", 310, 640*mebi),
 			write: true,
 		},
+		"what starts need is saved": {
+			then: func(w *world) {
+				w.with(func(histories history.Histories) {
+					histories.Add(usage.Sample{Container: "app", Time: noon.Add(61 * time.Minute), CPUMillis: 300, Starting: true, LimitFactor: 1, CPULimitMillis: 300}, params)
+				})
+			},
+			recs:  recs("app", 310, 640*mebi),
+			write: true,
+		},
 		"a new container is saved": {
 			then:  func(w *world) { w.feed("sidecar", 61, 62) },
 			recs:  append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...),

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -108,6 +109,27 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w.publish("shop", "web", recommended())
 	w.round()
 	w.expectWoken()
+}
+
+// TestAThrottledStartWakesItsScaler: the pod gets more CPU in the same start.
+func TestAThrottledStartWakesItsScaler(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	since := w.clock.Now()
+	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}, Limits: quantity.Amounts{CPUMillis: 200}}}
+	w.collector.Pods = &storedPods{world: w, pods: map[string][]workload.Pod{"shop/web": {{
+		Name: "web-1", UID: "web-1", Running: true, Containers: []workload.Container{app}, ReadyChanged: since, Runs: []workload.Run{{Container: "app", Since: since}},
+	}}}}
+	for _, step := range []struct {
+		used  int64
+		woken []string
+	}{{150, nil}, {200, []string{"shop/web"}}, {150, nil}} {
+		w.clock.Step(time.Minute)
+		w.reports("shop", "web-1", "app", step.used, 400*mebi)
+		w.round()
+		w.expectWoken(step.woken...)
+	}
 }
 
 func TestAnOutageIsToldOnce(t *testing.T) {
