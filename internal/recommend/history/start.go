@@ -35,7 +35,7 @@ func (c *Container) StartCPU() int64 {
 
 // IsCappedStart reports whether the CPU limit caps a start. One sample shows that: most starts are too short for two.
 func IsCappedStart(s usage.Sample) bool {
-	return s.Starting && s.LimitFactor > 0 && float64(s.CPUMillis) > ensemble.CappedShare*float64(s.CPULimitMillis)
+	return s.Starting && s.LimitFactor > 0 && s.CPULimitMillis > 0 && float64(s.CPUMillis) > ensemble.CappedShare*float64(s.CPULimitMillis)
 }
 
 // useStart takes into account what CPU a start uses, and reports whether that says nothing about later: once a start was capped,

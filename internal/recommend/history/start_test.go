@@ -15,8 +15,11 @@ func TestWhatACappedStartNeeds(t *testing.T) {
 	start := func(c *Container, after time.Duration, cpu, limit int64) {
 		s := sample(after, cpu, 200*mebi)
 		s.Starting, s.LimitFactor, s.CPULimitMillis = true, 2, limit
-		if limit == 0 {
+		switch limit {
+		case 0:
 			s.LimitFactor = 0
+		case -1:
+			s.CPULimitMillis = 0
 		}
 		c.Add(s, params)
 	}
@@ -29,6 +32,7 @@ func TestWhatACappedStartNeeds(t *testing.T) {
 		"a start below the limit":            {func(c *Container) { start(c, at, 150, 200) }, 0},
 		"without a limit":                    {func(c *Container) { start(c, at, 900, 0) }, 0},
 		"a capped start":                     {func(c *Container) { start(c, at, 200, 200) }, 300},
+		"a start whose limit is not known":   {func(c *Container) { start(c, at, 900, -1) }, 0},
 		"it reaches the raised limit":        {func(c *Container) { start(c, at, 200, 200); start(c, at, 600, 600) }, 900},
 		"it does not reach the raised limit": {func(c *Container) { start(c, at, 200, 200); start(c, at, 500, 600) }, 300},
 		"a smaller one is capped, too":       {func(c *Container) { start(c, at, 600, 600); start(c, at, 200, 200) }, 900},

@@ -360,13 +360,13 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 			if has.Requests.CPUMillis > 0 {
 				sample.LimitFactor = float64(has.Limits.CPUMillis) / float64(has.Requests.CPUMillis)
 			}
-			if began := sample.Time.Add(-sample.Window); !pod.Resized.After(began) { // else, the usage may be that of another limit
+			began := sample.Time.Add(-sample.Window)
+			if !pod.Resized.After(began) { // else, the usage may be that of another limit
 				sample.CPULimitMillis = has.Limits.CPUMillis
 			}
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
 			// CPU used during a boosted start says nothing about later. A sample counts
 			// as one of the start if its window begins there.
-			began := sample.Time.Add(-sample.Window)
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, began)
 			sample.Starting = scaler.StartsWithoutBoost(spec, pod, sample.Container, began)
 			u.samples = append(u.samples, sample)
