@@ -40,11 +40,14 @@ type capped struct {
 }
 
 const (
-	// CappedShare is the share of a limit above which usage may be capped, and cappedSamples how many samples in a row show that.
-	CappedShare   = .9
+	// CappedShare is the share of a limit above which usage may be capped.
+	CappedShare = .9
+	// cappedSamples is how many samples in a row show that usage is capped, and firstRaise how many times that usage is requested
+	// then: noise does not follow it.
 	cappedSamples = 2
-	// firstRaise and NextRaise are how many times that usage is requested then: noise does not follow the first one.
-	firstRaise, NextRaise = 1.25, 3
+	firstRaise    = 1.25
+	// NextRaise is how many times the usage is requested that has followed the first raise.
+	NextRaise = 3
 )
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
