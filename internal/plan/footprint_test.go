@@ -42,11 +42,13 @@ func TestTheWholePodCounts(t *testing.T) {
 	rule("A pod that has ended frees no quota",
 		given(rollout, decidedBefore(), appTakenOver(), quotas(quota("requests.cpu", 299, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 }), pods(pod("web-1", small()), pod("web-2", small()), with(pod("evicted", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) { p.Running, p.Ended = false, true }))),
 		"keeps app 200m 256Mi · QuotaExceeded: ResourceQuota team allows 299m of requests.cpu, of which 200m are used, and 100m more are needed for the first new pod of a rollout · 0/2 stalled, again in 1m0s")
-	rule("What has not shrunk yet leaves no room, because it may shrink at any time",
-		given(decidedBefore(), quotas(quota("requests.cpu", 500, 500)), pods(with(pod("web-1", small()), func(p *workload.Pod) {
-			p.Actual = map[string]workload.Resources{"app": resources(amounts(500, 128), amounts(1000, 256))}
-		}))),
-		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing, again in 1m0s")
+	for _, key := range []string{"requests.cpu", "limits.cpu"} {
+		rule("What has not shrunk yet leaves no room in "+key+", because it may shrink at any time",
+			given(decidedBefore(), quotas(quota(key, 500, 500)), pods(with(pod("web-1", small()), func(p *workload.Pod) {
+				p.Actual = map[string]workload.Resources{"app": resources(amounts(500, 128), amounts(1000, 256))}
+			}))),
+			"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing, again in 1m0s")
+	}
 	rule("A boost leaves the node to the sidecar", given(decidedBefore(), boosts(), largestNode(750, 0), pods(starting(0, withSidecar(pod("web-1", small()), proxy)))),
 		"keeps app 200m 256Mi · resizes web-1 to app 250m 256Mi of 500m 512Mi · Resizing · 0/1 changing, again in 11m1s")
 }
