@@ -91,6 +91,11 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
 	rule("But for that one itself, if it is OOM-killed", given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
 		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	down := with(notReady(infeasible("web-1")), unmovable)
+	rule("Not one that is down if it is not to be evicted", given(orRecreate, decidedBefore(killed), pods(down, notReady(infeasible("web-2")))),
+		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("Nor one that is ready beside it", given(orRecreate, decidedBefore(killed), pods(down, infeasible("web-2"))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
 	rule("And not the next one before it is back", given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(infeasible("web-1")), notReady(made(pod("web-3", large()))))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
 	rule("Not before a PodDisruptionBudget is asked again",

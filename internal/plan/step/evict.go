@@ -103,8 +103,11 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 		}
 		return p.without(state.Because(o.Reason, o.Message))
 	}
-	if len(unavailable) > 0 {
-		candidates = unavailable // nothing is lost with them
+	if len(unavailable) > 0 { // nothing is lost with them
+		candidates = slices.DeleteFunc(slices.Clone(candidates), p.isAvailable)
+	}
+	if len(candidates) == 0 {
+		return p.without(podsUnavailable().Verdict())
 	}
 	if open, left := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
 		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
@@ -170,7 +173,11 @@ func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle
 	case !p.Deployment.RollingOut, len(unavailable) > 0:
 		return unavailable, model.Obstacle{}
 	}
-	return nil, model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
+	return nil, podsUnavailable()
+}
+
+func podsUnavailable() model.Obstacle {
+	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
 }
 
 // isAvailable follows the rule of Kubernetes: without minReadySeconds, a ready pod is
