@@ -35,7 +35,7 @@ var both = []plan.Resource{plan.CPU, plan.Memory}
 
 // maxPasses is enough to hold, write and size every pod of a world, and to wait for
 // each kubelet.
-const maxPasses = 600
+const maxPasses = 2000
 
 // FuzzNext carries plans out on made-up worlds, with the API server's own rules about
 // what may be changed, and checks the promises after every step. The seed makes the
@@ -81,8 +81,9 @@ var foundSeeds = []uint64{
 }
 
 // troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and polls
-// while pods could not be created.
-var troubledSeeds = []uint64{201, 331, 511, 971}
+// while pods could not be created. What was not verified yet made room that was given away, or was restored beyond a new bound,
+// and a pod that was down was evicted whatever it had.
+var troubledSeeds = []uint64{201, 331, 511, 971, 8518635, 8542495, 8577425, 8596285}
 
 // epochs is how often the world comes to rest and then changes.
 const epochs = 4
@@ -91,7 +92,7 @@ const epochs = 4
 // meanwhile, so that no container may get a size that it has had before.
 func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Time) time.Time {
 	t.Helper()
-	var last string
+	var last, failed string
 	seen := map[string][]workload.Resources{} // sizes that each container had, in turn
 	undecided := w.undecidedSizes()
 	waited := map[string]bool{} // for a quota, without any change since
@@ -116,7 +117,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 				switch step := as[plan.Resize](p); {
 				case step != nil && step.Withdraws != nil && step.UID == pod.UID:
 					seen[key] = nil // it has what it had before
-				case p.Decided && isFirst(before, p.Decision, c.Name):
+				case p.Decided && (isFirst(before, p.Decision, c.Name) || isRestored(before, p.Decision, c.Name) || len(pod.Kills) > 0): // which end what only this pod has
 					seen[key], undecided[key] = nil, c.Resources
 				}
 				if len(seen[key]) == 0 && c.Resources == undecided[key] {
@@ -141,8 +142,11 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 			waited[said] = true
 		}
 		isFailed := p.Verdict.Reason == "ReplicaFailure" && p.Verdict.RequeueAfter > time.Hour // pods are tried again after a day
-		if !changed && (said == last && p.Verdict.RequeueAfter == 0 || isFailed) {
+		if !changed && (said == last && p.Verdict.RequeueAfter == 0 || isFailed) || isFailed && said == failed {
 			return now
+		}
+		if isFailed {
+			failed = said
 		}
 		last = said
 		now = now.Add(max(time.Second, p.Verdict.RequeueAfter))
@@ -176,6 +180,13 @@ func (w *world) undecidedSizes() map[string]workload.Resources {
 func isFirst(before, after *plan.Decision, container string) bool {
 	return slices.ContainsFunc(both, func(r plan.Resource) bool {
 		return before.Request(container, r) == 0 && after.Request(container, r) > 0
+	})
+}
+
+// isRestored reports whether a decision restores, as far as bounds allow, what was lowered and is not verified yet.
+func isRestored(before, after *plan.Decision, container string) bool {
+	return before.Verifying() != nil && slices.ContainsFunc(both, func(r plan.Resource) bool {
+		return r.Of(before.Verification.Good[container]) > 0 && after.Request(container, r) > before.Request(container, r)
 	})
 }
 
@@ -620,8 +631,8 @@ const evicted = "-e"
 // evicts reports whether pods are evicted where they cannot be resized.
 func (w world) evicts() bool { return w.policy.MayEvict() }
 
-// checkEviction: one at a time, of enough replicas that are all available, and none once the API
-// server is known not to size new pods.
+// checkEviction: one at a time, of enough replicas that are all available, or one that is down for an urgent decision, and none
+// once the API server is known not to size new pods.
 func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !w.evicts() {
@@ -634,8 +645,10 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pod, s.NewPods, w.vain)
 	}
 	ready := 0
+	victim, _ := s.Pod(as[plan.Evict](p).UID)
 	for _, pod := range s.Pods {
-		if pod.Ready && pod.Current && !pod.Terminating && !pod.Ended {
+		isDown := pod.Running && !pod.Ready && p.Decision.IsUrgentRestart()
+		if (pod.Ready || isDown && !victim.Ready) && pod.Current && !pod.Terminating && !pod.Ended {
 			ready++
 		}
 		if pod.UID == as[plan.Evict](p).UID && w.policy.EvictsUnderPressure() && !s.BusyNodes[pod.Node] && !lacksMemory(pod, p.NewPods.Sizes) {
@@ -750,8 +763,8 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 				continue
 			}
 			if percent := float64(pace.MaxStepPercent) / 100; percent > 0 {
-				most := max(lower, int64(float64(before)*(1+percent))+1)
-				least := min(int64(float64(before)*(1-percent))-1, before-1)
+				most, least := int64(float64(before)*(1+percent))+1, int64(float64(before)*(1-percent))-1
+				most, least = max(lower, most, before+grain(r, most)), min(least, before-grain(r, least)) // or by the least step
 				if after > most || after < least {
 					fail("container %s goes from %d to %d, by more than a step of %d %%", c.Name, before, after, pace.MaxStepPercent)
 				}
@@ -771,6 +784,17 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 			}
 		}
 	}
+}
+
+// grain is the least step of a request of this amount.
+func grain(r plan.Resource, v int64) int64 {
+	switch {
+	case r == plan.CPU:
+		return 1
+	case v < 64*mebi:
+		return 64 << 10
+	}
+	return mebi
 }
 
 // checkQuotaOfRollout: where no old pod may go before, the first new pod fits.
@@ -1006,7 +1030,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			return true
 		}
 		s.Pods[i].Containers = after.Containers
-		if w.evicts() || w.policy.Verifies() {
+		if w.evicts() || w.policy.Verifies() || w.set != "" {
 			s.Pods[i].Resized = w.now
 		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
