@@ -83,7 +83,7 @@ var foundSeeds = []uint64{
 // troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and polls
 // while pods could not be created. What was not verified yet made room that was given away, or was restored beyond a new bound,
 // and a pod that was down was evicted whatever it had.
-var troubledSeeds = []uint64{201, 331, 511, 971, 8518635, 8542495, 8577425, 8596285}
+var troubledSeeds = []uint64{201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285}
 
 // epochs is how often the world comes to rest and then changes.
 const epochs = 4
