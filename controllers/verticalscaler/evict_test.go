@@ -12,13 +12,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -27,6 +30,8 @@ import (
 // A freeze that comes after a step was planned stops the write.
 func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 	write := errors.New("written")
+	owned := templateOf("500m", "1")
+	owned.ManagedFields = []metav1.ManagedFieldsEntry{managed(Name, "", allOfApp)}
 	r := apiServer(t, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 			return write
@@ -37,8 +42,19 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return write
 		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if d, ok := o.(*appsv1.Deployment); ok && key.Name == "owned" {
+				owned.DeepCopyInto(d)
+				return nil
+			}
+			return c.Get(ctx, key, o, options...)
+		},
 	}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "web", ResourceVersion: "7"}})
 	r.Clock = clocktesting.NewFakePassiveClock(noon)
+	restore := func(s *scope, uid types.UID, containers ...v1beta1.OriginalContainerResources) error {
+		return r.restore(t.Context(), s.scaler, &v1beta1.OriginalResources{DeploymentName: "owned", UID: uid, Containers: containers})
+	}
+	hundred := v1beta1.OriginalContainerResources{ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m"))}}
 	for name, do := range map[string]func(s *scope) error{
 		"an eviction": func(s *scope) error {
 			return r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
@@ -46,7 +62,9 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 		"a resize": func(s *scope) error {
 			return r.resize(t.Context(), s, plan.Resize{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
 		},
-		"a rewrite": func(s *scope) error { return r.rewrite(t.Context(), s, plan.Rewrite{UID: "web", ResourceVersion: "7"}) },
+		"a restore":            func(s *scope) error { return restore(s, "uid", hundred) },
+		"the end of a restore": func(s *scope) error { return restore(s, "uid") },
+		"a rewrite":            func(s *scope) error { return r.rewrite(t.Context(), s, plan.Rewrite{UID: "web", ResourceVersion: "7"}) },
 	} {
 		var frozen *freeze.Error
 		r.Freeze = freeze.New(client.ObjectKey{}) // frozen until it is read
@@ -60,6 +78,9 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 	}
 	if err := r.rewrite(t.Context(), sizing(withUpdate(evicting)), plan.Rewrite{UID: "web", ResourceVersion: "6"}); !errors.Is(err, errStaleCache) {
 		t.Errorf("a template that was changed since it was planned: %v", err)
+	}
+	if err := restore(sizing(withUpdate(evicting)), "another", hundred); err != nil {
+		t.Errorf("the original values of another Deployment with that name: %v", err)
 	}
 }
 

@@ -9,29 +9,67 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
 
-// A finalizer without original values goes when nothing will be recorded.
-func TestAFinalizerWithoutOriginalValuesIsRemoved(t *testing.T) {
+// A finalizer goes when nothing is or will be recorded, and not before the status says so.
+func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
+	recorded := func(s *v1beta1.VerticalScaler) {
+		s.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "checkout", UID: "deployment-1"}
+	}
 	for name, tc := range map[string]struct {
 		cpuMillis int64
 		mode      v1beta1.UpdateMode
+		change    func(*v1beta1.VerticalScaler)
+		first     int // how many finalizers there are after the first step
+		recorded  bool
 	}{
-		"Rollout, and nothing to change": {95, "Rollout"},
-		"Recommend":                      {400, "Recommend"},
+		"Rollout, and nothing to change":    {95, "Rollout", withFinalizer, 0, false},
+		"Recommend":                         {400, "Recommend", withFinalizer, 0, false},
+		"Recommend, with values to restore": {400, "Recommend", func(s *v1beta1.VerticalScaler) { withFinalizer(s); recorded(s) }, 1, false},
+		"Rollout, and a change":             {400, "Rollout", func(*v1beta1.VerticalScaler) {}, 1, true},
+		"InPlace, and a resize":             {400, "InPlace", withFinalizer, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlant(t, tc.cpuMillis, withMode(tc.mode), withFinalizer, func(s *v1beta1.VerticalScaler) {
+			p := newPlant(t, tc.cpuMillis, withMode(tc.mode), tc.change, func(s *v1beta1.VerticalScaler) {
 				s.Spec.UpdatePolicy.TolerancePercent = ptr.To[int32](90)
 			})
-			for range 3 {
+			p.actuates = true
+			if tc.recorded {
+				p.mustReconcile() // It decides.
+			}
+			if vs := p.mustReconcile(); len(vs.Finalizers) != tc.first || (vs.Status.OriginalResources != nil) != tc.recorded {
+				t.Errorf("at first: finalizers %v, original values %+v", vs.Finalizers, vs.Status.OriginalResources)
+			}
+			if tc.recorded {
+				return
+			}
+			for range 6 {
 				p.mustReconcile()
 			}
 			if vs, _, err := p.reconcile(); err != nil || len(vs.Finalizers) > 0 || len(p.finalizers) != 1 {
 				t.Errorf("finalizers %v after %d writes, %v, %v", vs.Finalizers, len(p.finalizers), err, condition(vs, "Applied"))
 			}
 		})
+	}
+}
+
+// Nothing changes before the status claims the Deployment: a restarted operator finds by the claim what it has changed.
+func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
+	p := newPlant(t, 400)
+	var vs v1beta1.VerticalScaler
+	if err := p.server.Get(t.Context(), p.key, &vs); err != nil {
+		t.Fatal(err)
+	}
+	scaler.RecordClaim(&vs.Status, "")
+	if err := p.server.Status().Update(t.Context(), &vs); err != nil {
+		t.Fatal(err)
+	}
+	for reconciles, want := range []int{0, 1} {
+		if vs := p.mustReconcile(); len(p.resized) != want || scaler.RecordedClaim(vs) == "" {
+			t.Errorf("after %d reconciles: resized %v, claim %q", reconciles+1, p.resized, scaler.RecordedClaim(vs))
+		}
 	}
 }

@@ -66,10 +66,14 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		"one has still more":        {[]func(*world){pods(lowered("set-1", "web-1"), of("set-1", pod("web-2", small())))}, newSize},
 		"one is not Ready":          {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Ready = false }))}, newSize},
 		"one is ready for a moment": {[]func(*world){deployment(func(d *workload.Deployment) { d.MinReady = time.Hour }), pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.ReadyChanged = noon }))}, newSize},
+		"a kubelet is lowering one": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Resize.InProgress = true }))}, newSize},
 		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": small().Resources} }))}, newSize},
 		"the rollout goes on": {[]func(*world){
 			hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }),
 			pods(ofOldTemplate(lowered("set-1", "web-1")), lowered("set-2", "web-2")),
+		}, newSize + ", exactly in set-1"},
+		"the rollout has more pods to make": {[]func(*world){
+			hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }), pods(lowered("set-2", "web-2")),
 		}, newSize + ", exactly in set-1"},
 		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
 		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},

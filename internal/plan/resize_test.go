@@ -118,6 +118,9 @@ func TestWhatIsWithdrawn(t *testing.T) {
 	rule("To what is applied, whatever was decided before",
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(150, 200), amounts(300, 400)) }))),
 		"keeps app 200m 256Mi · resizes web-1 to app 150m 200Mi of 300m 400Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	rule("No limit is removed, because its kubelet reports none",
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(100, 128), amounts(0, 512)) }))),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("Also while usage is missing: the pod has nothing of it",
 		given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
 		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
