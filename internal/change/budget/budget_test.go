@@ -255,6 +255,17 @@ func TestAnEmergencyWaitsForTheReserve(t *testing.T) {
 	}
 }
 
+// Slots become free in the order of time, also if two changes end at once and the later one is noted first.
+func TestTheFirstSlotIsFreeFirst(t *testing.T) {
+	b := New(Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
+	for _, name := range []string{"late", "early"} {
+		asks(t, b, at(0), named("a", name), Want{ScaleUp, 1}, true)
+	}
+	b.Done(at(10), named("a", "late"))
+	b.Done(at(0), named("a", "early"))
+	asks(t, b, at(60), named("a", "next"), Want{ScaleUp, 1}, true)
+}
+
 // A change that met a conflict has changed nothing. However often it is tried, its namespace and
 // the others keep their slots.
 func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {

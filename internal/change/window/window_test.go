@@ -92,6 +92,10 @@ func TestOpens(t *testing.T) {
 				"2026-11-01T01:30:00-05:00": "24h0m0s", "2026-11-01T01:50:00-05:00": "23h40m0s",
 			},
 		},
+		"and that is the first time, also east of Greenwich: in Berlin 2:30 on 25 October 2026": {
+			[]Spec{{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin", Duration: 20 * time.Minute, Directions: both}},
+			map[string]string{"2026-10-25T02:30:00+02:00": open, "2026-10-25T02:30:00+01:00": "24h0m0s"},
+		},
 		"the hour before a change of the clocks is the hour that it is called": {
 			[]Spec{{Schedule: "0 9 * * *", TimeZone: "Europe/Berlin", Duration: time.Hour, Directions: both}},
 			map[string]string{"2026-03-28T08:00:00Z": open, "2026-03-29T08:00:00Z": "23h0m0s", "2026-03-29T07:00:00Z": open},
