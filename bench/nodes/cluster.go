@@ -81,8 +81,8 @@ type pod struct {
 	of         *deployment
 	node       *node
 	asked, has quantity.Amounts
-	// lacks is at how many ends of intervals in a row it had less than decided.
-	lacks int
+	// lacks is true if it had less than decided at the end of the last interval.
+	lacks bool
 
 	// average, minute and needs are what it wants: CPU in the interval and in a minute of it, and memory. used is the average
 	// CPU that it gets.
@@ -152,7 +152,6 @@ func (c *cluster) advance(isMeasured bool) {
 		d.sizer.act(c, d)
 	}
 	c.grant()
-	c.relieve()
 	for _, d := range c.fleet {
 		if d.random.IntN(rolloutEvery) == 0 {
 			d.revision++
@@ -222,7 +221,7 @@ func (c *cluster) start(p *pod, size quantity.Amounts) {
 		Containers: []workload.Container{{Name: container, Resources: resources}}, Actual: map[string]workload.Resources{container: resources},
 	}
 	p.of.isChanged = true
-	p.asked, p.has, p.lacks, p.kills, p.rejected, p.withdrawals = size, size, 0, 0, nil, 0
+	p.asked, p.has, p.lacks, p.kills, p.rejected, p.withdrawals = size, size, false, 0, nil, 0
 	p.vpa = vpa.Pod{Started: c.now, ContainerStarted: c.now}
 	rooms := c.rooms()
 	i := c.place(rooms, size, p.of)
@@ -343,48 +342,13 @@ func (c *cluster) grant() {
 	}
 	for _, d := range c.fleet {
 		for _, p := range d.pods {
-			p.lacks++
-			if fitsIn(d.sizer.decided(p), p.has) {
-				p.lacks = 0
-			}
+			p.lacks = !fitsIn(d.sizer.decided(p), p.has)
 		}
 	}
 }
 
 // busyFrom is the share of a node's CPU in use from which on it has none to spare.
 const busyFrom = 0.9
-
-// relieveAfter is how long a pod lacks its size before it is evicted under pressure.
-const relieveAfter = int(10 * time.Minute / interval)
-
-// relieve evicts under pressure, if that is the policy: at most one pod of a Deployment, and of those that lack CPU, the one
-// on each busy node that lacks most.
-func (c *cluster) relieve() {
-	if c.policy.fallback != simulated {
-		return
-	}
-	moved := map[*deployment]bool{}
-	evict := func(p *pod) {
-		moved[p.of] = true
-		c.evict(p, p.of.sizer.decided(p))
-	}
-	for _, n := range slices.Clone(c.nodes) {
-		most, least := (*pod)(nil), int64(0)
-		for _, p := range slices.Clone(n.pods) {
-			lack := minus(p.of.sizer.decided(p), p.has)
-			switch {
-			case p.lacks <= relieveAfter, moved[p.of]:
-			case lack.MemoryBytes > 0:
-				evict(p)
-			case n.busy >= busyFrom && lack.CPUMillis > least:
-				most, least = p, lack.CPUMillis
-			}
-		}
-		if most != nil && !moved[most.of] {
-			evict(most)
-		}
-	}
-}
 
 // consolidate removes nodes by the rules of Karpenter: the empty ones, and one whose pods fit on the others. Those with few
 // pods, and then the emptier ones, come first.

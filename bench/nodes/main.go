@@ -21,9 +21,7 @@
 //   - The operator is driven by its own plans, with the defaults of the API. Budgets of disruptions, quotas and priorities are
 //     not part of the model.
 //
-// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait and Pressure if a Deferred resize is never withdrawn.
-// The fallback Pressure is not the operator's: it is RecreateUnderPressure, but on each busy node the pod that lacks most CPU
-// moves, of any Deployment. Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
+// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait if a Deferred resize is never withdrawn. Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
 //
 // The same folder and seeds lead to the same tables, on any number of processors.
 package main
@@ -77,12 +75,9 @@ type policy struct {
 	vpaPart float64
 }
 
-// simulated is a fallback of this simulation.
-const simulated v1beta1.Fallback = "Pressure"
+var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate}
 
-var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate, simulated}
-
-const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure,Balanced/Pressure,Calm/Wait"
+const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure,Calm/Wait"
 
 func parsePolicy(name string) (p policy, err error) {
 	p.name = name
@@ -101,8 +96,7 @@ func parsePolicy(name string) (p policy, err error) {
 		return p, fmt.Errorf("%q is not a policy such as Balanced/Wait", name)
 	}
 	p.profile, p.fallback = profile.Profile(parts[0]), v1beta1.Fallback(parts[1])
-	evictsWithdrawn := p.fallback == v1beta1.FallbackRecreate || p.fallback == v1beta1.FallbackRecreateUnderPressure
-	if !slices.Contains(profile.All(), p.profile) || !slices.Contains(fallbacks, p.fallback) || p.keepsClaims && evictsWithdrawn {
+	if !slices.Contains(profile.All(), p.profile) || !slices.Contains(fallbacks, p.fallback) || p.keepsClaims && p.fallback != v1beta1.FallbackWait {
 		return p, fmt.Errorf("%q has an unknown profile or fallback, or keeps what its fallback evicts", name)
 	}
 	return p, nil

@@ -51,9 +51,7 @@ type operator struct {
 func newOperator(p policy, d *deployment, w world) *operator {
 	spec := v1beta1.VerticalScalerSpec{}
 	spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
-	if p.fallback != simulated {
-		spec.UpdatePolicy.Fallback = p.fallback
-	}
+	spec.UpdatePolicy.Fallback = p.fallback
 	if w.plainPods {
 		spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
 	}

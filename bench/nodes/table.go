@@ -25,7 +25,7 @@ func (c *counts) note(p *pod) {
 	c.gibHours += float64(p.has.MemoryBytes) / gibi * interval.Hours()
 	c.wanted += p.average
 	c.lost += p.average - p.used
-	if p.lacks > 0 {
+	if p.lacks {
 		c.below++
 	}
 	if p.isKilled {

@@ -5,7 +5,9 @@ package verticalscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -134,13 +137,14 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 	return judgesQuotas, nil
 }
 
-// readPressure adds which nodes of pods that wait for a resize have used up their CPU, if the fallback asks for it.
+// readPressure adds which nodes of pods that lack CPU have used up theirs, if the fallback asks for it.
 func (r *Reconciler) readPressure(ctx context.Context, vs *v1beta1.VerticalScaler, s *plan.Situation) {
 	if !scaler.EvictsUnderPressure(&vs.Spec) {
 		return
 	}
+	s.BusyNodes = map[string]bool{}
 	for _, pod := range s.Pods {
-		if len(s.RejectedResizes[pod.UID]) == 0 && pod.Resize == (workload.Resize{}) {
+		if pod.Node == "" || !lacksCPU(pod, s.Decision) {
 			continue
 		}
 		if r.Pressure == nil {
@@ -149,17 +153,30 @@ func (r *Reconciler) readPressure(ctx context.Context, vs *v1beta1.VerticalScale
 		}
 		busy, err := r.Pressure.IsBusy(ctx, pod.Node)
 		switch {
+		case err == nil:
+			s.BusyNodes[pod.Node] = busy
 		case apierrors.IsForbidden(err):
 			s.BusyUnknown = "the operator may not get nodes.metrics.k8s.io. An administrator can grant it: " + r.Release.Install(release.Recreate)
-		case err != nil:
+			return
+		default:
 			log.FromContext(ctx).V(1).Info("The use of a node is not known", "Node", pod.Node, "error", err)
 			s.BusyUnknown = "the metrics API has no current usage of them"
-		case busy && s.BusyNodes == nil:
-			s.BusyNodes = map[string]bool{pod.Node: true}
-		case busy:
-			s.BusyNodes[pod.Node] = true
+			if !apierrors.IsNotFound(err) && !errors.Is(err, pressure.ErrNotKnown) {
+				return // the same for other nodes, and each question may take long
+			}
 		}
 	}
+}
+
+// lacksCPU reports whether a container of the pod has less CPU than was decided.
+func lacksCPU(pod workload.Pod, d *plan.Decision) bool {
+	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
+		has := c.Resources
+		if actual, ok := pod.Actual[c.Name]; ok {
+			has = actual
+		}
+		return has.Requests.CPUMillis < d.Request(c.Name, plan.CPU)
+	})
 }
 
 // addRecorded adds what the status records. A decision belongs to one Deployment: one that was

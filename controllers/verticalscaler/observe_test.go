@@ -21,8 +21,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 func TestWhatThePlanIsToldOfMissingUsage(t *testing.T) {
@@ -56,7 +58,7 @@ func (n *nodeCPU) NodeCPU(_ context.Context, node string) (int64, time.Time, err
 	return n.millis[node], n.clock.Now(), n.err
 }
 
-// Nodes are asked about only for pods that wait for a resize, and an eviction starts the readings of its node again.
+// Nodes are asked about only for pods that lack CPU, and an eviction starts the readings of its node again.
 func TestPressureOfNodes(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	source := &nodeCPU{millis: map[string]int64{"busy": 3900, "idle": 400}, clock: clock}
@@ -68,13 +70,18 @@ func TestPressureOfNodes(t *testing.T) {
 	s := sizing(withUpdate(v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "RecreateUnderPressure"}))
 	situation := &s.observation.situation
 	situation.Pods = nil
-	for _, node := range []string{"busy", "idle", "calm"} {
-		pod := runningPod("web-" + node)
-		pod.Node, pod.UID = node, types.UID("web-"+node)
+	cpu := func(millis int64) workload.Resources {
+		return workload.Resources{Requests: quantity.Amounts{CPUMillis: millis}}
+	}
+	for _, tc := range []struct {
+		node              string
+		declared, applied int64 // 100m is decided
+	}{{"busy", 50, 50}, {"idle", 100, 50}, {"calm", 50, 100}, {"", 50, 50}} {
+		injected := workload.Container{Name: "zz-injected", Resources: cpu(10)} // nothing is decided for it
+		pod := runningPod("web-"+tc.node, injected, workload.Container{Name: "app", Resources: cpu(tc.declared)})
+		pod.Node, pod.UID, pod.Actual = tc.node, types.UID("web-"+tc.node), map[string]workload.Resources{"app": cpu(tc.applied)}
 		situation.Pods = append(situation.Pods, pod)
 	}
-	situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"web-busy": {{Reason: "Deferred"}}}
-	situation.Pods[1].Resize.Deferred = true
 	read := func(wantBusy map[string]bool, wantUnknown string) {
 		t.Helper()
 		clock.SetTime(clock.Now().Add(time.Minute))
@@ -84,21 +91,26 @@ func TestPressureOfNodes(t *testing.T) {
 			t.Errorf("busy nodes (-want +got):\n%s\nunknown because %q", diff, situation.BusyUnknown)
 		}
 	}
-	read(nil, "")
-	read(map[string]bool{"busy": true}, "")
+	read(map[string]bool{"busy": false, "idle": false}, "")
+	read(map[string]bool{"busy": true, "idle": false}, "")
 	if source.asked != 4 {
 		t.Errorf("the metrics API was asked %d times about two nodes, not twice each", source.asked)
 	}
 	if err := r.evict(t.Context(), s, plan.Evict{Pod: "web-busy", UID: "web-busy", ResourceVersion: "7"}); err != nil {
 		t.Fatal(err)
 	}
-	read(nil, "")
-	read(map[string]bool{"busy": true}, "")
+	read(map[string]bool{"busy": false, "idle": false}, "")
+	read(map[string]bool{"busy": true, "idle": false}, "")
 
 	source.err = apierrors.NewForbidden(schema.GroupResource{Group: "metrics.k8s.io", Resource: "nodes"}, "busy", errors.New("no right"))
-	read(nil, "recreate.yaml")
-	source.err = errors.New("down")
-	read(nil, "the metrics API has no current usage of them")
+	read(map[string]bool{}, "recreate.yaml")
+	source.err, source.asked = errors.New("down"), 0
+	read(map[string]bool{}, "the metrics API has no current usage of them")
+	if source.asked != 1 {
+		t.Errorf("a metrics API that is down was asked %d times", source.asked)
+	}
+	source.err = apierrors.NewNotFound(schema.GroupResource{Group: "metrics.k8s.io", Resource: "nodes"}, "busy")
+	read(map[string]bool{}, "the metrics API has no current usage of them")
 	r.Pressure = nil
-	read(nil, "the operator does not read nodes")
+	read(map[string]bool{}, "the operator does not read nodes")
 }

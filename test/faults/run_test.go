@@ -72,7 +72,7 @@ func newRun(t *testing.T, s world.Scenario) *run {
 // await lets everybody work until f describes nothing that is wrong. The operator is a process, in real time.
 func (r *run) await(f func() string) {
 	r.Helper()
-	for deadline := time.Now().Add(latest); ; time.Sleep(beat) { // between rounds: the operator needs time of its own
+	for deadline := time.Now().Add(latest); ; time.Sleep(beat) { // the operator is another process, so no event of ours ends the wait
 		wrong := r.Round(f)
 		if wrong == "" {
 			return

@@ -43,8 +43,11 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing
 		if err != nil {
 			return nil, err
 		}
-		namespaces, _ := scope.readable()
-		return mgr, mgr.Add(restoreCheck{mgr.GetAPIReader(), append(namespaces, metav1.NamespaceAll)[0]})
+		check := restoreCheck{api: mgr.GetAPIReader()}
+		if namespaces, _ := scope.readable(); len(namespaces) > 0 {
+			check.namespace = namespaces[0]
+		}
+		return mgr, mgr.Add(check)
 	}
 	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &labeledLock{missing: missing}
 	options.LeaderElectionResourceLockInterface = leading.Lock(lease)
@@ -66,7 +69,7 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing
 // restoreCheck ends the operator after etcd was restored from a backup, if it has no lease that shows that.
 type restoreCheck struct {
 	api       client.Reader
-	namespace string
+	namespace string // whose scalers are listed; empty for all
 }
 
 // Start implements manager.Runnable. A version of the API server that is behind an earlier one is an error.

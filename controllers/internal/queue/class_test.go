@@ -159,9 +159,9 @@ func TestWaitsAreMeasuredByClass(t *testing.T) {
 		q.AddWithOpts(with(Routine), in("a", 1), in("a", 2))
 		q.AddWithOpts(delayed, in("a", 3))
 		q.AddWithOpts(failed, in("a", 4))
-		time.Sleep(40 * time.Second) // by the bubble's clock
+		time.Sleep(40 * time.Second) // of simulated time: requests wait longer than the delays above
 		q.AddWithOpts(with(Urgent), in("a", 1))
-		time.Sleep(5 * time.Second) // by the bubble's clock
+		time.Sleep(5 * time.Second) // of simulated time: the urgent request waits, too
 		serve(in("a", 1))
 		serve(in("a", 4))
 		serve(in("a", 2))
@@ -190,7 +190,7 @@ func TestALateQueueIsToldOnce(t *testing.T) {
 		metrics.Latency.Observe(20 * time.Second)
 		for i, wait := range []time.Duration{59 * time.Second, 61 * time.Second, 5 * time.Minute, 40 * time.Second, 61 * time.Second, 29 * time.Second, 0} {
 			q.AddWithOpts(with(Routine), in("a", i))
-			time.Sleep(wait) // by the bubble's clock
+			time.Sleep(wait) // of simulated time: how late the request is
 			q.mustGet(t, in("a", i), Routine)
 			q.Done(in("a", i))
 		}

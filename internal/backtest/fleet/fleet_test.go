@@ -200,17 +200,17 @@ func TestTheReportTellsWhetherUsageFollowsTheDay(t *testing.T) {
 	for _, test := range []struct {
 		diurnal, leak int
 		least, most   float64
-		suits         string
+		advice        string
 	}{
-		{1, 1, 1.5, 1.75, "the fallback RecreateUnderPressure if"},
-		{1, 30, 1, 1.2, "the fallback Wait"},
+		{1, 1, 1.5, 1.75, "the fallback RecreateUnderPressure"},
+		{1, 30, 1, 1.2, "hardly follows the day"},
 	} {
 		r := fleet.New([]fleet.Row{evaluated("diurnal", test.diurnal), evaluated("leak", test.leak)}, nil, traces.Monday, traces.Monday.Add(8*day), options)
 		var got strings.Builder
 		if err := r.WriteTable(&got, 0); err != nil {
 			t.Fatal(err)
 		}
-		if r.PeakHourByMean < test.least || r.PeakHourByMean > test.most || !strings.Contains(got.String(), test.suits) {
+		if r.PeakHourByMean < test.least || r.PeakHourByMean > test.most || !strings.Contains(got.String(), test.advice) {
 			t.Errorf("%d diurnal and %d others: %g\n%s", test.diurnal, test.leak, r.PeakHourByMean, got.String())
 		}
 	}

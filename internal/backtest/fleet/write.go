@@ -104,16 +104,16 @@ func (r *Report) unknownLine() string {
 	return "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
 }
 
-// dailyFrom is the PeakHourByMean from which on the raises of a morning find no room on nodes that were packed at night.
-const dailyFrom = 1.3
+// dailyFrom is the least PeakHourByMean of series in the world "day" of bench/nodes, where raises find no room in the morning.
+const dailyFrom = 1.4
 
-// dayLine says how much usage follows the day, and what suits that.
+// dayLine is the line about the peak of the day.
 func (r *Report) dayLine() string {
-	suits := "usage hardly follows the day. Use the profile Balanced, and the fallback Wait"
+	advice := "usage hardly follows the day"
 	if r.PeakHourByMean >= dailyFrom {
-		suits = "usage follows the day. Use the profile Balanced, and the fallback RecreateUnderPressure if a node autoscaler consolidates nodes"
+		advice = "if a node autoscaler consolidates nodes, use the fallback RecreateUnderPressure"
 	}
-	return fmt.Sprintf("In the busiest hour of the day, all pods use %.2f times the mean CPU: %s", r.PeakHourByMean, suits)
+	return fmt.Sprintf("In the busiest hour of the day, all pods use %.2f times the mean CPU: %s", r.PeakHourByMean, advice)
 }
 
 func (r *Report) title() string {

@@ -28,8 +28,8 @@ type Situation struct {
 	// LargestNode is, for each resource, the largest allocatable amount of any node. 0
 	// stands for unknown, and bounds nothing.
 	LargestNode quantity.Amounts
-	// BusyNodes are nodes whose CPU is used up, among those of pods that wait for a resize. BusyUnknown is why that is
-	// not known of all of them; empty if it is.
+	// BusyNodes are true for nodes whose CPU is used up, among those of pods that lack CPU. BusyUnknown is why that is not
+	// known of all of them; empty if it is.
 	BusyNodes   map[string]bool
 	BusyUnknown string
 	// Ceilings are those of the operator's configuration.

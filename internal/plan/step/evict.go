@@ -47,18 +47,18 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if len(candidates) == 0 {
 		return p.without(verdict.Noting("A new pod would have the same size"))
 	}
-	movable := slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable })
-	if len(movable) == 0 {
+	if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable }); len(candidates) == 0 {
 		return p.without(verdict.Noting("An annotation asks not to evict these pods"))
 	}
-	candidates = movable
 	if p.policy.EvictsUnderPressure() {
-		waiting := p
-		if slices.ContainsFunc(candidates, func(pod workload.Pod) bool { return p.lacks(model.CPU, pod) }) {
-			waiting = p.within(pressureRetry)
-		}
-		if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return !p.isUnderPressure(pod) }); len(candidates) == 0 {
-			return waiting.without(verdict.Noting(p.withoutPressure()))
+		mayBecomeBusy := slices.ContainsFunc(candidates, func(pod workload.Pod) bool { return p.lacks(model.CPU, pod) })
+		candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return !p.isUnderPressure(pod) })
+		switch {
+		case len(candidates) > 0:
+		case mayBecomeBusy:
+			return p.within(pressureRetry).without(verdict.Noting(p.withoutPressure()))
+		default:
+			return p.without(verdict.Noting(p.withoutPressure()))
 		}
 	}
 	candidates, waits := p.withholdEvictions(candidates)

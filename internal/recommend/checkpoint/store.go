@@ -194,12 +194,16 @@ func (e *entry) decode(ctx context.Context, params history.Params, now time.Time
 			e.unread[c.ContainerName] = c
 			continue
 		}
-		if kept, err := history.Decode(c.Unreadable); len(c.Unreadable) > 0 && err != nil {
-			e.unread[c.ContainerName] = c
-		} else if kept.Observed() > container.Observed() {
-			kept.LimitTo(now)
-			keepMemory(&container, &kept, params)
-			container = kept
+		if len(c.Unreadable) > 0 {
+			kept, err := history.Decode(c.Unreadable)
+			switch {
+			case err != nil:
+				e.unread[c.ContainerName] = c
+			case kept.Observed() > container.Observed():
+				kept.LimitTo(now)
+				keepMemory(&container, &kept, params)
+				container = kept
+			}
 		}
 		e.histories[c.ContainerName] = &container
 		readable = append(readable, c)

@@ -13,9 +13,8 @@
 //
 //	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request) ÷ 0.9)
 //
-// What a pod would use above 90 % of its limit is not known. Two such samples in a row ask for 1.25 times their usage at once,
-// two more at the raised limit for three times theirs, and so does each one after that, until usage no longer reaches the
-// limit. Noise hardly ever follows the first raise. No level learns these requests.
+// Above 90 % of the limit, usage may be capped. Two such samples in a row request 1.25 times the usage, and then two more, and
+// each one after that, three times the usage. Noise hardly ever follows the first raise. No level learns these requests.
 //
 // A candidate is a Basis, a margin and a hold policy. The basis and the margin propose a level for
 // the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the

@@ -24,6 +24,14 @@ func TestWhatACappedStartNeeds(t *testing.T) {
 		c.Add(s, params)
 	}
 	const at = time.Hour
+	startsAgain := func(cpu int64) func(*Container) { // on the fifth of ten days
+		return func(c *Container) {
+			start(c, at, 200, 200)
+			feed(c, at, 5*24*time.Hour, 100, 200*mebi)
+			start(c, 5*24*time.Hour, cpu, 600)
+			feed(c, 5*24*time.Hour, 10*24*time.Hour, 100, 200*mebi)
+		}
+	}
 	for name, tc := range map[string]struct {
 		starts func(c *Container)
 		want   int64
@@ -36,18 +44,8 @@ func TestWhatACappedStartNeeds(t *testing.T) {
 		"it reaches the raised limit":        {func(c *Container) { start(c, at, 200, 200); start(c, at, 600, 600) }, 900},
 		"it does not reach the raised limit": {func(c *Container) { start(c, at, 200, 200); start(c, at, 500, 600) }, 300},
 		"a smaller one is capped, too":       {func(c *Container) { start(c, at, 600, 600); start(c, at, 200, 200) }, 900},
-		"starts go on using it": {func(c *Container) {
-			start(c, at, 200, 200)
-			feed(c, at, 5*24*time.Hour, 100, 200*mebi)
-			start(c, 5*24*time.Hour, 190, 600)
-			feed(c, 5*24*time.Hour, 10*24*time.Hour, 100, 200*mebi)
-		}, 300},
-		"starts use less for eight days": {func(c *Container) {
-			start(c, at, 200, 200)
-			feed(c, at, 5*24*time.Hour, 100, 200*mebi)
-			start(c, 5*24*time.Hour, 100, 600)
-			feed(c, 5*24*time.Hour, 10*24*time.Hour, 100, 200*mebi)
-		}, 0},
+		"starts go on using it":              {startsAgain(190), 300},
+		"starts use less for eight days":     {startsAgain(100), 0},
 	} {
 		c, plain := &Container{}, &Container{}
 		for _, c := range []*Container{c, plain} {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// busyPercent is how much of its CPU a busy node uses, in percent of what pods can use.
+	// busyPercent is the CPU usage of a busy node, in percent of its allocatable CPU.
 	busyPercent = 90
 	// rowOf is how many readings in a row show that a node is busy: one may be a moment.
 	rowOf = 2
@@ -26,7 +26,8 @@ const (
 	currentFor = 5 * time.Minute
 )
 
-var errNotKnown = errors.New("no current usage, or no size, of the node is known")
+// ErrNotKnown means that there is no current usage of the node, or no size.
+var ErrNotKnown = errors.New("no current usage, or no size, of the node is known")
 
 // Source reads the CPU that a node uses, in millicores, and the time of that reading.
 type Source interface {
@@ -37,7 +38,7 @@ type Source interface {
 // the same time.
 type Nodes struct {
 	Source Source
-	// Allocatable is what pods can use of a node's CPU, in millicores; 0 if it is not known.
+	// Allocatable is the allocatable CPU of a node, in millicores; 0 if it is not known.
 	Allocatable func(node string) int64
 	Clock       clock.PassiveClock
 
@@ -54,8 +55,8 @@ type row struct {
 	err   error
 }
 
-// IsBusy reports whether two readings of the node in a row have used 90 % of the CPU that pods can use. An error says why that
-// is not known.
+// IsBusy reports whether two readings of the node in a row were at 90 % of its allocatable CPU. An error tells why that is not
+// known: ErrNotKnown, or that of the Source.
 func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
 	if now := n.Clock.Now(); n.asks(node, now) {
 		millis, at, err := n.Source.NodeCPU(ctx, node)
@@ -68,7 +69,7 @@ func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
 	case r.err != nil:
 		return false, r.err
 	case n.Clock.Since(r.seen) > currentFor:
-		return false, errNotKnown
+		return false, ErrNotKnown
 	}
 	return r.busy >= rowOf, nil
 }
@@ -90,11 +91,11 @@ func (n *Nodes) asks(node string, now time.Time) bool {
 	if n.known == nil {
 		n.known = map[string]row{}
 	}
-	maps.DeleteFunc(n.known, func(_ string, r row) bool { return now.Sub(r.asked) > currentFor })
-	r := n.known[node]
-	if !r.asked.IsZero() && now.Before(r.asked.Add(askAgain)) {
+	r, isKnown := n.known[node]
+	if isKnown && now.Before(r.asked.Add(askAgain)) {
 		return false
 	}
+	maps.DeleteFunc(n.known, func(_ string, r row) bool { return now.Sub(r.asked) > currentFor })
 	r.asked = now
 	n.known[node] = r
 	return true
@@ -105,7 +106,7 @@ func (n *Nodes) note(node string, now time.Time, millis int64, at time.Time, err
 	defer n.mu.Unlock()
 	r, most := n.known[node], n.Allocatable(node)
 	if r.err = err; err == nil && most == 0 {
-		r.err = errNotKnown
+		r.err = ErrNotKnown
 	}
 	if r.err == nil && !at.Equal(r.at) {
 		if now.Sub(r.seen) > currentFor || millis*100 < most*busyPercent {

@@ -58,7 +58,7 @@ func (n *Nodes) Largest() quantity.Amounts {
 	return n.largest
 }
 
-// CPUOf is what pods can use of a node's CPU, in millicores; 0 if the node is not known.
+// CPUOf is the allocatable CPU of a node, in millicores; 0 if the node is not known.
 func (n *Nodes) CPUOf(name string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -333,7 +333,7 @@ func TestTheVPAAPIIsInstalledLaterAndRemoved(t *testing.T) {
 				has(t, v, deployment("shop", "web"), "[shop/v]")
 				s.refuse(refusal)
 				s.watch.Stop()
-				time.Sleep(time.Minute) // by the bubble's clock: until the watch is retried
+				time.Sleep(time.Minute) // of simulated time, in which the watch is retried
 				has(t, v, deployment("shop", "web"), map[bool]string{true: "[shop/v]", false: "[]"}[refusal == broken])
 			})
 		})

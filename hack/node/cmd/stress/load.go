@@ -146,7 +146,7 @@ func readForever(file string, mebibytes int64) error {
 			if _, err := f.ReadAt(block, i*blockSize); err != nil {
 				return err
 			}
-			time.Sleep(beat) // limits the CPU that reading takes
+			time.Sleep(beat) // a load of memory, not of CPU
 		}
 	}
 }
