@@ -40,6 +40,7 @@ type loop struct {
 	lastKill       time.Time
 	firstHit       int64 // the limit at the first kill
 	now            time.Time
+	pod            int           // whose CPU is used
 	wake           time.Time     // when the plan changes by itself; zero for never
 	capped         time.Duration // for how long CPU was capped
 	seen           map[string]bool
@@ -135,6 +136,14 @@ func ends(reason string) func(l *loop) string {
 }
 
 func anyEnd(*loop) string { return "" }
+
+// leads is 1 for the pod that leads, and little for the others.
+func (l *loop) leads(i int, now time.Time) float64 {
+	if int(now.Sub(l.start).Hours())%l.kind.pods == i {
+		return 1
+	}
+	return .05
+}
 
 // isAlarmed reports whether a container was killed, reported, or got its former size back.
 func (l *loop) isAlarmed() bool {
@@ -306,6 +315,19 @@ var kinds = map[string]kind{
 		pods: 2, factor: 1, step: 2 * time.Minute, steps: 1500, cpu: idle, memory: little, deploys: 1, isReplaced: true,
 		starts: func(l *loop, limit int64) bool { return l.set == "set-1" || needsTemplate(l, limit) },
 		check:  func(l *loop) string { return l.failed(1, 4) },
+	},
+	"a leader that moves each hour": {
+		pods: 3, factor: 1, step: 2 * time.Minute, steps: 1500,
+		memory: func(l *loop, i int, p *looped, limit int64, now time.Time) float64 {
+			return steady(l, i, p, limit, now) * l.leads(i, now)
+		},
+		cpu: func(l *loop, limit int64) float64 { return idle(l, limit) * 3 * l.leads(l.pod, l.now) },
+		check: func(l *loop) string {
+			if l.isAlarmed() || l.most > 3*int64(l.need) || slices.Min(slices.Collect(maps.Keys(l.cpuSizes))) < 150 {
+				return fmt.Sprintf("up to %d Mi, of which a leader needs %.0f; CPU limits: %v; reasons: %v", l.most/mebi, l.need/mebi, l.cpuSizes, l.seen)
+			}
+			return ends("")(l)
+		},
 	},
 	"a start that needs more CPU": {
 		pods: 2, factor: 1, step: 30 * time.Second, steps: 1000, memory: steady, cpu: idle, isReplaced: true, startTime: 3 * time.Minute,
@@ -527,6 +549,7 @@ func (l *loop) use(now time.Time) {
 				l.killedAt[limit/(32*mebi)] = true
 			}
 		}
+		l.pod = i
 		cpu := l.kind.cpu(l, has.Limits.CPUMillis)
 		if cpu < .95*l.demand && cpu > .9*float64(has.Limits.CPUMillis) && l.demand > float64(has.Limits.CPUMillis) {
 			l.capped += l.kind.step

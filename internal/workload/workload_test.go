@@ -119,6 +119,7 @@ func TestReadPod(t *testing.T) {
 				},
 				declared("huge", list("1e19", ""), nil),
 			},
+			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, QOSClass: "Burstable", StartTime: &metav1.Time{Time: noon},
@@ -131,6 +132,9 @@ func TestReadPod(t *testing.T) {
 				{Name: "huge", Resources: &corev1.ResourceRequirements{Requests: list("-1", "")}},
 				{Name: "late"},
 			},
+			EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "debug", LastTerminationState: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(noon)},
+			}}},
 			InitContainerStatuses: []corev1.ContainerStatus{
 				{
 					Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(noon)}},
