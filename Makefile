@@ -92,14 +92,14 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 
 .PHONY: build
 build: ## Build the manager for this machine: bin/manager.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o bin/manager ./cmd/operator
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o bin/manager ./cmd/operator
 
 # A folder of the PATH makes "kubectl vscaler" work, and its completion: make plugin PLUGIN_DIR=~/.local/bin
 PLUGIN_DIR ?= bin
 
 .PHONY: plugin
 plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o $(PLUGIN_DIR)/kubectl-vscaler ./cmd/kubectl-vscaler
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o $(PLUGIN_DIR)/kubectl-vscaler ./cmd/kubectl-vscaler
 	install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler $(PLUGIN_DIR)/
 
 .PHONY: run
@@ -250,9 +250,11 @@ periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all o
 
 ##@ Release
 
-BUILD_IMAGE = VERSION=v$(VERSION) hack/images/image.sh
+BUILD_IMAGE = VERSION=v$(VERSION)$(PRERELEASE) hack/images/image.sh
 
+# Only releases have the bare version: messages of other builds name files of this checkout, which are not published yet.
 .PHONY: image
+image: PRERELEASE := -dev
 image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archive. Needs no container engine.
 	$(BUILD_IMAGE) operator $(IMG)
 

@@ -262,7 +262,7 @@ func (s *apiServer) lastHeard(before time.Duration) { s.lastHeardOf("", before) 
 func (s *apiServer) lastHeardOf(version string, before time.Duration) {
 	s.put(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultOperatorNamespace, Name: v1beta1.LeaseName, Labels: map[string]string{v1beta1.VersionLabel: version}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-before)}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), LeaseDurationSeconds: ptr.To[int32](30), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-before)}},
 	})
 }
 

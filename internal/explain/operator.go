@@ -10,19 +10,18 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
-
-// silentAfter is the duration of the operator's lease: it expires that long after it was last renewed. Its leader renews it
-// every 5 seconds.
-const silentAfter = 30 * time.Second
 
 // Operator is an operator of the cluster, as its leases show it.
 type Operator struct {
 	Namespace string `json:"namespace"`
 	// LastHeard is when its leader last renewed the lease, by the clock of its node.
 	LastHeard metav1.Time `json:"lastHeard"`
+	// Lease is how long it may be silent: the duration of the lease.
+	Lease time.Duration `json:"-"`
 	// HasStopped is true if the leader has released the lease: it was stopped, and did not crash.
 	HasStopped bool `json:"hasStopped,omitempty"`
 	// Version is the version of the leader; empty if it is not known.
@@ -44,6 +43,7 @@ func OperatorsOf(leases []coordinationv1.Lease) Operators {
 		}
 		out = append(out, Operator{
 			Namespace: l.Namespace, LastHeard: metav1.NewTime(l.Spec.RenewTime.Time), HasStopped: l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "",
+			Lease:   time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
 			Version: l.Labels[v1beta1.VersionLabel], UsageMissing: l.Labels[v1beta1.UsageLabel] == v1beta1.UsageMissing,
 		})
 	}
@@ -67,7 +67,7 @@ func (o Operators) For(namespace string) (Operator, bool) {
 func (o Operator) IsSilent(now time.Time) bool { return o.HasStopped || o.isOverdue(now) }
 
 // isOverdue reports whether the lease has expired.
-func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
+func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > o.Lease }
 
 // nobody is the finding that no operator is in charge of a namespace. It is false if one is, or if that is not known. Its
 // message does not change with time.

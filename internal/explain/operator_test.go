@@ -20,7 +20,7 @@ import (
 func lease(namespace string, before time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "verticalscaler.autoscaling.verticalscaler.io"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: noon.Add(-before)}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), LeaseDurationSeconds: ptr.To[int32](30), RenewTime: &metav1.MicroTime{Time: noon.Add(-before)}},
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 var (
 	policyDeployments = ofPolicy("verticalscaler_policy_deployments", "Deployments that the selectors of the policy match, by state: scaled if they have a scaler of this policy, skipped if they must have none.", "state")
 	policyScalers     = ofPolicy("verticalscaler_policy_scalers", "Scalers of the policy, by stage: collecting evidence, waiting for their turn, or promoted. Of those that are promoted, verifying are being verified, and harmed did harm. Absent if the policy promotes none.", "stage")
-	policyAction      = ofPolicy("verticalscaler_policy_action_required", "1 if a user must act on the policy, by the reason that the plugin shows. Otherwise 0, without a reason.", "reason")
+	policyAction      = ofPolicy("verticalscaler_policy_action_required", "1 if a user must act on the policy, by the reason that the plugin shows. Otherwise 0, without a reason. If usage is missing in the whole cluster, verticalscaler_usage_missing says so.", "reason")
 )
 
 func ofPolicy(name, help string, labels ...string) *prometheus.GaugeVec {

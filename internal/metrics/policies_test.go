@@ -31,7 +31,7 @@ func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
 	RecordPolicy(gone, v1beta1.ScalingPolicyStatus{Scaled: 7, Rollout: &v1beta1.PolicyRolloutStatus{}})
 	ForgetPolicy(gone)
 	want := `
-# HELP verticalscaler_policy_action_required [ALPHA] 1 if a user must act on the policy, by the reason that the plugin shows. Otherwise 0, without a reason.
+# HELP verticalscaler_policy_action_required [ALPHA] 1 if a user must act on the policy, by the reason that the plugin shows. Otherwise 0, without a reason. If usage is missing in the whole cluster, verticalscaler_usage_missing says so.
 # TYPE verticalscaler_policy_action_required gauge
 verticalscaler_policy_action_required{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",reason="PromotionHalted"} 1
 verticalscaler_policy_action_required{kind="ScalingPolicy",policy="fleet",policy_namespace="shop",reason=""} 0

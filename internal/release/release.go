@@ -31,7 +31,8 @@ const (
 
 // Release is the release of the running operator. The zero value is the latest one, in the usual namespace.
 type Release struct {
-	// Version is the operator's version, such as v0.1.0. Anything else counts as the latest.
+	// Version is the operator's version, such as v0.1.0. Anything else was built from a checkout, which has the files. Empty is
+	// the latest release.
 	Version string
 	// Namespace is the operator's namespace. Empty is the one of the published files.
 	Namespace string
@@ -42,13 +43,16 @@ var isVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 // Install is the command that installs one of the files, in a shell. Recreate and Policies grant rights to the operator's
 // service account, so the command names its namespace.
 func (r Release) Install(file string) string {
-	url := downloads + "/latest/download/" + file
-	if isVersion.MatchString(r.Version) {
+	url, get := downloads+"/latest/download/"+file, "curl -sSL"
+	switch {
+	case isVersion.MatchString(r.Version):
 		url = downloads + "/download/" + r.Version + "/" + file
+	case r.Version != "":
+		url, get = "dist/"+file, "cat"
 	}
 	namesAccount := file == Recreate || file == Policies
 	if namesAccount && r.Namespace != "" && r.Namespace != namespace {
-		return fmt.Sprintf("curl -sSL %s | sed 's/namespace: .*/namespace: %s/' | kubectl apply --server-side -f -", url, r.Namespace)
+		return fmt.Sprintf("%s %s | sed 's/namespace: .*/namespace: %s/' | kubectl apply --server-side -f -", get, url, r.Namespace)
 	}
 	return "kubectl apply --server-side -f " + url
 }
