@@ -135,7 +135,7 @@ func (r Reference) Resolved(scalers []v1beta1.VerticalScaler, owners []v1beta1.S
 func (r Reference) NotFound(namespace string) error {
 	switch r.Kind {
 	case DeploymentKind:
-		return fmt.Errorf("no VerticalScaler of Deployment %s/%s found", namespace, r.Name)
+		return fmt.Errorf("no VerticalScaler of Deployment %s/%s found: create one with spec.deploymentName: %[2]s, or a policy with kubectl vscaler adopt", namespace, r.Name)
 	case OwnerKind:
 		return fmt.Errorf("ScaledDeployment %s/%s not found", namespace, r.Name)
 	case PolicyKind:
