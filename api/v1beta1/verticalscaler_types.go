@@ -280,8 +280,10 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Verification in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	VerificationSeconds *int32 `json:"verificationSeconds,omitempty"`
 
-	// scaleUp limits changes that raise a request. Unset means no extra limits.
+	// scaleUp limits changes that raise a request. Its controlledResources must be unset. Unset
+	// means no extra limits.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlledResources)",message="must be unset in scaleUp: what is not raised is OOM-killed or throttled",fieldPath=".controlledResources"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scale up",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	ScaleUp *DirectionPolicy `json:"scaleUp,omitempty"`
 
@@ -319,6 +321,16 @@ type DirectionPolicy struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxStepPercent *int32 `json:"maxStepPercent,omitempty"`
+
+	// controlledResources are the resources that are lowered for less usage. A resource that is not
+	// listed is raise-only: its request is not lowered below what it is, nor below the template's,
+	// except to maxAllowed, to a LimitRange, or if a raise is reverted. Only for scaleDown.
+	// Defaults to cpu and memory.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
 }
 
 // ChangeDirection is the direction in which a request changes.

@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -117,6 +118,9 @@ type Resource struct {
 	// as it is. It is 0 if the request does not wait for more usage to be observed, or if the
 	// time is not known.
 	LoweredInSeconds int64 `json:"loweredInSeconds,omitempty"`
+	// Floor is why the request is not lowered for less usage, or not below some amount; empty if nothing prevents it.
+	Floor string `json:"floor,omitempty"`
+	floor int64
 	// TolerancePercent is the smallest change, in percent of the request.
 	TolerancePercent int32 `json:"tolerancePercent"`
 	// Moves is true if requests are moved at all: the update mode is not Off, and the
@@ -412,6 +416,14 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 			size := sizeOf(resource, c)
 			out.Template = &size
 		}
+		if heap := workload.ReadDeployment(e.Deployment).Heaps[container]; heap.Bytes > 0 && resource == recommend.Memory {
+			out.floor = heap.Bytes
+			out.Floor = fmt.Sprintf("None is lowered below %s: %s.", Format(resource, heap.Bytes), heap.Flag)
+		}
+	}
+	if scaler.IsRaiseOnly(&e.Scaler.Spec, v1beta1.ControlledResource(resource)) {
+		out.floor = math.MaxInt64
+		out.Floor = "None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include " + resource + "."
 	}
 	out.Pods = sizesOf(e.Pods, container, resource)
 	return out

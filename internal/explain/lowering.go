@@ -66,7 +66,7 @@ func untilLowered(e Evidence, r Resource, published time.Duration) time.Duration
 	isClose := (request-target)*100 <= request*int64(r.TolerancePercent)
 	isBounded := r.MaxAllowed.Value() > 0 && r.MaxAllowed.Value() <= r.UpperBound.Value()
 	isKept := len(r.Reverted) > 0 || slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Code == recommend.NotLowered })
-	if !r.Moves || isClose || isBounded || isKept || r.hasWholeCores(e.Scaler) {
+	if !r.Moves || isClose || isBounded || isKept || request <= r.floor || r.hasWholeCores(e.Scaler) {
 		return 0
 	}
 	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published, scaler.Share(e.Scaler.UID))

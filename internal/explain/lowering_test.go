@@ -117,6 +117,22 @@ func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
 			t.Errorf("%s: cpu in %s, memory in %s, advice %q", name, cpu, memory, advice)
 		}
 	}
+	raiseOnly := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
+		s.UpdatePolicy.ScaleDown = &v1beta1.DirectionPolicy{ControlledResources: []v1beta1.ControlledResource{"cpu"}}
+	}))
+	if cpu, memory, _ := lowered(t, raiseOnly); cpu == 0 || memory != 0 {
+		t.Errorf("with raise-only memory: cpu in %s, memory in %s", cpu, memory)
+	}
+	if text := explain.Of(raiseOnly).Text(noon); !strings.Contains(text, "is raised. None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include memory.") {
+		t.Errorf("it is not said that memory is raise-only:\n%s", text)
+	}
+	heap := waiting(func(e *explain.Evidence) { e.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"-Xmx20g"} })
+	if cpu, memory, _ := lowered(t, heap); cpu == 0 || memory != 0 {
+		t.Errorf("with a heap of 20Gi: cpu in %s, memory in %s", cpu, memory)
+	}
+	if text := explain.Of(heap).Text(noon); !strings.Contains(text, "is raised. None is lowered below 20Gi: -Xmx20g in args.") {
+		t.Errorf("it is not said that a heap is set:\n%s", text)
+	}
 	whole := waiting(func(e *explain.Evidence) {
 		size := e.Deployment.Spec.Template.Spec.Containers[0].Resources
 		size.Requests["cpu"], size.Limits["cpu"] = resource.MustParse("1"), resource.MustParse("1")

@@ -174,8 +174,15 @@ func (r Resource) Rule() string {
 	if !r.Moves || r.LowerBound == nil || r.UpperBound == nil {
 		return ""
 	}
-	return fmt.Sprintf("A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised, and one above %s is lowered.",
-		r.LowerBound, r.TolerancePercent, r.UpperBound)
+	lowered := fmt.Sprintf(", and one above %s is lowered.", r.UpperBound)
+	switch {
+	case r.floor > r.UpperBound.Value():
+		lowered = ". " + r.Floor
+	case r.Floor != "":
+		lowered += " " + r.Floor
+	}
+	return fmt.Sprintf("A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised%s",
+		r.LowerBound, r.TolerancePercent, lowered)
 }
 
 // Developments are sentences about a request that is about to be lowered, is verified, or was reverted.

@@ -79,6 +79,74 @@ func TestCooldownByDirection(t *testing.T) {
 		"keeps app 200m 256Mi · InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change; (ScaleUp) waits until 30m0s after the last change · 2/2 applied, again in 20m0s")
 }
 
+func TestRaiseOnly(t *testing.T) {
+	raiseOnly := policy(func(p *plan.Policy) { p.ScaleDown.LeavesMemory = true })
+	less := recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))
+	original := func(memory int64) func(*world) {
+		return template(sized("app", amounts(100, memory), amounts(200, 2*memory)))
+	}
+	rule := rulesOf(t)
+	rule("Memory that is raise-only stays, and CPU follows", given(raiseOnly, pods(pod("web-1", small()), pod("web-2", small())), less),
+		"decides app 50m - (ScaleDown) · resizes web-1 to app 50m 128Mi of 100m 256Mi · Resizing · 0/2 changing")
+	rule("It is said why memory stays", given(raiseOnly, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 256) }), pods(pod("web-1", sized("app", amounts(50, 256), amounts(100, 512)))), less),
+		"keeps app 50m 256Mi · Applied: All pods have the decided size. app memory: 256Mi stays beside a target of 100Mi, because scaleDown.controlledResources does not include memory · 1/1 applied")
+	rule("It is raised as before", given(raiseOnly, atSize(), decidedBefore(), recommends(rec(amounts(200, 400), amounts(150, 300), amounts(250, 500)))),
+		"decides app 200m 400Mi (LowerBound) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("maxAllowed lowers it, and no further",
+		given(raiseOnly, atSize(), decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MaxAllowed.MemoryBytes = false, 192*mebi }), less),
+		"decides app - 192Mi (Bounds) · resizes web-1 to app 200m 192Mi of 400m 384Mi · Resizing · 0/2 changing")
+	rule("The template's request is a floor, too: each pod of a new revision starts with it",
+		given(raiseOnly, original(300), atSize(), decidedBefore(), recommends(rec(amounts(200, 100), amounts(150, 64), amounts(250, 120)))),
+		"decides app 200m 300Mi (Bounds) · resizes web-1 to app 200m 300Mi of 400m 600Mi · Resizing · 0/2 changing")
+	killed := func(w *world) {
+		small := pod("web-1", sized("app", amounts(200, 512), amounts(400, 1024)))
+		small.Kills = []workload.OOMKill{{Container: "app", At: noon.Add(-2 * time.Hour), HitBytes: 512 * mebi}}
+		w.situation.Pods = []workload.Pod{small, pod("web-2", large()), pod("web-3", large())}
+	}
+	rule("What one pod got after an OOM kill ends with the next decision", given(killed, decidedBefore(recently)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 2/3 changing")
+	rule("But not if memory is raise-only", given(raiseOnly, killed, decidedBefore(recently), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.MemoryBytes = 1024 * mebi })),
+		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
+}
+
+func TestHeapsSetByHand(t *testing.T) {
+	heap := func(bytes int64, flag string) func(*world) {
+		return deployment(func(d *workload.Deployment) { d.Heaps = map[string]workload.Heap{"app": {Bytes: bytes, Flag: flag}} })
+	}
+	flag := heap(192*mebi, "-Xmx192m in env JAVA_TOOL_OPTIONS")
+	onlyMemory := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
+	less := recommends(rec(amounts(0, 100), amounts(0, 64), amounts(0, 120)))
+	has := func(memory int64) func(*world) {
+		return func(w *world) {
+			c := sized("app", amounts(200, memory), amounts(400, 512))
+			template(c)(w)
+			pods(pod("web-1", c))(w)
+		}
+	}
+	rule := rulesOf(t)
+	rule("Memory is not lowered below the heap", given(onlyMemory, has(256), flag, less),
+		"decides app - 192Mi (ScaleDown) · resizes web-1 to app 200m 192Mi of 400m 384Mi · Resizing · 0/1 changing")
+	rule("The flag is named", given(onlyMemory, has(192), flag, less),
+		"no decision · WithinBounds: app memory: 192Mi stays beside a target of 100Mi; at least 192Mi: -Xmx192m in env JAVA_TOOL_OPTIONS · 1/1 applied")
+	rule("A heap that is larger than the request raises nothing", given(onlyMemory, has(150), flag, less),
+		"no decision · WithinBounds: app memory: 150Mi stays beside a target of 100Mi; at least 150Mi: -Xmx192m in env JAVA_TOOL_OPTIONS · 1/1 applied")
+	rule("What was lowered below the heap before is raised to it", given(onlyMemory, has(256), flag, less, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 100) })),
+		"decides app - 192Mi (Bounds) · resizes web-1 to app 200m 192Mi of 400m 384Mi · Resizing · 0/1 changing")
+	rule("maxAllowed has the last word", given(onlyMemory, has(192), flag, less, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.MemoryBytes = 128 * mebi })),
+		"decides app - 128Mi (Bounds) · resizes web-1 to app 200m 128Mi of 400m 357913942 · Resizing · 0/1 changing")
+	headroom := policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.HeadroomMemory = ptr.To[int64](10) })
+	rule("Headroom lowers a limit", given(onlyMemory, has(100), less, headroom),
+		"decides app - 100Mi (Bounds) · resizes web-1 to app 200m 100Mi of 400m 110Mi · Resizing · 0/1 changing")
+	rule("But not below the heap", given(onlyMemory, has(100), heap(500*mebi, "-Xmx500m in args"), less, headroom),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("A share of the limit is only named", given(onlyMemory, has(256), heap(0, "-XX:MaxRAMPercentage=75 in args"), func(w *world) {
+		r := rec(amounts(0, 256), amounts(0, 200), amounts(0, 400))
+		r.Reasons = []recommend.Reason{{Resource: "memory", Code: recommend.UsageFollowsLimit, Value: 256 * mebi}}
+		w.situation.Recommendations = []recommend.Container{r}
+	}),
+		"no decision · UsageFollowsLimit: app memory: usage grows with the limit (-XX:MaxRAMPercentage=75 in args), so 256Mi is not raised for now · 0/1")
+}
+
 func TestStepLimit(t *testing.T) {
 	raise := policy(func(p *plan.Policy) { p.ScaleUp.MaxStepPercent = 25 })
 	lower := policy(func(p *plan.Policy) { p.ScaleDown.MaxStepPercent = 10 })

@@ -63,10 +63,13 @@ func FuzzNext(f *testing.F) {
 			more = rand.New(rand.NewPCG(seed, 2))
 		}
 		w := randomWorld(r, more)
+		isRaiseOnly := seed%5 == 2 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed)
+		w.policy.ScaleDown.LeavesMemory = isRaiseOnly
 		now := noon
 		for range epochs {
 			now = bringToRest(t, r, seed, &w, now)
 			w.change(r)
+			w.policy.ScaleDown.LeavesMemory = isRaiseOnly
 			w.trouble(more, now)
 			now = now.Add(time.Duration(r.IntN(900)) * time.Second)
 		}
@@ -731,6 +734,10 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits && w.situation.Ceilings == plan.Ceilings{}
 			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && requests.MemoryBytes < rec.LowerBound.MemoryBytes {
 				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
+			}
+			_, hasEnded := rec.ClimbEnd()
+			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && w.policy.IsRaiseOnly(plan.Memory) && p.Reverted == "" && hasEnded != recommend.RaiseDidNotHelp {
+				fail("container %s is lowered from %d to %d although memory is raise-only", name, before.Requests[name].MemoryBytes, requests.MemoryBytes)
 			}
 		}
 	}

@@ -237,7 +237,18 @@ func direction(policy *v1beta1.DirectionPolicy) (d model.Direction) {
 		d.Cooldown = ptr.To(seconds(*policy.CooldownSeconds))
 	}
 	d.MaxStepPercent = int64(ptr.Deref(policy.MaxStepPercent, 0))
+	d.LeavesCPU, d.LeavesMemory = leaves(policy, v1beta1.ControlledCPU), leaves(policy, v1beta1.ControlledMemory)
 	return d
+}
+
+func leaves(policy *v1beta1.DirectionPolicy, r v1beta1.ControlledResource) bool {
+	return len(policy.ControlledResources) > 0 && !slices.Contains(policy.ControlledResources, r)
+}
+
+// IsRaiseOnly reports whether a request for the resource is never lowered for less usage.
+func IsRaiseOnly(spec *v1beta1.VerticalScalerSpec, r v1beta1.ControlledResource) bool {
+	down := spec.UpdatePolicy.ScaleDown
+	return down != nil && leaves(down, r)
 }
 
 // windows reads the windows, and says what is wrong with the first that never opens. The

@@ -84,7 +84,7 @@ func TestPlanPolicy(t *testing.T) {
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{
 					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25), VerificationSeconds: ptr.To[int32](0),
 					ScaleUp:   &v1beta1.DirectionPolicy{CooldownSeconds: ptr.To[int32](0), MaxStepPercent: ptr.To[int32](100)},
-					ScaleDown: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20)},
+					ScaleDown: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20), ControlledResources: []v1beta1.ControlledResource{"cpu"}},
 					Windows: []v1beta1.UpdateWindow{
 						{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", DurationMinutes: 90, Directions: []v1beta1.ChangeDirection{"ScaleDown"}},
 						{Schedule: "0 3 * * *", DurationMinutes: 5},
@@ -94,7 +94,7 @@ func TestPlanPolicy(t *testing.T) {
 			byDefault(func(p *model.Policy) {
 				p.Cooldown, p.Tolerance, p.VerificationPeriod = time.Minute, 0.25, 0
 				p.ScaleUp = model.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
-				p.ScaleDown = model.Direction{MaxStepPercent: 20}
+				p.ScaleDown = model.Direction{MaxStepPercent: 20, LeavesMemory: true}
 				for _, spec := range []window.Spec{
 					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"ScaleDown"}},
 					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}},

@@ -86,6 +86,8 @@ type Deployment struct {
 	// Others are the init containers that end before the containers start. The operator never
 	// changes them.
 	Others []Container
+	// Heaps are the heaps that flags set, by container; nil for none.
+	Heaps map[string]Heap
 }
 
 // Pod has the values of a pod that decisions need.
@@ -262,6 +264,7 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		Containers:      readLongRunning(&d.Spec.Template.Spec),
 		Others:          readEnding(&d.Spec.Template.Spec),
 		Overhead:        readable(d.Spec.Template.Spec.Overhead),
+		Heaps:           readHeaps(&d.Spec.Template.Spec),
 
 		PodLevelResources: d.Spec.Template.Spec.Resources != nil,
 		PodLevel:          readPodLevel(d.Spec.Template.Spec.Resources),

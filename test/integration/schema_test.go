@@ -64,7 +64,7 @@ func TestAcceptedSpecs(t *testing.T) {
 	for kind, specs := range map[string][]string{
 		"VerticalScaler": {
 			`{deploymentName: web}`,
-			`{deploymentName: web.v2-b, updatePolicy: {updateMode: Recommend, scaleUp: {}, scaleDown: {}}, recommendationPolicy: {profile: Balanced}, resourcePolicy: {containerPolicies: []}}`,
+			`{deploymentName: web.v2-b, updatePolicy: {updateMode: Recommend, scaleUp: {}, scaleDown: {controlledResources: [cpu]}}, recommendationPolicy: {profile: Balanced}, resourcePolicy: {containerPolicies: []}}`,
 			`{deploymentName: "42", suspend: true, updatePolicy: {updateMode: Initial, fallback: Rollout, minReplicas: 1, cooldownSeconds: 0, tolerancePercent: 0, verificationSeconds: 0,
 				scaleUp: {cooldownSeconds: 0, maxStepPercent: 1}}, recommendationPolicy: {profile: Frugal, safetyMarginPercent: 0}}`,
 			`{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Recreate, minReplicas: 1000}, recommendationPolicy: {profile: Safe}, resourcePolicy: {containerPolicies: [
@@ -134,6 +134,8 @@ func TestRefusedSpecs(t *testing.T) {
 			{inUpdate(`scaleUp: {maxStepPercent: 0}`), update + "scaleUp.maxStepPercent", "should be greater than or equal to 1"},
 			{inUpdate(`scaleUp: {maxStepPercent: 1001}`), update + "scaleUp.maxStepPercent", "should be less than or equal to 1000"},
 			{inUpdate(`scaleDown: {maxStepPercent: 100}`), update + "scaleDown.maxStepPercent", "must be below 100 in scaleDown: a request cannot be lowered by 100 percent"},
+			{inUpdate(`scaleDown: {controlledResources: []}`), update + "scaleDown.controlledResources", "should have at least 1 items"},
+			{inUpdate(`scaleUp: {controlledResources: [cpu]}`), update + "scaleUp.controlledResources", "must be unset in scaleUp: what is not raised is OOM-killed or throttled"},
 			{inWindow(`durationMinutes: 60`), update + "windows[0].schedule", "Required value"},
 			{inWindow(`schedule: "0 2 * * *"`), update + "windows[0].durationMinutes", "Required value"},
 			{inWindow(`schedule: "0 2 * * *", durationMinutes: 10081`), update + "windows[0].durationMinutes", "should be less than or equal to 10080"},
@@ -435,7 +437,7 @@ func TestNamesAreLabelValues(t *testing.T) {
 func fullSpec(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 86400, tolerancePercent: 50, verificationSeconds: 3600,
-		scaleUp: {cooldownSeconds: 86400, maxStepPercent: 1000}, scaleDown: {cooldownSeconds: 86400, maxStepPercent: 99}, windows: [%s]},
+		scaleUp: {cooldownSeconds: 86400, maxStepPercent: 1000}, scaleDown: {cooldownSeconds: 86400, maxStepPercent: 99, controlledResources: [cpu, memory]}, windows: [%s]},
 		recommendationPolicy: {safetyMarginPercent: 500}, resourcePolicy: {containerPolicies: [`, strings.Repeat("d", 253),
 		strings.Repeat(`{schedule: "`+strings.Repeat("1,", 45)+`1 2 * * *", timeZone: America/Argentina/ComodRivadavia, durationMinutes: 10080},`, 16))
 	for i := range n {

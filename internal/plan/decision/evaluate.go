@@ -99,8 +99,16 @@ func (e *evaluation) evaluate(q request, c ceilings) {
 	case recommend.RaiseDidNotHelp:
 		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, fmt.Sprintf("larger sizes did not stop the OOM kills, so %s is not raised for now", has))
 	case recommend.UsageFollowsLimit:
-		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit, so %s is not raised for now", has))
+		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit%s, so %s is not raised for now", e.heapFlag(q), has))
 	}
+}
+
+// heapFlag is the flag that sets the heap, in parentheses; empty for none.
+func (e *evaluation) heapFlag(q request) string {
+	if flag := e.Deployment.Heaps[q.container.Name].Flag; flag != "" {
+		return " (" + flag + ")"
+	}
+	return ""
 }
 
 func (e *evaluation) moveOrKeep(q request) {
@@ -130,6 +138,8 @@ func (e *evaluation) moveOrKeep(q request) {
 	case q.isClose(needs):
 	case q.isWhole:
 		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.resource.Format(needs)))
+	case needs < q.floor && q.current <= q.floor:
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s%s", has, q.resource.Format(needs), q.whyFloor))
 	case q.isClose(q.target):
 	case q.current > q.target:
 		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered()))

@@ -21,7 +21,7 @@ type LimitRules struct {
 	limits  model.LimitPolicy
 	bounds  workload.Bounds
 	// needed is the memory below which a limit is never lowered, whatever the policy
-	// allows to be requested: the container is known to use it.
+	// allows to be requested: the container is known to use it, or a flag lets its heap grow to it.
 	needed quantity.Amounts
 	// retained is a memory limit that the kubelet could not lower.
 	retained quantity.Amounts
@@ -38,7 +38,7 @@ func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container)
 		follows:  policy.Containers[c.Name].Limits,
 		limits:   policy.Containers[c.Name].LimitPolicy,
 		bounds:   s.Bounds,
-		needed:   quantity.Amounts{MemoryBytes: knownNeed(rec)},
+		needed:   quantity.Amounts{MemoryBytes: max(knownNeed(rec), s.Deployment.Heaps[c.Name].Bytes)},
 		retained: quantity.Amounts{MemoryBytes: s.Decision.RetainedLimit(c.Name)},
 		raised: quantity.Amounts{
 			CPUMillis: RaiseLimit(s, policy, c, model.CPU), MemoryBytes: RaiseLimit(s, policy, c, model.Memory),

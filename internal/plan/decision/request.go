@@ -36,6 +36,9 @@ type request struct {
 	ceiling        int64
 	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
 	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
+	// floor is what it is not lowered below for less usage, and whyFloor why; 0 for none.
+	floor    int64
+	whyFloor string
 	// isWhole is true if it must be whole CPUs.
 	isWhole bool
 	// sparesRestarts is true if a little missing CPU costs less than to restart all pods.
@@ -98,7 +101,8 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	default:
 		q.climbEnd = why
 	}
-	q.unceiled = spanOf(s, policy, container, r, r.Of(p.MinAllowed), most)
+	q.floor, q.whyFloor = floorOf(s, policy, container, r, q.current)
+	q.unceiled = spanOf(s, policy, container, r, max(r.Of(p.MinAllowed), q.floor), most)
 	q.enforced = spanOf(s, policy, container, r, 0, 0)
 	q.raiseLimit = RaiseLimit(s, policy, container, r)
 	q.wanted = cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r))
@@ -107,6 +111,21 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	}
 	q.wanted = q.unceiled.fit(q.wanted)
 	return q
+}
+
+// floorOf is what a request is not lowered below for less usage, and why; 0 for any. It is never above what the request is, or
+// what the template requests, with which each pod of a new revision starts: a heap that is not in use raises nothing.
+func floorOf(s model.Situation, policy model.Policy, c workload.Container, r model.Resource, current int64) (floor int64, why string) {
+	c.Resources = Written(s, c)
+	has, heap := max(current, templateRequest(c, r)), s.Deployment.Heaps[c.Name]
+	switch {
+	case policy.IsRaiseOnly(r):
+		return has, ", because scaleDown.controlledResources does not include " + r.String()
+	case r.IsMemory() && heap.Bytes > 0:
+		floor = min(has, heap.Bytes)
+		return floor, fmt.Sprintf("; at least %s: %s", r.Format(floor), heap.Flag)
+	}
+	return 0, ""
 }
 
 // largestOutcome is the most that may be decided, but for the ceilings: a request moves from the current one towards

@@ -62,6 +62,8 @@ type Direction struct {
 	// MaxStepPercent is the most that one decision changes a request, in percent of the
 	// request; 0 for any.
 	MaxStepPercent int64
+	// LeavesCPU and LeavesMemory are true if that resource is not changed in the direction for its usage.
+	LeavesCPU, LeavesMemory bool
 }
 
 // ContainerPolicy says what may be changed on one container.
@@ -131,6 +133,11 @@ func (p Policy) Verifies() bool { return p.VerificationPeriod > 0 }
 // Controls reports whether the policy manages the resource of the container.
 func (p Policy) Controls(container string, r Resource) bool {
 	return r.controls(p.Containers[container])
+}
+
+// IsRaiseOnly reports whether a request for the resource is never lowered for less usage.
+func (p Policy) IsRaiseOnly(r Resource) bool {
+	return pick(r, p.ScaleDown.LeavesCPU, p.ScaleDown.LeavesMemory)
 }
 
 // ToDirection is what the policy says about changes of one direction.

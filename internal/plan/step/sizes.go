@@ -74,7 +74,7 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 }
 
 // requestsOf are what a container of a pod gets: what is decided, and more memory if one pod of many was OOM-killed with
-// that, at most what any could be raised to. own reports whether it is more. The next decision ends that.
+// that, at most what any could be raised to. own reports whether it is more. The next decision ends that, unless memory is raise-only.
 //
 // A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
 func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests quantity.Amounts, own bool) {
@@ -88,8 +88,10 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 		return requests, false
 	}
 	for _, kill := range pod.Kills {
-		switch {
-		case kill.Container != c.Name, kill.At.Before(p.Decision.Time.Add(-killSkew)):
+		switch isOld := kill.At.Before(p.Decision.Time.Add(-killSkew)); {
+		case kill.Container != c.Name, isOld && !p.policy.IsRaiseOnly(model.Memory):
+		case isOld:
+			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
 		case kill.HitBytes >= requests.MemoryBytes && kill.At.After(pod.Resized.Add(killSkew)):
 			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
 		default:

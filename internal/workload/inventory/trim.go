@@ -100,7 +100,9 @@ func trimInitContainers(containers []corev1.Container) []corev1.Container {
 func trimContainers(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
-		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, ResizePolicy: c.ResizePolicy})
+		kept := corev1.Container{Name: c.Name, Resources: c.Resources, ResizePolicy: c.ResizePolicy}
+		workload.KeepHeap(&kept, &c)
+		out = append(out, kept)
 	}
 	return out
 }

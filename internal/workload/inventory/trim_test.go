@@ -202,6 +202,7 @@ func randomPod(r *rand.Rand) (pod corev1.Pod) {
 
 // words are the values of strings: those that some reader looks for.
 var words = []string{
+	"-Xmx1g", "GOMEMLIMIT", "512MiB", "--max-old-space-size=64",
 	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Ready", "Deferred", "Infeasible", "Error",
 	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
 	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always", "CrashLoopBackOff", "ProgressDeadlineExceeded",
