@@ -77,7 +77,12 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		}, newSize + ", exactly in set-1"},
 		"the rollout is complete":            {[]func(*world){hadProved("set-1", half()), pods(lowered("set-2", "web-2"))}, newSize + ", exactly in set-2"},
 		"there are no pods":                  {[]func(*world){hadProved("set-1", half()), pods()}, newSize + ", exactly in set-1"},
-		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, newSize},
+		"more was proved, and less is tried": {[]func(*world){hadProved("set-1", small()), pods(of("set-1", pod("web-1", small())))}, "app 100m 128Mi of 200m 256Mi, exactly in set-1"},
+		"less was proved, and more is tried": {[]func(*world){hadProved("set-1", sized("app", amounts(40, 60), amounts(90, 120))), pods(of("set-1", pod("web-1", small())))}, newSize + ", exactly in set-1"},
+		"a LimitRange does not allow what was proved": {[]func(*world){
+			hadProved("set-1", sized("app", amounts(120, 128), amounts(240, 256))), pods(of("set-1", pod("web-1", small()))), bounds(workload.Bounds{ContainerMax: amounts(220, 0)}),
+		}, newSize},
+		"another container has proved it": {[]func(*world){hadProved("set-1", sized("other", small().Requests, small().Limits)), pods(of("set-1", pod("web-1", small())))}, newSize},
 		"only CPU was proved": {[]func(*world){admission(func(a *plan.NewPods) {
 			a.ReplicaSet, a.Sizes = "set-1", []plan.Size{{Container: "app", Resources: resources(amounts(60, 0), amounts(120, 0))}}
 		}), pods(of("set-1", pod("web-1", small())))}, newSize},
@@ -245,9 +250,9 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			with(halfSized("web-2"), func(p *workload.Pod) { p.Resized = noon.Add(-6 * time.Minute) }),
 		)),
 		"keeps app 50m 64Mi · puts into new pods app 50m 64Mi of 100m 128Mi · Applied · 2/2 applied")
-	rule("While a lower request is being verified, the larger of the decided size and the template",
+	rule("While a lower request is being verified, new pods of the ReplicaSet get what it has proved before",
 		given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(of("set-1", pod("web-1", small())), of("set-1", halfSized("web-2"))), hadProved("set-1", small())),
-		"keeps app 50m 64Mi · puts into new pods app 50m 64Mi of 100m 128Mi · Verifying: Verifying the first resized pods before lowering the rest · 1/2 changing, again in 2m0s")
+		"keeps app 50m 64Mi · puts into new pods app 100m 128Mi of 200m 256Mi, exactly in set-1 · Verifying: Verifying the first resized pods before lowering the rest · 1/2 changing, again in 2m0s")
 }
 
 // withoutNode is a pod that has waited for a node for a minute.

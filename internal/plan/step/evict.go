@@ -37,7 +37,7 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if p.Unsized.Exists() {
 		return p.without(p.Unsized.Verdict())
 	}
-	if _, o := p.newPodSizes(); o.Exists() {
+	if _, _, o := p.newPodSizes(); o.Exists() {
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	candidates := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool {

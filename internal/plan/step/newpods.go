@@ -25,7 +25,7 @@ const newPodsDelay = 10 * time.Second
 
 // sizeNewPodsOnly plans what new pods get. Running pods stay unchanged, whatever they have.
 func (p planner) sizeNewPodsOnly() model.Plan {
-	p.newPods.Sizes, p.newPods.Obstacle = p.newPodSizes()
+	p.newPods.Sizes, _, p.newPods.Obstacle = p.newPodSizes()
 	if o := p.newPods.Obstacle; o.Exists() {
 		return p.withinQuota(o).without(o.Verdict())
 	}
@@ -42,18 +42,18 @@ func (p planner) newPodsBeside() model.NewPods {
 	if !p.policy.SizesNewPods {
 		return model.NewPods{}
 	}
-	sizes, obstacle := p.newPodSizes()
-	if o := cmp.Or(obstacle, p.unschedulable(sizes)); o.Exists() {
+	sizes, set, obstacle := p.newPodSizes()
+	if o := cmp.Or(obstacle, p.unschedulable(sizes, set)); o.Exists() {
 		return model.NewPods{Obstacle: o}
 	}
-	return model.NewPods{Sizes: sizes, ReplicaSet: p.provedBy(sizes)}
+	return model.NewPods{Sizes: sizes, ReplicaSet: set}
 }
 
 // unschedulable reports whether a new pod of these sizes may find no node, and would if it started as in the
 // template: a pod that is resized later runs meanwhile.
-func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
+func (p planner) unschedulable(sizes []model.Size, provedBy types.UID) model.Obstacle {
 	made := p.withDefaults(p.NewPod())
-	sizes = p.startedWith(made, sizes)
+	sizes = p.startedWith(made, sizes, provedBy)
 	sized, plain := resized(made, sizes).Counted(), made.Counted()
 	for _, r := range model.Resources {
 		node, request := r.Of(p.LargestNode), r.Request(sized)
@@ -72,27 +72,57 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 // larger of the decision and their template, and are lowered in place once they are Ready. When all pods are of one
 // revision and healthy with the decided size, that revision has proved it, and its new pods start with it.
 
-// provedBy is the ReplicaSet that has proved the sizes which new pods get; empty for none. What has proved them stays, until
-// others are decided.
-func (p planner) provedBy(sizes []model.Size) (set types.UID) {
+// proved are the sizes that new pods get if these are decided, and the ReplicaSet that has proved them; empty for none. Until it
+// has proved less, its new pods get no less than what it has proved before.
+func (p planner) proved(decided []model.Size) (sizes []model.Size, set types.UID) {
+	if set := p.provedNow(); set != "" {
+		return decided, set
+	}
 	before := p.Situation.NewPods
-	if IsSame(before.Sizes, sizes) {
-		set = before.ReplicaSet
+	sizes = slices.Clone(decided)
+	for i, size := range sizes {
+		j := slices.IndexFunc(before.Sizes, func(old model.Size) bool { return old.Container == size.Container })
+		if before.ReplicaSet == "" || j < 0 || !raise(&sizes[i].Resources, before.Sizes[j].Resources) {
+			return decided, ""
+		}
 	}
+	if p.outOfBounds(sizes).Exists() { // of a LimitRange that is newer than what was proved
+		return decided, ""
+	}
+	return sizes, before.ReplicaSet
+}
+
+// provedNow is the ReplicaSet of all pods if they have proved what is decided; empty if they have not.
+func (p planner) provedNow() (set types.UID) {
 	if p.Deployment.RollingOut {
-		return set
+		return ""
 	}
-	now := set
 	for _, pod := range p.Pods {
 		switch {
 		case pod.IsOver():
 		case !pod.Current, !p.provesDecision(pod):
-			return set
+			return ""
 		default:
-			now = pod.ReplicaSet
+			set = pod.ReplicaSet
 		}
 	}
-	return now
+	return set
+}
+
+// raise raises amounts to what was proved. It is false if nothing is known about one of them.
+func raise(v *workload.Resources, proved workload.Resources) bool {
+	for _, r := range model.Resources {
+		for to, from := range map[*quantity.Amounts]quantity.Amounts{&v.Requests: proved.Requests, &v.Limits: proved.Limits} {
+			switch now, before := r.Of(*to), r.Of(from); {
+			case now == 0:
+			case before == 0:
+				return false
+			default:
+				r.Set(to, max(now, before))
+			}
+		}
+	}
+	return true
 }
 
 // IsSame reports whether these are the same sizes, in any order.
@@ -136,10 +166,10 @@ func (p planner) requestsOfNewPods(c workload.Container) quantity.Amounts {
 	return requests
 }
 
-// newPodSizes is what new pods get by the decision, and why they get nothing.
-func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
+// newPodSizes is what new pods get by the decision, the ReplicaSet that has proved it, and why they get nothing.
+func (p planner) newPodSizes() (sizes []model.Size, provedBy types.UID, obstacle model.Obstacle) {
 	if p.Deployment.PodLevelResources {
-		return nil, podLevelResources()
+		return nil, "", podLevelResources()
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, c := range p.Deployment.Containers {
@@ -158,18 +188,20 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 			sizes = append(sizes, size)
 		}
 	}
-	started := p.startedWith(made, sizes)
-	if o := cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)), p.newPodOverQuota(made, started)); o.Exists() {
-		return nil, o
+	if !p.policy.SizesOnlyNewPods() {
+		sizes, provedBy = p.proved(sizes)
 	}
-	return sizes, model.Obstacle{}
+	started := p.startedWith(made, sizes, provedBy)
+	if o := cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)), p.newPodOverQuota(made, started)); o.Exists() {
+		return nil, "", o
+	}
+	return sizes, provedBy, model.Obstacle{}
 }
 
 // startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
-func (p planner) startedWith(made workload.Footprint, sizes []model.Size) []model.Size {
+func (p planner) startedWith(made workload.Footprint, sizes []model.Size, provedBy types.UID) []model.Size {
 	whole := covering(made, sizes)
-	set := cmp.Or(p.provedBy(sizes), "none")
-	isProved := slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == set })
+	isProved := provedBy != "" && slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == provedBy })
 	if isProved || p.policy.SizesOnlyNewPods() {
 		return whole
 	}
@@ -219,9 +251,7 @@ func (p planner) learnNewPods() model.NewPods {
 	if p.Unsized.Exists() {
 		return next
 	}
-	if next.Sizes, next.Obstacle = p.newPodSizes(); len(next.Sizes) > 0 {
-		next.ReplicaSet = p.provedBy(next.Sizes)
-	}
+	next.Sizes, next.ReplicaSet, next.Obstacle = p.newPodSizes()
 	if next.ReplicaSet == before.ReplicaSet && IsSame(next.Sizes, before.Sizes) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
