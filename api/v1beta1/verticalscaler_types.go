@@ -36,6 +36,9 @@ const (
 	// UsageReported is its value otherwise.
 	UsageReported = "Reported"
 
+	// FallbackLabel is the label of the Lease with the fallback of scalers that name none.
+	FallbackLabel = "autoscaling.verticalscaler.io/fallback"
+
 	// RestoreFinalizer is on a scaler only while the operator owns fields of the Deployment's
 	// pod template whose original values it has to restore.
 	RestoreFinalizer = "autoscaling.verticalscaler.io/restore-original-resources"
@@ -225,9 +228,9 @@ type UpdatePolicy struct {
 	// server sizes its replacement. RecreateUnderPressure does so only with a pod that lacks memory,
 	// or that lacks CPU on a node whose CPU is in use to 90 %. Rollout writes the requests into the
 	// Deployment's pod template, which replaces all pods. Other update modes ignore fallback.
-	// Defaults to Wait.
+	// Without fallback, it is RecreateUnderPressure if the operator may evict pods (recreate.yaml)
+	// and new pods get their size, and Wait otherwise.
 	// +optional
-	// +kubebuilder:default=Wait
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:RecreateUnderPressure","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 

@@ -40,6 +40,9 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 		return err
 	case situation.Unsized.Exists():
 		r.memory.forgetTold(key)
+		if s.scaler.Spec.UpdatePolicy.Fallback == "" {
+			s.policy.Fallback = v1beta1.FallbackWait
+		}
 		if s.policy.NeedsSizedNewPods() {
 			s.again(unavailableRetry)
 		}

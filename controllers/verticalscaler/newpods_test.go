@@ -117,6 +117,35 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 	}
 }
 
+// Where the operator may evict, a scaler that names no fallback has RecreateUnderPressure, if its new pods get their size.
+func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		update v1beta1.UpdatePolicy
+		answer error
+		want   v1beta1.Fallback
+	}{
+		"none":                         {v1beta1.UpdatePolicy{}, nil, "RecreateUnderPressure"},
+		"one":                          {v1beta1.UpdatePolicy{Fallback: "Wait"}, nil, "Wait"},
+		"new pods are to be unsized":   {v1beta1.UpdatePolicy{NewPods: "AsTemplate"}, nil, "Wait"},
+		"no policy sizes new pods":     {v1beta1.UpdatePolicy{}, apierrors.NewNotFound(schema.GroupResource{}, "x"), "Wait"},
+		"Recreate without that policy": {v1beta1.UpdatePolicy{Fallback: "Recreate"}, apierrors.NewNotFound(schema.GroupResource{}, "x"), "Recreate"},
+	} {
+		r := apiServer(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if tc.answer != nil {
+				return tc.answer
+			}
+			return c.Get(ctx, key, into, options...)
+		}}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+		r.Fallback = v1beta1.FallbackRecreateUnderPressure
+		s := sizing(withUpdate(tc.update))
+		s.policy = r.policyOf(s.scaler, s.observation.situation.Deployment)
+		r.decide(t, s)
+		if s.policy.Fallback != tc.want {
+			t.Errorf("%s: the fallback is %s, want %s", name, s.policy.Fallback, tc.want)
+		}
+	}
+}
+
 // While writes of the NewPodSizes object are rejected, the condition says what becomes of new pods.
 func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	refused := func(namespace string) apierror.Rejection {

@@ -78,9 +78,20 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		return false, err
 	}
 	r.addRecorded(s, &situation)
-	r.readPressure(ctx, s.scaler, &situation)
-	o.situation, s.policy = situation, scaler.PlanPolicy(s.scaler, situation.Deployment)
+	s.policy = r.policyOf(s.scaler, situation.Deployment)
+	r.readPressure(ctx, s.policy, &situation)
+	o.situation = situation
 	return false, nil
+}
+
+// policyOf reads the spec. The operator chooses the fallback if none is named, unless new pods start as in the template: a
+// replacement would gain nothing.
+func (r *Reconciler) policyOf(vs *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
+	p := scaler.PlanPolicy(vs, d)
+	if vs.Spec.UpdatePolicy.Fallback == "" && p.SizesNewPods {
+		p.Fallback = r.Fallback
+	}
+	return p
 }
 
 // missingUsage says which usage of running pods is missing; empty if none is. It is the same in
@@ -138,8 +149,8 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 }
 
 // readPressure adds which nodes of pods that lack CPU have used up theirs, if the fallback asks for it.
-func (r *Reconciler) readPressure(ctx context.Context, vs *v1beta1.VerticalScaler, s *plan.Situation) {
-	if !scaler.EvictsUnderPressure(&vs.Spec) {
+func (r *Reconciler) readPressure(ctx context.Context, policy plan.Policy, s *plan.Situation) {
+	if !policy.EvictsUnderPressure() {
 		return
 	}
 	s.BusyNodes = map[string]bool{}

@@ -86,7 +86,7 @@ func TestPressureOfNodes(t *testing.T) {
 		t.Helper()
 		clock.SetTime(clock.Now().Add(time.Minute))
 		situation.BusyNodes, situation.BusyUnknown = nil, ""
-		r.readPressure(t.Context(), s.scaler, situation)
+		r.readPressure(t.Context(), s.policy, situation)
 		if diff := cmp.Diff(wantBusy, situation.BusyNodes); diff != "" || !strings.Contains(situation.BusyUnknown, wantUnknown) || (wantUnknown == "") != (situation.BusyUnknown == "") {
 			t.Errorf("busy nodes (-want +got):\n%s\nunknown because %q", diff, situation.BusyUnknown)
 		}

@@ -88,6 +88,8 @@ type Reconciler struct {
 	Nodes *inventory.Nodes
 	// Pressure tells which nodes have used up their CPU; nil if nodes are not read.
 	Pressure *pressure.Nodes
+	// Fallback is that of scalers that name none.
+	Fallback v1beta1.Fallback
 	// Ceilings bound what requests are raised to. The zero value bounds nothing.
 	Ceilings plan.Ceilings
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.

@@ -156,7 +156,7 @@ func Of(e Evidence) Explanation {
 	out := Explanation{
 		Row:             rowOf(e, found),
 		Purpose:         fmt.Sprintf("Keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
-		ModeMeans:       modeMeans(s),
+		ModeMeans:       modeMeans(s, e.Operators),
 		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
 		Applied:         metav1.ConditionUnknown,
 		Origin:          OriginOf(s),
@@ -202,11 +202,11 @@ func modeName(s *v1beta1.VerticalScaler) string {
 }
 
 // modeMeans describes the mode and its fallback.
-func modeMeans(s *v1beta1.VerticalScaler) string {
+func modeMeans(s *v1beta1.VerticalScaler, operators Operators) string {
 	if _, ok := scaler.UnknownMode(&s.Spec); ok {
 		return "this version does not know the mode, so nothing is changed"
 	}
-	switch fallback := scaler.Fallback(&s.Spec); scaler.Mode(&s.Spec) {
+	switch fallback := operators.FallbackOf(s); scaler.Mode(&s.Spec) {
 	case v1beta1.UpdateModeRecommend:
 		return "only recommends, and changes nothing"
 	case v1beta1.UpdateModeInitial:

@@ -66,7 +66,7 @@ func untilLowered(e Evidence, r Resource, published time.Duration) time.Duration
 	isClose := (request-target)*100 <= request*int64(r.TolerancePercent)
 	isBounded := r.MaxAllowed.Value() > 0 && r.MaxAllowed.Value() <= r.UpperBound.Value()
 	isKept := len(r.Reverted) > 0 || slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Code == recommend.NotLowered })
-	if !r.Moves || isClose || isBounded || isKept || request <= r.floor || r.hasWholeCores(e.Scaler) {
+	if !r.Moves || isClose || isBounded || isKept || request <= r.floor || r.hasWholeCores(e) {
 		return 0
 	}
 	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published, scaler.Share(e.Scaler.UID))
@@ -97,9 +97,9 @@ func (r Resource) request() int64 {
 }
 
 // hasWholeCores reports whether the request may stay because it is one of whole CPUs, and new pods may get it.
-func (r Resource) hasWholeCores(s *v1beta1.VerticalScaler) bool {
+func (r Resource) hasWholeCores(e Evidence) bool {
 	const core = 1000
-	if scaler.Mode(&s.Spec) == v1beta1.UpdateModeInPlace && scaler.Fallback(&s.Spec) == v1beta1.FallbackWait {
+	if scaler.Mode(&e.Scaler.Spec) == v1beta1.UpdateModeInPlace && e.Operators.FallbackOf(e.Scaler) == v1beta1.FallbackWait {
 		return false
 	}
 	return r.Resource == recommend.CPU && r.Template != nil && r.Template.Limit.Value() > 0 && r.Template.Limit.Value()%core == 0 &&

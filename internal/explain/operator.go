@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Operator is an operator of the cluster, as its leases show it.
@@ -26,6 +27,8 @@ type Operator struct {
 	HasStopped bool `json:"hasStopped,omitempty"`
 	// Version is the version of the leader; empty if it is not known.
 	Version string `json:"version,omitempty"`
+	// Fallback is that of scalers that name none; empty if it is not known.
+	Fallback v1beta1.Fallback `json:"fallback,omitempty"`
 	// UsageMissing is true if usage of nearly all pods is missing.
 	UsageMissing bool `json:"usageMissing,omitempty"`
 }
@@ -43,8 +46,9 @@ func OperatorsOf(leases []coordinationv1.Lease) Operators {
 		}
 		out = append(out, Operator{
 			Namespace: l.Namespace, LastHeard: metav1.NewTime(l.Spec.RenewTime.Time), HasStopped: l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "",
-			Lease:   time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
-			Version: l.Labels[v1beta1.VersionLabel], UsageMissing: l.Labels[v1beta1.UsageLabel] == v1beta1.UsageMissing,
+			Fallback: v1beta1.Fallback(l.Labels[v1beta1.FallbackLabel]),
+			Lease:    time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
+			Version:  l.Labels[v1beta1.VersionLabel], UsageMissing: l.Labels[v1beta1.UsageLabel] == v1beta1.UsageMissing,
 		})
 	}
 	slices.SortFunc(out, func(a, b Operator) int { return b.LastHeard.Compare(a.LastHeard.Time) })
@@ -61,6 +65,14 @@ func (o Operators) For(namespace string) (Operator, bool) {
 		return Operator{}, false
 	}
 	return o[0], true
+}
+
+// FallbackOf is the fallback of a scaler: the operator's if it names none.
+func (o Operators) FallbackOf(s *v1beta1.VerticalScaler) v1beta1.Fallback {
+	if operator, _ := o.For(s.Namespace); s.Spec.UpdatePolicy.Fallback == "" && operator.Fallback != "" && scaler.SizesNewPods(&s.Spec) {
+		return operator.Fallback
+	}
+	return scaler.Fallback(&s.Spec)
 }
 
 // IsSilent reports whether the operator was stopped, or its lease has expired.

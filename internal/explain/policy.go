@@ -29,6 +29,8 @@ type Policy struct {
 	Excluded *v1beta1.DeploymentExclusions
 	// Cluster is the spec of a ClusterScalingPolicy; nil for a ScalingPolicy.
 	Cluster *v1beta1.ClusterScalingPolicySpec
+	// Operators tell the fallback of scalers that name none; nil if it is not known.
+	Operators Operators
 }
 
 // PolicyOf reads a ScalingPolicy.
@@ -107,7 +109,7 @@ func (p Policy) Start() (mode, means string) {
 func (p Policy) modeOf(mode v1beta1.UpdateMode) (name, means string) {
 	s := &v1beta1.VerticalScaler{Spec: v1beta1.VerticalScalerSpec{Scaling: *p.Rules.Template.DeepCopy()}}
 	s.Spec.UpdatePolicy.UpdateMode = mode
-	return modeName(s), modeMeans(s)
+	return modeName(s), modeMeans(s, p.Operators)
 }
 
 // Promotes reports whether new scalers begin in another update mode than that of the template.

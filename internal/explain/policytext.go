@@ -76,6 +76,7 @@ func SkippedOf(counts []v1beta1.PolicyCount) (out []Skipped) {
 // OfPolicy explains a policy.
 func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	p := e.Policy
+	p.Operators = e.Operators
 	out := PolicyExplanation{
 		PolicyRow: PolicyRowOf(p, e.Operators, e.Now), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
 		Rollout: p.Status.Rollout, States: p.Status.States, Skipped: SkippedOf(p.Status.Skipped), Savings: p.Status.Savings, Missing: e.Missing,

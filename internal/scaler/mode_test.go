@@ -102,7 +102,7 @@ func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
 	update := spec.Properties["updatePolicy"].Properties
 	var empty v1beta1.VerticalScalerSpec
 	for field, want := range map[string]any{
-		"updateMode": Mode(&empty), "fallback": Fallback(&empty), "minReplicas": defaultMinReplicas,
+		"updateMode": Mode(&empty), "minReplicas": defaultMinReplicas,
 		"cooldownSeconds": int(Cooldown(&empty) / time.Second), "tolerancePercent": TolerancePercent(&empty),
 		"verificationSeconds": defaultVerificationSeconds,
 	} {

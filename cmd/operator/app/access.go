@@ -78,6 +78,8 @@ const (
 	PolicyScalers    Feature = "scalers of policies"
 	// Metrics is the authorization of requests for /metrics, which are all rejected without it.
 	Metrics Feature = "metrics"
+	// Evictions make RecreateUnderPressure the fallback of scalers that name none. Their rights belong to an optional component.
+	Evictions Feature = "fallback RecreateUnderPressure by default"
 )
 
 // missing lists the rights that are missing for a feature; empty if it has them.
@@ -107,6 +109,14 @@ func (s Scope) readable() (namespaces []string, ok bool) {
 // servesCluster reports whether the operator has a cluster-scoped feature.
 func (s Scope) servesCluster(feature Feature) bool {
 	return len(s.Namespaces) == 0 && s.missing(feature, metav1.NamespaceAll) == ""
+}
+
+// fallback is that of scalers that name none. An operator that is limited to some namespaces does not read nodes.
+func (s Scope) fallback() v1beta1.Fallback {
+	if s.servesCluster(Evictions) {
+		return v1beta1.FallbackRecreateUnderPressure
+	}
+	return v1beta1.FallbackWait
 }
 
 // policiesForbidden lists the rights that are missing for policies, in the namespaces that are watched; empty for none.
@@ -164,6 +174,7 @@ var rightsFor = map[Feature][]right{
 		{"update", v1beta1.GroupVersion.Group, "verticalscalers"},
 		{"delete", v1beta1.GroupVersion.Group, "verticalscalers"},
 	},
+	Evictions: {{"create", "", "pods/eviction"}, {"get", "metrics.k8s.io", "nodes"}},
 	Metrics: {
 		{"create", "authentication.k8s.io", "tokenreviews"},
 		{"create", "authorization.k8s.io", "subjectaccessreviews"},
@@ -181,9 +192,10 @@ func checkWithReview(restConfig *rest.Config) (accessCheck, error) {
 		return nil, fmt.Errorf("creating a client for access reviews: %w", err)
 	}
 	return func(ctx context.Context, namespace string, r right) (bool, error) {
+		resource, subresource, _ := strings.Cut(r.resource, "/")
 		answer, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: r.verb, Group: r.group, Resource: r.resource,
+				Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: subresource,
 			}},
 		}, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {
@@ -236,7 +248,7 @@ func (check accessCheck) findScope(ctx context.Context, c config.Operator, names
 	watched := namespaces
 	if len(watched) == 0 {
 		watched = []string{metav1.NamespaceAll}
-		features = []Lack{{Feature: Nodes}, {Feature: ClusterPolicies}, {Feature: PolicyNamespaces}}
+		features = []Lack{{Feature: Nodes}, {Feature: ClusterPolicies}, {Feature: PolicyNamespaces}, {Feature: Evictions}}
 	}
 	for _, namespace := range watched {
 		features = append(features, Lack{Feature: Watching, Namespace: namespace}, Lack{Feature: PolicyScalers, Namespace: namespace})
@@ -264,6 +276,7 @@ func (s Scope) log(to logr.Logger) {
 		watched = strings.Join(s.Namespaces, ", ")
 	}
 	to.Info("Watching namespaces", "namespaces", watched)
+	to.Info("Scalers that name no fallback have this one", "fallback", s.fallback())
 	for _, l := range s.Lacks {
 		if !l.isForPolicies() { // Each policy says so.
 			to.Info("A feature is disabled because the operator lacks rights", "feature", l.Feature, "namespace", l.Namespace, "missing", l.Missing)

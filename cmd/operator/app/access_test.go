@@ -59,6 +59,7 @@ func TestFindScope(t *testing.T) {
 			want: []Lack{{Metrics, "", "create tokenreviews.authentication.k8s.io"}},
 		},
 		"metrics that are open to everyone": {lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}}, config: open},
+		"no evictions":                      {lacking: map[string][]string{"": {"create pods/eviction"}}, want: []Lack{{Evictions, "", "create pods/eviction"}}},
 		"no policies": {
 			lacking: map[string][]string{"": {"list namespaces", "create verticalscalers.autoscaling.verticalscaler.io"}},
 			want:    []Lack{{PolicyNamespaces, "", "list namespaces"}, {PolicyScalers, "", "create verticalscalers.autoscaling.verticalscaler.io"}},

@@ -38,6 +38,8 @@ type labeledLock struct {
 	resourcelock.Interface
 	labels  map[string]string
 	missing *atomic.Bool
+	// fallback is that of scalers that name none.
+	fallback v1beta1.Fallback
 }
 
 // Update implements resourcelock.Interface.
@@ -55,6 +57,9 @@ func (l *labeledLock) create(restConfig *rest.Config, events recorder.Provider, 
 		return errors.New("the operator's namespace is unknown: set leaderElection.namespace")
 	}
 	l.labels = leaseLabels(version)
+	if l.fallback != "" {
+		l.labels[v1beta1.FallbackLabel] = string(l.fallback)
+	}
 	l.Interface, err = leaderelection.NewResourceLock(restConfig, events, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        options.LeaderElectionID,

@@ -41,7 +41,7 @@ func TestTheLeaseTellsUsers(t *testing.T) {
 			defer api.Close()
 			config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 			missing := &atomic.Bool{}
-			lock := &labeledLock{missing: missing}
+			lock := &labeledLock{missing: missing, fallback: v1beta1.FallbackWait}
 			if err := lock.create(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version); err != nil {
 				t.Fatal(err)
 			}
@@ -50,6 +50,9 @@ func TestTheLeaseTellsUsers(t *testing.T) {
 			}
 			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != v1beta1.LeaseName || got != want {
 				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
+			}
+			if got := lease.Labels[v1beta1.FallbackLabel]; got != "Wait" {
+				t.Errorf("the lease has the fallback %q", got)
 			}
 			for isMissing, want := range map[bool]string{true: "Missing", false: "Reported"} {
 				missing.Store(isMissing)

@@ -49,7 +49,7 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing
 		}
 		return mgr, mgr.Add(check)
 	}
-	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &labeledLock{missing: missing}
+	leading, lease := fence.New(clock.RealClock{}, renewDeadline), &labeledLock{missing: missing, fallback: scope.fallback()}
 	options.LeaderElectionResourceLockInterface = leading.Lock(lease)
 	fenced := rest.CopyConfig(restConfig)
 	fenced.Wrap(leading.Wrap)

@@ -48,6 +48,7 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		FreezeAPI:      a.freezeAPI,
 		Nodes:          nodes,
 		Pressure:       a.pressureOf(nodes),
+		Fallback:       a.scope.fallback(),
 		Ceilings:       a.config.Ceilings.Plan(),
 		VPAs:           vpas,
 		Metrics:        &metrics.Scalers{Detail: a.config.Metrics.Scalers},

@@ -330,7 +330,9 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 	if operator, ok := s.operators.For(s.policy.GetNamespace()); ok {
 		own = operator.Namespace
 	}
-	w = adoption.World{Described: kube.Described(stored), Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
+	described := kube.Described(stored)
+	described.Operators = s.operators
+	w = adoption.World{Described: described, Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
 	if w.Policy, err = kube.Parsed(stored, own); err != nil {
 		return w, err
 	}

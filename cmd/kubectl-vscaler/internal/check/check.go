@@ -170,7 +170,7 @@ func (p *preflight) read(ctx context.Context) {
 	scalers, p.unread = kube.Scalers(ctx, p.client, client.InNamespace(p.namespace))
 	p.operators, p.unknown = p.cluster.Operators(ctx, p.client, p.namespace)
 	for i := range scalers {
-		if spec := &scalers[i].Spec; scaler.ResizesPods(spec) && scaler.Fallback(spec) == v1beta1.FallbackWait {
+		if s := &scalers[i]; scaler.ResizesPods(&s.Spec) && p.operators.FallbackOf(s) == v1beta1.FallbackWait {
 			p.waiting++
 		}
 		p.overview.Scalers = append(p.overview.Scalers, explain.RowOf(explain.Evidence{Scaler: &scalers[i], Operators: p.operators, Now: p.cluster.Now()}))
@@ -276,8 +276,9 @@ func (p *preflight) nodeAutoscaler(server rest.Interface) check {
 		case p.waiting == 0:
 			return checkOK, found + " is found", p.unread
 		}
-		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Consider RecreateUnderPressure",
-			found, p.waiting, p.namespace), nil
+		operator, _ := p.operators.For(p.namespace)
+		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Those that name no fallback have RecreateUnderPressure once the operator may evict pods: %s",
+			found, p.waiting, p.namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.Recreate)), nil
 	}
 }
 
