@@ -286,7 +286,7 @@ type UpdatePolicy struct {
 	// scaleUp limits changes that raise a request. Its controlledResources must be unset. Unset
 	// means no extra limits.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.controlledResources)",message="must be unset in scaleUp: what is not raised is OOM-killed or throttled",fieldPath=".controlledResources"
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlledResources)",message="must be unset in scaleUp: a request that stays too small ends in OOM kills or throttling",fieldPath=".controlledResources"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scale up",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	ScaleUp *DirectionPolicy `json:"scaleUp,omitempty"`
 
@@ -325,9 +325,9 @@ type DirectionPolicy struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxStepPercent *int32 `json:"maxStepPercent,omitempty"`
 
-	// controlledResources are the resources that are lowered for less usage. A resource that is not
-	// listed is raise-only: its request is not lowered below what it is, nor below the template's,
-	// except to maxAllowed, to a LimitRange, or if a raise is reverted. Only for scaleDown.
+	// controlledResources are the resources that are lowered for less usage. Any other is
+	// raise-only: its request falls neither below its current value nor below the template's. It
+	// still falls to maxAllowed, to a LimitRange, or if a raise is reverted. Only for scaleDown.
 	// Defaults to cpu and memory.
 	// +optional
 	// +listType=set

@@ -135,7 +135,7 @@ func TestRefusedSpecs(t *testing.T) {
 			{inUpdate(`scaleUp: {maxStepPercent: 1001}`), update + "scaleUp.maxStepPercent", "should be less than or equal to 1000"},
 			{inUpdate(`scaleDown: {maxStepPercent: 100}`), update + "scaleDown.maxStepPercent", "must be below 100 in scaleDown: a request cannot be lowered by 100 percent"},
 			{inUpdate(`scaleDown: {controlledResources: []}`), update + "scaleDown.controlledResources", "should have at least 1 items"},
-			{inUpdate(`scaleUp: {controlledResources: [cpu]}`), update + "scaleUp.controlledResources", "must be unset in scaleUp: what is not raised is OOM-killed or throttled"},
+			{inUpdate(`scaleUp: {controlledResources: [cpu]}`), update + "scaleUp.controlledResources", "must be unset in scaleUp: a request that stays too small ends in OOM kills or throttling"},
 			{inWindow(`durationMinutes: 60`), update + "windows[0].schedule", "Required value"},
 			{inWindow(`schedule: "0 2 * * *"`), update + "windows[0].durationMinutes", "Required value"},
 			{inWindow(`schedule: "0 2 * * *", durationMinutes: 10081`), update + "windows[0].durationMinutes", "should be less than or equal to 10080"},
