@@ -374,7 +374,7 @@ func TestSchedulesAndZones(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	const updatePolicy = `updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}`
+	const updatePolicy = `updatePolicy: {updateMode: InPlace, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}`
 	namespace := env.Namespace(t)
 	for kind, cases := range map[string]map[string]string{
 		"VerticalScaler": {
