@@ -129,7 +129,7 @@ test: ## Run all tests that need no cluster, cached, with -short: unit, replay, 
 
 .PHONY: test-long
 test-long: ## Run the tests that are shorter in make test in full: decision tables, model checker, order walker, admission policies.
-	go test $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs grep -L '^//go:build' | xargs -n1 dirname | sort -u | sed 's|^|./|'))
+	go test -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs grep -L '^//go:build' | xargs -n1 dirname | sort -u | sed 's|^|./|'))
 
 # The packages in test/ and the simulations of promotions are left out: the code that they test has no goroutines, and it is
 # ten times slower that way.

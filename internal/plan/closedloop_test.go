@@ -317,7 +317,7 @@ var kinds = map[string]kind{
 		check:  func(l *loop) string { return l.failed(1, 4) },
 	},
 	"a leader that moves each hour": {
-		pods: 3, factor: 1, step: 2 * time.Minute, steps: 1500,
+		pods: 3, factor: 1, step: 2 * time.Minute, steps: 600,
 		memory: func(l *loop, i int, p *looped, limit int64, now time.Time) float64 {
 			return steady(l, i, p, limit, now) * l.leads(i, now)
 		},
