@@ -29,33 +29,42 @@ type program struct {
 // programs are those of one side: the operator, or the recommender and the updater of VPA.
 type programs []program
 
-// used is what programs have used since they started.
-type used struct {
-	cpu       time.Duration
-	rss, peak float64 // bytes, now and at most
+// Used is what a process has used since it started.
+type Used struct {
+	CPU       time.Duration
+	RSS, Peak float64 // bytes, now and at most
 }
 
-// usage reads what the kernel says about the programs.
-func (all programs) usage() (sum used, err error) {
+// UsedBy reads what the kernel says about a process. It fails if the process has ended.
+func UsedBy(p *process.Process) (out Used, err error) {
+	if p.HasEnded() {
+		return out, p.Failure()
+	}
+	proc, err := procfs.NewProc(p.PID())
+	if err != nil {
+		return out, fmt.Errorf("reading about a process: %w", err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return out, fmt.Errorf("reading the CPU time of a process: %w", err)
+	}
+	status, err := proc.NewStatus()
+	if err != nil {
+		return out, fmt.Errorf("reading the memory of a process: %w", err)
+	}
+	return Used{time.Duration(stat.CPUTime() * float64(time.Second)), float64(status.VmRSS), float64(status.VmHWM)}, nil
+}
+
+// usage is what all programs have used.
+func (all programs) usage() (sum Used, err error) {
 	for _, p := range all {
-		if p.HasEnded() {
-			return sum, p.Failure()
-		}
-		proc, err := procfs.NewProc(p.PID())
+		used, err := UsedBy(p.Process)
 		if err != nil {
-			return sum, fmt.Errorf("reading about %s: %w", p.agent, err)
+			return sum, err
 		}
-		stat, err := proc.Stat()
-		if err != nil {
-			return sum, fmt.Errorf("reading the CPU time of %s: %w", p.agent, err)
-		}
-		status, err := proc.NewStatus()
-		if err != nil {
-			return sum, fmt.Errorf("reading the memory of %s: %w", p.agent, err)
-		}
-		sum.cpu += time.Duration(stat.CPUTime() * float64(time.Second))
-		sum.rss += float64(status.VmRSS)
-		sum.peak += float64(status.VmHWM)
+		sum.CPU += used.CPU
+		sum.RSS += used.RSS
+		sum.Peak += used.Peak
 	}
 	return sum, nil
 }

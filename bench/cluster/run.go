@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
-	out = Results{Scalers: o.Scalers, ChangesPerMinute: allowedInMinute(o.Scalers)}
+	out = Results{Scalers: o.Scalers, ChangesPerMinute: AllowedInMinute(o.Scalers, Pods)}
 	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
 		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
 	}
@@ -135,7 +135,7 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 		}
 	}
 	now, err := s.programs.usage()
-	s.out["total cpu"], s.out["peak rss"] = now.cpu.Seconds(), now.peak
+	s.out["total cpu"], s.out["peak rss"] = now.CPU.Seconds(), now.Peak
 	return s.out, err
 }
 
@@ -168,7 +168,7 @@ func (s *session) begin(ctx context.Context) (err error) {
 		return err
 	}
 	writes, err := s.writes(mark, s.programs, isSteady)
-	s.out["start seconds"], s.out["start cpu"], s.out["start writes"] = time.Since(began).Seconds(), now.cpu.Seconds(), float64(len(writes))
+	s.out["start seconds"], s.out["start cpu"], s.out["start writes"] = time.Since(began).Seconds(), now.CPU.Seconds(), float64(len(writes))
 	return err
 }
 
@@ -211,7 +211,7 @@ func (s *session) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, s.Idle); err != nil {
+	if err := Pause(ctx, s.Idle); err != nil {
 		return err
 	}
 	after, err := s.programs.usage()
@@ -219,9 +219,9 @@ func (s *session) idle(ctx context.Context) error {
 		return err
 	}
 	writes, err := s.writes(mark, s.programs, isSteady)
-	s.out["idle cpu"] = (after.cpu - before.cpu).Seconds() / s.Idle.Minutes()
+	s.out["idle cpu"] = (after.CPU - before.CPU).Seconds() / s.Idle.Minutes()
 	s.out["idle writes"] = float64(len(writes)) / s.Idle.Minutes()
-	s.out["idle rss"] = after.rss
+	s.out["idle rss"] = after.RSS
 	return err
 }
 
@@ -258,7 +258,7 @@ func (s *session) killAll(ctx context.Context, name string, deployments []int, e
 		if err := s.kill(ctx, i, name); err != nil {
 			return err
 		}
-		if err := pause(ctx, every); err != nil {
+		if err := Pause(ctx, every); err != nil {
 			return err
 		}
 	}
@@ -273,7 +273,7 @@ func (s *session) killAll(ctx context.Context, name string, deployments []int, e
 		return len(took)
 	}
 	for deadline := time.Now().Add(s.which.patience); count() < kills && time.Now().Before(deadline); {
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -310,19 +310,19 @@ func (s *session) raiseAll(ctx context.Context) error {
 		} else if time.Now().After(deadline) {
 			return errors.New("nothing was changed for 10 minutes")
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
 	s.progress("the wave has begun")
-	if err := pause(ctx, 20*time.Second); err != nil {
+	if err := Pause(ctx, 20*time.Second); err != nil {
 		return err
 	}
 	if err := s.killAll(ctx, "oom in wave", spared(s.Scalers, 1), time.Second); err != nil {
 		return err
 	}
 	end := first.Add(s.Wave)
-	if err := pause(ctx, time.Until(end)); err != nil {
+	if err := Pause(ctx, time.Until(end)); err != nil {
 		return err
 	}
 	changes, err := s.writes(mark, s.programs, func(w testkit.Write) bool { return inWave(w) && w.Received.Before(end) })
@@ -334,13 +334,14 @@ func (s *session) raiseAll(ctx context.Context) error {
 		return err
 	}
 	needed := (s.Scalers - len(isSpared)) * Pods
-	allowed := min(needed, allowedInMinute(s.Scalers)*int(s.Wave.Minutes()))
+	allowed := min(needed, AllowedInMinute(s.Scalers, Pods)*int(s.Wave.Minutes()))
 	s.out["wave changes"], s.out["wave needed"], s.out["wave share"] = float64(len(changes)), float64(needed), float64(len(changes))/float64(allowed)
-	s.out["wave cpu"] = (after.cpu - before.cpu).Seconds()
+	s.out["wave cpu"] = (after.CPU - before.CPU).Seconds()
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits.
+func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -349,12 +350,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// allowedInMinute is how many changes of pods the operator's default budget allows for the fleet. OOM kills may
-// make some more.
-func allowedInMinute(deployments int) int {
+// AllowedInMinute is how many changes of pods the operator's default budget allows for a fleet with that many pods of each
+// Deployment. OOM kills may make some more.
+func AllowedInMinute(deployments, each int) int {
 	c := operatorconfig.Default().Budget
 	percentOf := func(pods int) int { return pods * c.PodPercentPerMinute / 100 }
-	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, PerNamespace)*Pods))
+	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, PerNamespace)*each))
 	namespaces := (deployments + PerNamespace - 1) / PerNamespace
-	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*Pods)))
+	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*each)))
 }

@@ -15,23 +15,23 @@ var rows = []struct {
 	name, title string
 	format      func(float64) string
 }{
-	{"start seconds", "Start until all have a recommendation", seconds},
-	{"start cpu", "– CPU", seconds},
-	{"start writes", "– writes", count},
-	{"idle rss", "Idle: memory (RSS)", mib},
-	{"idle cpu", "– CPU per minute", seconds},
-	{"idle writes", "– writes per minute, except of leases", count},
-	{"oom answered", "OOM kill, nothing else to do: answered in time", percent},
-	{"oom p50", "– until the first pod has more: median", seconds},
-	{"oom p99", "– 99th percentile", seconds},
-	{"wave changes", "Wave: pods changed", count},
-	{"wave share", "– share of what the budget allows", percent},
-	{"wave cpu", "– CPU", seconds},
-	{"oom in wave answered", "OOM kill in the wave: answered in time", percent},
-	{"oom in wave p50", "– until the first pod has more: median", seconds},
-	{"oom in wave p99", "– 99th percentile", seconds},
-	{"peak rss", "Whole run: largest memory (RSS)", mib},
-	{"total cpu", "– CPU", seconds},
+	{"start seconds", "Start until all have a recommendation", Seconds},
+	{"start cpu", "– CPU", Seconds},
+	{"start writes", "– writes", Count},
+	{"idle rss", "Idle: memory (RSS)", MiB},
+	{"idle cpu", "– CPU per minute", Seconds},
+	{"idle writes", "– writes per minute, except of leases", Count},
+	{"oom answered", "OOM kill, nothing else to do: answered in time", Percent},
+	{"oom p50", "– until the first pod has more: median", Seconds},
+	{"oom p99", "– 99th percentile", Seconds},
+	{"wave changes", "Wave: pods changed", Count},
+	{"wave share", "– share of what the budget allows", Percent},
+	{"wave cpu", "– CPU", Seconds},
+	{"oom in wave answered", "OOM kill in the wave: answered in time", Percent},
+	{"oom in wave p50", "– until the first pod has more: median", Seconds},
+	{"oom in wave p99", "– 99th percentile", Seconds},
+	{"peak rss", "Whole run: largest memory (RSS)", MiB},
+	{"total cpu", "– CPU", Seconds},
 }
 
 // Table is the results as a table in Markdown. VPA has no budget, so its share of it means nothing.
@@ -58,17 +58,22 @@ func (r Results) Table() string {
 	return out.String()
 }
 
-func count(v float64) string   { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
-func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+// Count writes a number.
+func Count(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
-func mib(v float64) string {
+// Percent writes a share.
+func Percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+
+// MiB writes an amount of memory.
+func MiB(v float64) string {
 	if v >= 1<<30 {
 		return fmt.Sprintf("%.2f GiB", v/(1<<30))
 	}
 	return fmt.Sprintf("%.0f MiB", v/(1<<20))
 }
 
-func seconds(v float64) string {
+// Seconds writes a time.
+func Seconds(v float64) string {
 	switch {
 	case v < 1:
 		return fmt.Sprintf("%.0f ms", v*1000)

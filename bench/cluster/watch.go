@@ -47,7 +47,7 @@ func (r *rig) observe(ctx context.Context) (*observer, error) {
 func (o *observer) follow(ctx context.Context, c client.WithWatch) error {
 	watcher, err := c.Watch(ctx, &corev1.PodList{})
 	if err != nil {
-		return errors.Join(fmt.Errorf("watching: %w", err), pause(ctx, time.Second))
+		return errors.Join(fmt.Errorf("watching: %w", err), Pause(ctx, time.Second))
 	}
 	for event := range watcher.ResultChan() {
 		if pod, ok := event.Object.(*corev1.Pod); ok {
