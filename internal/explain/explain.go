@@ -11,6 +11,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +29,8 @@ type Evidence struct {
 	Deployment *appsv1.Deployment
 	// Pods are the Deployment's running pods; nil if the user may not read them.
 	Pods []workload.Pod
+	// HPAs are the HorizontalPodAutoscalers of the namespace, if one is in conflict with the scaler and the user may read them.
+	HPAs []autoscalingv2.HorizontalPodAutoscaler
 	// Operators are the operators that run or ran; empty if they are not known.
 	Operators Operators
 	// Now is the time, for the age of what the operators report.
@@ -72,6 +76,8 @@ type Finding struct {
 	Message string `json:"message,omitempty"`
 	// Since is when the reason began; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
+	// Apply are commands that resolve it, or what to edit; empty if none is known.
+	Apply []string `json:"apply,omitempty"`
 }
 
 // Decision is the last decision and its cause.
@@ -296,7 +302,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 		reason.Advice = adviceFor(reason, s, containers)
 		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
-			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: reasonTime(s, c.Reason)})
+			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: reasonTime(s, c.Reason), Apply: averages(e, c.Reason)})
 		}
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
@@ -313,6 +319,18 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
 	return onlyActions(out)
+}
+
+// averages are the absolute targets with which the HPAs of a conflict scale as they do now.
+func averages(e Evidence, reason string) []string {
+	if reason != v1beta1.ReasonHPAConflict || e.Deployment == nil {
+		return nil
+	}
+	return workload.AdviceOn(workload.AveragesOf(e.HPAs, e.Deployment), func(r corev1.ResourceName) bool {
+		return slices.ContainsFunc(containersOf(e), func(name string) bool {
+			return scaler.Controls(e.Scaler.Spec.ResourcePolicy.For(name), v1beta1.ControlledResource(r))
+		})
+	})
 }
 
 // hasPods reports whether pods of the scaler run, as far as its status tells.

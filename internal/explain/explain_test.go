@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -162,7 +163,15 @@ func cases() map[string]explain.Evidence {
 			}}
 		}, conditions("Applied True ChangeReverted All pods have the decided size. app memory: stays, because 320Mi was reverted")),
 		"hpa-conflict": checkout(conditions(
-			"Applied True HPAConflict All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization")),
+			"Applied True HPAConflict All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization"), func(e *explain.Evidence) {
+			e.Deployment.Name = "checkout"
+			e.HPAs = []autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "checkout"},
+				Metrics: []autoscalingv2.MetricSpec{{Resource: &autoscalingv2.ResourceMetricSource{
+					Name: "cpu", Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: ptr.To[int32](80)},
+				}}},
+			}}}
+		}),
 		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use updateMode Rollout")),
 		"node-capacity": checkout(halfway, conditions("Applied True NodeCapacity All pods have the decided size. app cpu: 9000m is recommended, but no node has room for it beside the pod's other containers")),
 		"contested": checkout(stalled("Contested", "Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what it applies"),

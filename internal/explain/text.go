@@ -88,6 +88,9 @@ func (f Finding) write(line func(string, ...any), now time.Time) {
 	if f.Advice != "" {
 		line("    action    %s", f.Advice)
 	}
+	for _, command := range f.Apply {
+		line("    apply     %s", command)
+	}
 }
 
 func (x Explanation) cooldown() string {

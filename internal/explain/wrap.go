@@ -25,7 +25,7 @@ func Wrap(text string, width int) string {
 	width = max(width, leastWidth)
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if ansi.StringWidth(line) <= width {
+		if ansi.StringWidth(line) <= width || strings.Contains(line, " kubectl patch ") { // which is pasted as a whole
 			b.WriteString(line)
 			continue
 		}

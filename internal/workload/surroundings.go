@@ -160,10 +160,14 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 // ScaledObject to change the HPA.
 func describeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	owner := metav1.GetControllerOfNoCopy(hpa)
-	if owner == nil || owner.Kind != "ScaledObject" || !strings.HasPrefix(owner.APIVersion, "keda.sh/") {
+	if owner == nil || !isScaledObject(owner) {
 		return hpa.Name
 	}
 	return fmt.Sprintf("%s (of ScaledObject %s)", hpa.Name, owner.Name)
+}
+
+func isScaledObject(owner *metav1.OwnerReference) bool {
+	return owner.Kind == "ScaledObject" && strings.HasPrefix(owner.APIVersion, "keda.sh/")
 }
 
 // ScaledBy names, of some HPAs of a namespace, the one that scales the Deployment itself, not the object

@@ -4,6 +4,7 @@
 package workload_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -139,6 +140,50 @@ func TestReadHPAs(t *testing.T) {
 				slices.Reverse(tc.hpas)
 			}
 		})
+	}
+}
+
+func TestAbsoluteTargetsOfHPAs(t *testing.T) {
+	utilization := func(name corev1.ResourceName, percent int32) autoscalingv2.MetricSpec {
+		return autoscalingv2.MetricSpec{Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: &percent}}}
+	}
+	ofProxy := autoscalingv2.MetricSpec{ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+		Name: "cpu", Container: "proxy", Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: ptr.To[int32](50)},
+	}}
+	ofQueue := autoscalingv2.MetricSpec{Type: "External"}
+	patch := func(n int, field string, percent int, value string) string {
+		at := fmt.Sprintf("/spec/metrics/%d/%s/target", n, field)
+		return fmt.Sprintf(`kubectl patch hpa h -n shop --type=json -p '[{"op":"test","path":"%s/averageUtilization","value":%d},{"op":"replace","path":"%s","value":{"type":"AverageValue","averageValue":"%s"}}]'`, at, percent, at, value)
+	}
+	two := rolledOut(func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers = []corev1.Container{declared("app", list("500m", "1Gi"), nil), declared("proxy", nil, list("100m", "64Mi"))}
+	})
+	for name, tc := range map[string]struct {
+		deployment *appsv1.Deployment
+		keda       bool
+		metrics    []autoscalingv2.MetricSpec
+		want       []string
+	}{
+		"of all containers, with a limit for a request": {two, false, []autoscalingv2.MetricSpec{utilization("cpu", 80)}, []string{patch(0, "resource", 80, "480m")}},
+		"of memory, behind another metric":              {two, false, []autoscalingv2.MetricSpec{ofQueue, utilization("memory", 50)}, []string{patch(1, "resource", 50, "544Mi")}},
+		"of one container":                              {two, false, []autoscalingv2.MetricSpec{ofProxy}, []string{patch(0, "containerResource", 50, "50m")}},
+		"of KEDA":                                       {two, true, []autoscalingv2.MetricSpec{utilization("cpu", 50)}, []string{`in the cpu trigger of ScaledObject checkout, set metricType to AverageValue and metadata.value to "300m"`}},
+		"of a container without requests": {rolledOut(func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		}), false,
+			[]autoscalingv2.MetricSpec{utilization("cpu", 50)}, []string{"container app requests no cpu, so HorizontalPodAutoscaler h cannot scale on it: request some first"}},
+		"of a resource that is not managed": {two, false, []autoscalingv2.MetricSpec{utilization("storage", 50)}, nil},
+	} {
+		h := autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "h"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Metrics: tc.metrics,
+		}}
+		if tc.keda {
+			h.OwnerReferences = []metav1.OwnerReference{{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "checkout", Controller: ptr.To(true)}}
+		}
+		all := workload.AveragesOf([]autoscalingv2.HorizontalPodAutoscaler{h}, tc.deployment)
+		if got := workload.AdviceOn(all, func(corev1.ResourceName) bool { return true }); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }
 

@@ -17,9 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +32,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -345,7 +348,8 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 	if w.Namespaces, err = s.namespaces(ctx); err != nil {
 		return w, err
 	}
-	if w.Deployments, err = s.deployments(ctx); err != nil {
+	w.Averages = map[types.NamespacedName][]workload.Average{}
+	if w.Deployments, err = s.deployments(ctx, w.Averages); err != nil {
 		return w, err
 	}
 	if w.Scalers, err = kube.Scalers(ctx, s.client, client.InNamespace(s.policy.GetNamespace())); err != nil {
@@ -381,10 +385,19 @@ func (s *surveyor) namespaces(ctx context.Context) (map[string]*fleet.Namespace,
 	return out, nil
 }
 
-func (s *surveyor) deployments(ctx context.Context) (all []*fleet.Deployment, err error) {
+func (s *surveyor) deployments(ctx context.Context, averages map[types.NamespacedName][]workload.Average) (all []*fleet.Deployment, err error) {
+	hpas, err := kube.HPAs(ctx, s.client, s.policy.GetNamespace())
+	if err != nil {
+		s.missing = append(s.missing, fmt.Sprintf("HorizontalPodAutoscalers, which may be in conflict: %v", err))
+	}
+	inNamespace := map[string][]autoscalingv2.HorizontalPodAutoscaler{}
+	for _, hpa := range hpas {
+		inNamespace[hpa.Namespace] = append(inNamespace[hpa.Namespace], hpa)
+	}
 	err = kube.List(ctx, s.client, func(page *appsv1.DeploymentList) {
 		for i := range page.Items {
-			all = append(all, inventory.ReadForFleet(&page.Items[i]))
+			d := inventory.ReadForFleet(&page.Items[i])
+			all, averages[d.Key()] = append(all, d), workload.AveragesOf(inNamespace[d.Namespace], &page.Items[i])
 		}
 	}, client.InNamespace(s.policy.GetNamespace()))
 	if err != nil {

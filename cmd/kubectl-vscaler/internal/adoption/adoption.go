@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // mostNamespaces is how many namespaces a preview lists: those with the most Deployments.
@@ -38,6 +40,8 @@ type World struct {
 	// Others are all other policies.
 	Others      []*fleet.Policy
 	Deployments []*fleet.Deployment
+	// Averages are the metrics of HorizontalPodAutoscalers that divide usage by requests, by Deployment.
+	Averages map[types.NamespacedName][]workload.Average
 	// Namespaces are those that are known, by name.
 	Namespaces map[string]*fleet.Namespace
 	Scalers    []v1beta1.VerticalScaler
@@ -141,7 +145,7 @@ func Of(w World) Preview {
 		limit := (fleet.RolloutOf(p.Rules.Rollout).MaxConcurrentPercent*len(wanted) + 99) / 100
 		out.Later = &Later{Mode: mode, ModeMeans: means, Rules: p.Rollout(), AtOnce: max(1, limit)}
 	}
-	out.Warnings = w.warnings(len(members), len(wanted))
+	out.Warnings = append(w.warnings(len(members), len(wanted)), w.hpaWarnings(wanted)...)
 	return out
 }
 
@@ -190,6 +194,24 @@ func (w World) scalers() map[types.NamespacedName]fleet.Scalers {
 			target.OfUser = s
 			out[scaler.Target(s)] = target
 		}
+	}
+	return out
+}
+
+// mostHPAs is how many conflicts with HorizontalPodAutoscalers are shown.
+const mostHPAs = 3
+
+// hpaWarnings say how HorizontalPodAutoscalers and the scalers of the policy work side by side.
+func (w World) hpaWarnings(wanted []fleet.Member) (out []string) {
+	for _, m := range wanted {
+		policy := w.Policy.Scaler(m.Deployment).Spec.ResourcePolicy.For(v1beta1.AnyContainer)
+		advice := workload.AdviceOn(w.Averages[m.Deployment.Key()], func(r corev1.ResourceName) bool { return scaler.Controls(policy, v1beta1.ControlledResource(r)) })
+		for _, a := range advice {
+			out = append(out, fmt.Sprintf("A HorizontalPodAutoscaler divides usage of Deployment %s by its requests, so that resource is left alone. To size it, apply: %s", m.Deployment.Key(), a))
+		}
+	}
+	if more := len(out) - mostHPAs; more > 0 {
+		out = append(out[:mostHPAs], fmt.Sprintf("%d more metrics of HorizontalPodAutoscalers divide usage by requests; %s check shows them by namespace", more, "kubectl vscaler"))
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -24,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -184,6 +186,27 @@ func TestThePreviewDoesNotDependOnTheOrder(t *testing.T) {
 }
 
 // The text of a preview is short however large the fleet is, and its sums do not overflow.
+func TestConflictsWithHPAsAreShown(t *testing.T) {
+	w := read(t, everywhere(func(s *v1beta1.ClusterScalingPolicySpec) {
+		s.Template.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{"cpu"}}}}
+	}))
+	w.Averages = map[types.NamespacedName][]workload.Average{}
+	for _, d := range deploy(&w, 1, "shop", "a", "b", "c", "d") {
+		w.Averages[d.Key()] = []workload.Average{{Resource: "cpu", Advice: "patch " + d.Name}, {Resource: "memory", Advice: "no"}}
+	}
+	deploy(&w, 1, "shop", "batch")[0].Labels = nil // which the policy does not select
+	w.Averages[w.Deployments[4].Key()] = w.Averages[w.Deployments[0].Key()]
+	got := strings.Join(adoption.Of(w).Warnings, "\n")
+	for _, want := range []string{"shop/a by its requests", "apply: patch c\n", "1 more metrics"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "apply: no") {
+		t.Errorf("memory is not managed:\n%s", got)
+	}
+}
+
 func TestThePreviewOfALargeFleetIsShort(t *testing.T) {
 	w := read(t, everywhere(nil))
 	for i := range 200 {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,6 +34,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // New is the command check.
@@ -129,6 +132,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	run("Usage (metrics.k8s.io)", p.metrics)
 	run("Admission policies", p.policies)
 	run("VerticalPodAutoscalers", p.vpas)
+	run("HorizontalPodAutoscalers", p.hpas)
 	run("Scalers", p.scalers)
 	run("Node autoscaler", p.nodeAutoscaler(d.RESTClient()))
 	// The rights are those that a user needs in a namespace to size Deployments.
@@ -256,6 +260,24 @@ func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
 		return checkOK, "there are none in namespace " + p.namespace, client.IgnoreNotFound(err)
 	}
 	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
+}
+
+// hpas warns of HorizontalPodAutoscalers that divide usage by requests, and says how the first one stops that.
+func (p *preflight) hpas(ctx context.Context) (checkResult, string, error) {
+	all, err := kube.HPAs(ctx, p.client, p.namespace)
+	if len(all) == 0 || err != nil {
+		return checkOK, "there are none in namespace " + p.namespace, err
+	}
+	var advice []string
+	err = kube.List(ctx, p.client, func(page *appsv1.DeploymentList) {
+		for i := range page.Items {
+			advice = append(advice, workload.AdviceOn(workload.AveragesOf(all, &page.Items[i]), func(corev1.ResourceName) bool { return true })...)
+		}
+	}, client.InNamespace(p.namespace))
+	if len(advice) == 0 {
+		return checkOK, fmt.Sprintf("none of %d in namespace %s divides usage by requests", len(all), p.namespace), err
+	}
+	return checkWarned, fmt.Sprintf("%d metrics in namespace %s divide usage by requests, so scalers leave these resources alone. To size them, begin with: %s", len(advice), p.namespace, advice[0]), err
 }
 
 // nodeAutoscaler warns of pods that wait for room on nodes that are packed: by Karpenter, which is known by its API, or by the

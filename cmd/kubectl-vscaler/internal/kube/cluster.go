@@ -138,7 +138,7 @@ func (c *Cluster) Open() (client.Client, error) {
 	log.SetLogger(logr.Discard())
 	config.Wrap(c.time.wrap)
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

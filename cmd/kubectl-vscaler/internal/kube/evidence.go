@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -199,6 +200,12 @@ func EvidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalS
 		return e
 	}
 	e.Deployment = &deployment
+	if applied := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionApplied); applied != nil && applied.Reason == v1beta1.ReasonHPAConflict {
+		var err error
+		if e.HPAs, err = HPAs(ctx, c, key.Namespace); err != nil {
+			e.Missing = append(e.Missing, fmt.Sprintf("The HorizontalPodAutoscalers: %v", err))
+		}
+	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
 		e.Missing = append(e.Missing, fmt.Sprintf("The pods of Deployment %s: %v", key, err))
@@ -215,6 +222,12 @@ func EvidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalS
 		}
 	}
 	return e
+}
+
+// HPAs reads the HorizontalPodAutoscalers of a namespace, or of all.
+func HPAs(ctx context.Context, c client.Reader, namespace string) (all []autoscalingv2.HorizontalPodAutoscaler, err error) {
+	err = List(ctx, c, func(page *autoscalingv2.HorizontalPodAutoscalerList) { all = append(all, page.Items...) }, client.InNamespace(namespace))
+	return all, err
 }
 
 // Described is a ScalingPolicy or a ClusterScalingPolicy, to explain it.
