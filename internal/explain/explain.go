@@ -434,17 +434,25 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 			size := sizeOf(resource, c)
 			out.Template = &size
 		}
-		if heap := workload.ReadDeployment(e.Deployment).Heaps[container]; heap.Bytes > 0 && resource == recommend.Memory {
-			out.floor = heap.Bytes
-			out.Floor = fmt.Sprintf("None is lowered below %s: %s.", Format(resource, heap.Bytes), heap.Flag)
-		}
 	}
-	if scaler.IsRaiseOnly(&e.Scaler.Spec, v1beta1.ControlledResource(resource)) {
-		out.floor = math.MaxInt64
-		out.Floor = "None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include " + resource + "."
-	}
+	out.floor, out.Floor = floorOf(e, container, resource)
 	out.Pods = sizesOf(e.Pods, container, resource)
 	return out
+}
+
+// floorOf is the amount below which a request is not lowered, and why; 0 and empty for none.
+func floorOf(e Evidence, container, resource string) (least int64, why string) {
+	if scaler.IsRaiseOnly(&e.Scaler.Spec, v1beta1.ControlledResource(resource)) {
+		return math.MaxInt64, "None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include " + resource + "."
+	}
+	if e.Deployment == nil || resource != recommend.Memory {
+		return 0, ""
+	}
+	heap := workload.ReadDeployment(e.Deployment).Heaps[container]
+	if heap.Bytes == 0 {
+		return 0, ""
+	}
+	return heap.Bytes, fmt.Sprintf("None is lowered below %s: %s.", Format(resource, heap.Bytes), heap.Flag)
 }
 
 func requestsOf(list []v1beta1.ContainerDecision, container string) (requests v1beta1.Amounts) {

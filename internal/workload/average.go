@@ -11,8 +11,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // Average is a metric of an HPA that divides usage by requests, and the absolute amount at which the HPA scales on the same
@@ -64,27 +65,27 @@ func adviceOn(hpa *autoscalingv2.HorizontalPodAutoscaler, n int, r corev1.Resour
 // averageOf is the percentage of what the template's containers request, or one of them, as the HPA controller adds it up.
 // without is one that requests nothing.
 func averageOf(template *corev1.PodSpec, container string, r corev1.ResourceName, percent int64) (value, without string) {
-	sum := resource.Quantity{Format: resource.DecimalSI}
+	read, write := quantity.CPUMillis, quantity.CPU
 	if r == corev1.ResourceMemory {
-		sum.Format = resource.BinarySI
+		read, write = quantity.MemoryBytes, quantity.Memory
 	}
+	sum := int64(0)
 	for _, c := range LongRunning(template) {
 		if container != "" && c.Name != container {
 			continue
 		}
 		request, isSet := c.Resources.Requests[r]
 		if !isSet {
-			request, isSet = c.Resources.Limits[r]
+			request = c.Resources.Limits[r]
 		}
-		if !isSet {
+		amount, err := read(request)
+		if err != nil || amount == 0 {
 			return "", c.Name
 		}
-		sum.Add(request)
+		sum += amount
 	}
-	if r == corev1.ResourceCPU {
-		return resource.NewMilliQuantity(sum.MilliValue()*percent/100, resource.DecimalSI).String(), ""
-	}
-	return resource.NewQuantity(sum.Value()/100*percent+sum.Value()%100*percent/100, resource.BinarySI).String(), ""
+	average := write(sum/100*percent + sum%100*percent/100)
+	return average.String(), ""
 }
 
 // AdviceOn is the advice about the metrics on resources that are managed, sorted.

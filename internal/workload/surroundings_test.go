@@ -168,10 +168,13 @@ func TestAbsoluteTargetsOfHPAs(t *testing.T) {
 		"of memory, behind another metric":              {two, false, []autoscalingv2.MetricSpec{ofQueue, utilization("memory", 50)}, []string{patch(1, "resource", 50, "544Mi")}},
 		"of one container":                              {two, false, []autoscalingv2.MetricSpec{ofProxy}, []string{patch(0, "containerResource", 50, "50m")}},
 		"of KEDA":                                       {two, true, []autoscalingv2.MetricSpec{utilization("cpu", 50)}, []string{`in the cpu trigger of ScaledObject checkout, set metricType to AverageValue and metadata.value to "300m"`}},
-		"of a container without requests": {rolledOut(func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		}), false,
-			[]autoscalingv2.MetricSpec{utilization("cpu", 50)}, []string{"container app requests no cpu, so HorizontalPodAutoscaler h cannot scale on it: request some first"}},
+		"of a container without requests": {
+			rolledOut(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+			}), false,
+			[]autoscalingv2.MetricSpec{utilization("cpu", 50)},
+			[]string{"container app requests no cpu, so HorizontalPodAutoscaler h cannot scale on it: request some first"},
+		},
 		"of a resource that is not managed": {two, false, []autoscalingv2.MetricSpec{utilization("storage", 50)}, nil},
 	} {
 		h := autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "h"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
