@@ -22,7 +22,8 @@ func TestInstall(t *testing.T) {
 		{release.Release{}, release.NewPods, "kubectl apply --server-side -f " + downloads + "/latest/download/new-pods.yaml"},
 		{release.Release{Version: "v0.1.0-dev"}, release.NewPods, "kubectl apply --server-side -f dist/new-pods.yaml"},
 		{
-			release.Release{Version: "devel", Namespace: "operators"}, release.Policies,
+			release.Release{Version: "devel", Namespace: "operators"},
+			release.Policies,
 			"cat dist/policies.yaml | sed 's/namespace: .*/namespace: operators/' | kubectl apply --server-side -f -",
 		},
 		{release.Release{Version: "v0.1.0", Namespace: "operators"}, release.NewPods, "kubectl apply --server-side -f " + downloads + "/download/v0.1.0/new-pods.yaml"},
