@@ -309,7 +309,7 @@ func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
 					usage = max(usage, rec.OOMFloor)
 				}
 				if slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool { return pod.Current && pod.Running }) {
-					usage = max(usage, r.Request(c.Resources)) // a node has room for what the template requests
+					usage = max(usage, requestIn(c.Resources, r)) // a node has room for what the template requests
 				}
 				if v := r.Of(has); v > 0 && r.Of(then) > max(2*v, v+(64<<10), r.Of(granted), usage) {
 					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, v, r.Of(then), usage)

@@ -66,6 +66,8 @@ func TestWholeCores(t *testing.T) {
 		"a fraction that was decided before is raised to whole ones":          {guaranteed(4000, needs(3900), decided(3500)), 4000},
 		"and lowered to them":                                                 {guaranteed(4000, needs(2200), decided(3500)), 3000},
 		"also if it is to be lower":                                           {guaranteed(4000, needs(3050), decided(3500)), 4000},
+		"a fraction that fits is not lowered for whole ones":                  {guaranteed(4000, needs(3600), decided(3500), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 3700 })), 3500},
+		"unless it has to be lowered":                                         {guaranteed(4000, needs(3600), decided(3800), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 3700 })), 3000},
 		"fractions in the template stay fractions":                            {guaranteed(1500, needs(1200)), 1200},
 		"a container of a Burstable pod":                                      {guaranteed(4000, needs(1734), template(sized("app", amounts(4000, 64), amounts(4000, 128)))), 1734},
 		"a container beside one without requests":                             {guaranteed(4000, needs(1734), template(sized("app", amounts(4000, 128), amounts(4000, 128)), sized("side", quantity.Amounts{}, quantity.Amounts{}))), 1734},

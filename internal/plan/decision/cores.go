@@ -55,10 +55,11 @@ func isGuaranteed(s model.Situation) bool {
 	return workload.QoSOf(template) == corev1.PodQOSGuaranteed
 }
 
-// wholeCores is the range of whole CPUs within the range, or the range itself if it has none.
-func (s span) wholeCores() span {
+// wholeCores is the range of whole CPUs within the range; the range itself if it has none, or if only that would lower the current
+// request.
+func (s span) wholeCores(current int64) span {
 	whole := span{roundUpToCore(s.least), s.most / core * core}
-	if whole.most < max(whole.least, core) {
+	if whole.most < max(whole.least, core) || whole.most < current && current <= s.most {
 		return s
 	}
 	return whole

@@ -66,7 +66,7 @@ func requestsFor(s model.Situation, policy model.Policy, r model.Resource, besid
 		q.allowed = q.unceiled.within(0, q.ceiling)
 		q.enforced = q.enforced.within(0, q.ceiling)
 		if q.isWhole {
-			q.allowed = q.allowed.wholeCores()
+			q.allowed = q.allowed.wholeCores(q.current)
 			q.target = q.allowed.fit(q.target)
 		}
 	}
@@ -107,7 +107,7 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	q.raiseLimit = RaiseLimit(s, policy, container, r)
 	q.wanted = cmp.Or(r.Of(q.rec.Target), s.Decision.Request(container.Name, r))
 	if q.isWhole {
-		q.unceiled, q.wanted = q.unceiled.wholeCores(), roundUpToCore(q.wanted)
+		q.unceiled, q.wanted = q.unceiled.wholeCores(q.current), roundUpToCore(q.wanted)
 	}
 	q.wanted = q.unceiled.fit(q.wanted)
 	return q

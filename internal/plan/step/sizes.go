@@ -74,7 +74,7 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 }
 
 // requestsOf are what a container of a pod gets: what is decided, and more memory if one pod of many was OOM-killed with
-// that, at most what any could be raised to. own reports whether it is more. The next decision ends that, unless memory is raise-only.
+// that, as far as any could be raised. own reports whether it is more. The next decision ends that, unless memory is raise-only.
 //
 // A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
 func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests quantity.Amounts, own bool) {
@@ -82,7 +82,7 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	rec, _ := p.Recommendation(c.Name)
 	_, hasEnded := rec.ClimbEnd()
 	most := decision.MostRaised(p.Situation, p.policy, c, model.Memory)
-	has := c.Requests.MemoryBytes
+	has, wanted := c.Requests.MemoryBytes, int64(0)
 	switch {
 	case requests.MemoryBytes == 0, has < requests.MemoryBytes, hasEnded != "", p.AlivePods() <= fewPods:
 		return requests, false
@@ -91,13 +91,14 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 		switch isOld := kill.At.Before(p.Decision.Time.Add(-killSkew)); {
 		case kill.Container != c.Name, isOld && !p.policy.IsRaiseOnly(model.Memory):
 		case isOld:
-			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
+			wanted = max(wanted, min(has, most))
 		case kill.HitBytes >= requests.MemoryBytes && kill.At.After(pod.Resized.Add(killSkew)):
-			requests.MemoryBytes = max(requests.MemoryBytes, doubled(has, most))
+			wanted = max(wanted, doubled(has, most))
 		default:
-			requests.MemoryBytes = max(requests.MemoryBytes, min(has, most))
+			wanted = max(wanted, min(has, most))
 		}
 	}
+	requests.MemoryBytes = max(requests.MemoryBytes, decision.AllowedRequest(p.Situation, p.policy, c, model.Memory, wanted))
 	return requests, requests.MemoryBytes > p.Decision.Requests[c.Name].MemoryBytes
 }
 
