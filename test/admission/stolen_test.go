@@ -187,9 +187,9 @@ var (
 	guarded = []string{".exec.command", ".hostPort", ".httpGet.host", ".tcpSocket.host", "[new]", "limits[a]", "requests[a]"}
 )
 
-// removable are the other fields that the operator may leave out: the API server refuses a container without an image, sets
-// serviceAccount itself, and before 1.35 has no rules for restarts.
-var removable = regexp.MustCompile(`\.(image|hostPort|restartPolicyRules|serviceAccount)$`)
+// removable are the other fields that the operator may leave out: the API server refuses a container without an image, and sets
+// serviceAccount itself.
+var removable = regexp.MustCompile(`\.(image|hostPort|serviceAccount)$`)
 
 func isFree(path string) bool {
 	begins := func(path string, prefixes []string) bool {
