@@ -168,7 +168,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	delay := a.delay
 	a.mu.Unlock()
 	if delay > 0 {
-		time.Sleep(delay/10 + rand.N(delay*9/5))
+		time.Sleep(delay/10 + rand.N(delay*9/5)) // as a busy API server: this latency is what -delay measures
 	}
 	did := write{received: received, key: types.NamespacedName{Namespace: req.namespace, Name: req.object}}
 	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
@@ -317,8 +317,8 @@ func (r request) selector() (func(client.Object) bool, error) {
 	}, nil
 }
 
-// keys are the keys of all objects, sorted. The lock is taken.
-func (r *collection) keys() []types.NamespacedName {
+// keys are the keys of the objects of a namespace, or of all, sorted. The lock is taken.
+func (r *collection) keys(namespace string) []types.NamespacedName {
 	if r.sorted == nil {
 		for key := range r.objects {
 			r.sorted = append(r.sorted, key)
@@ -327,7 +327,13 @@ func (r *collection) keys() []types.NamespacedName {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 	}
-	return r.sorted
+	if namespace == "" {
+		return r.sorted
+	}
+	is := func(key types.NamespacedName, namespace string) int { return cmp.Compare(key.Namespace, namespace) }
+	from, _ := slices.BinarySearchFunc(r.sorted, namespace, is)
+	to, _ := slices.BinarySearchFunc(r.sorted, namespace+"\x00", is) // the next one
+	return r.sorted[from:to]
 }
 
 func (a *api) list(w http.ResponseWriter, r request, selects func(client.Object) bool) {
@@ -336,13 +342,14 @@ func (a *api) list(w http.ResponseWriter, r request, selects func(client.Object)
 	var found []runtime.Object
 	var end metav1.ListMeta
 	a.mu.Lock()
-	for i, key := range r.keys() {
+	keys := r.keys(r.namespace)
+	for i, key := range keys {
 		object := r.objects[key]
 		if after != "" && key.String() <= after || !selects(object) {
 			continue
 		}
 		if limit > 0 && len(found) == limit {
-			left := int64(len(r.sorted) - i)
+			left := int64(len(keys) - i)
 			end.Continue, end.RemainingItemCount = client.ObjectKeyFromObject(found[limit-1].(client.Object)).String(), &left
 			break
 		}
@@ -451,7 +458,7 @@ func (a *api) follow(r request, selects func(client.Object) bool) (watching *wat
 	defer a.mu.Unlock()
 	switch {
 	case from == 0 || streams:
-		for _, key := range r.keys() {
+		for _, key := range r.keys(r.namespace) {
 			watching.send(event{what: watch.Added, object: r.objects[key]})
 		}
 	case from < r.missing:
