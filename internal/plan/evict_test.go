@@ -184,6 +184,11 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-4", large()))), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
 		},
+		"but no older pod counts": {
+			world: given(orRecreate, decidedBefore(), pods(made(pod("web-2", large())), with(missed, wasResized, func(p *workload.Pod) { p.Created = noon.Add(-time.Second) })),
+				admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
+			reason: "AdmissionIneffective", newest: noon.Add(-24 * time.Hour), missed: "web-3",
+		},
 		"or a person edits the scaler": {
 			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed), policy(func(p *plan.Policy) { p.Edited = true }), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,

@@ -319,21 +319,21 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	})
 }
 
-// newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective, and still has
-// what it was created with; without a name for none.
+// newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective; without a name for
+// none, or if it was resized, so that it does not tell what it was created with.
 func newestAfter(pods []workload.Pod, n model.NewPods) (newest workload.Pod) {
 	for _, pod := range pods {
 		switch {
-		case n.EffectiveSince.IsZero(), !isAsCreated(pod), pod.ReplicaSet != n.ReplicaSet, !pod.Created.After(n.EffectiveSince):
+		case n.EffectiveSince.IsZero(), !pod.Current, pod.ReplicaSet != n.ReplicaSet, !pod.Created.After(n.EffectiveSince):
 		case cmp.Or(pod.Created.Compare(newest.Created), cmp.Compare(pod.Name, newest.Name)) > 0:
 			newest = pod
 		}
 	}
+	if !newest.Resized.IsZero() {
+		return workload.Pod{}
+	}
 	return newest
 }
-
-// isAsCreated reports whether the pod is of the newest template and was never resized.
-func isAsCreated(pod workload.Pod) bool { return pod.Current && pod.Resized.IsZero() }
 
 // hasSizes reports whether the pod has the sizes: a new pod would gain nothing.
 //

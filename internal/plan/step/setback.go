@@ -33,7 +33,7 @@ func (p planner) setBack() (planner, *model.Resize) {
 	for _, pod := range p.Pods {
 		sizes, left := p.asInTemplate(pod, made), pod.NoNodeSince.Add(nodeGrace).Sub(p.now)
 		switch {
-		case !lacksNode(pod), !isAsCreated(pod), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
+		case !lacksNode(pod), !pod.Current, !pod.Resized.IsZero(), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
 		case !differsFrom(pod, sizes), QoSAfter(pod, sizes) != qosOf(pod), pod.PodLevelResources:
 		case cmp.Or(p.refusalFor(pod, sizes), decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)).Exists():
 		case left > 0:
