@@ -19,7 +19,9 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
 		return false, s.answer(err)
 	}
-	err = r.take(ctx, s)
+	if err = r.saveNow(ctx, s); err == nil {
+		err = r.take(ctx, s)
+	}
 	ended(err)
 	return false, s.answer(err)
 }

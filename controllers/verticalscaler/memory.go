@@ -36,8 +36,8 @@ type memory struct {
 	needsNoQuota bool
 	// failingSince is since when requests for the checkpoint fail; zero if they do not.
 	failingSince time.Time
-	// progressSince is since when the status does not tell all progress; zero if it does.
-	progressSince time.Time
+	// untoldSince is since when the status does not tell all progress; zero if it does.
+	untoldSince time.Time
 }
 
 // of returns what is remembered of a scaler.

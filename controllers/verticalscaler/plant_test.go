@@ -164,6 +164,12 @@ func (p *plant) start(objects []client.Object) {
 			}
 			return c.Create(ctx, o, options...)
 		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.refused != nil {
+				return p.refused
+			}
+			return c.Update(ctx, o, options...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if vs, ok := o.(*v1beta1.VerticalScaler); ok {
 				p.finalizers = append(p.finalizers, strings.Join(vs.Finalizers, ","))

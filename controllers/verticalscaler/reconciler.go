@@ -139,6 +139,8 @@ type scope struct {
 	plan plan.Plan
 	// untold says why the API server rejects the NewPodSizes object; it has no reason if it does not.
 	untold apierror.Rejection
+	// isUnsaved is true if the history is saved once a change is permitted.
+	isUnsaved bool
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string
 
@@ -236,7 +238,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 }
 
 // learn is a phase: it records OOM kills, recommends, and saves the history before
-// anything is changed.
+// anything is changed. A scaler that waits for the budget changes nothing until it is permitted to.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
@@ -262,7 +264,8 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)
-	if len(recs) > 0 {
+	s.isUnsaved = r.mayWaitToSave(s)
+	if len(recs) > 0 && !s.isUnsaved {
 		err = r.Histories.Save(ctx, s.scaler, recs, s.now)
 	}
 	return false, r.noteRefused(ctx, s, err, "The usage history cannot be saved, so only urgent changes are made", &situation.Unsaved)

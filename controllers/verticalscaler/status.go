@@ -28,22 +28,30 @@ import (
 // maxHistory is the number of entries in the status history.
 const maxHistory = 10
 
-// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
-const progressDelay = 5 * time.Second
+const (
+	// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
+	progressDelay = 5 * time.Second
+	// waitingDelay is the same for a scaler that is known to change pods, or to wait for that, while it waits for the budget. Once it
+	// is its turn, it plans with the newest recommendation.
+	waitingDelay = 10 * time.Minute
+)
 
 // writeStatus writes the status unless it is equal to the one that was read. Progress alone may wait.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
-	key := client.ObjectKeyFromObject(s.scaler)
-	before, isEqual := r.memory.of(key).progressSince, scaler.EqualStatus(s.scaler.Status, s.status)
+	key, delay := client.ObjectKeyFromObject(s.scaler), progressDelay
+	if s.plan.Verdict.Reason == v1beta1.ReasonWaitingForBudget && (waitsForBudget(s.scaler) || meta.IsStatusConditionTrue(s.scaler.Status.Conditions, v1beta1.ConditionChanging)) {
+		delay = waitingDelay
+	}
+	before, isEqual := r.memory.of(key).untoldSince, scaler.EqualStatus(s.scaler.Status, s.status)
 	since := cmp.Or(before, s.now)
-	if left := progressDelay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
-		r.memory.change(key, func(m *memory) { m.progressSince = since })
+	if left := delay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
+		r.memory.change(key, func(m *memory) { m.untoldSince = since })
 		s.again(left)
 		return nil
 	}
 	if !before.IsZero() {
-		r.memory.change(key, func(m *memory) { m.progressSince = time.Time{} })
+		r.memory.change(key, func(m *memory) { m.untoldSince = time.Time{} })
 	}
 	if isEqual {
 		return nil
@@ -58,12 +66,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 }
 
 // isProgress reports whether the status differs from the one that was read only in how far the pods have followed a decision,
-// and more follows by itself.
+// or in what a scaler recommends that waits for the budget, and more follows by itself.
 func isProgress(s *scope) bool {
-	if s.plan.Verdict.State != plan.Changing && s.plan.Verdict.Reason != v1beta1.ReasonWaitingForBudget {
+	before, after := s.scaler.Status, s.status
+	switch {
+	case s.plan.Verdict.Reason == v1beta1.ReasonWaitingForBudget:
+		after.Recommendation = before.Recommendation
+	case s.plan.Verdict.State != plan.Changing:
 		return false
 	}
-	before, after := s.scaler.Status, s.status
 	after.Summary, after.Conditions = before.Summary, slices.Clone(after.Conditions)
 	for i, c := range after.Conditions {
 		if was := meta.FindStatusCondition(before.Conditions, c.Type); was != nil && (c.Type == v1beta1.ConditionApplied || c.Type == v1beta1.ConditionChanging) {
@@ -71,6 +82,12 @@ func isProgress(s *scope) bool {
 		}
 	}
 	return scaler.EqualStatus(before, after)
+}
+
+// waitsForBudget reports whether the status that was read says that a change waits for the budget.
+func waitsForBudget(vs *v1beta1.VerticalScaler) bool {
+	applied := meta.FindStatusCondition(vs.Status.Conditions, v1beta1.ConditionApplied)
+	return applied != nil && applied.Reason == v1beta1.ReasonWaitingForBudget
 }
 
 // completeStatus turns the values of a reconcile into the status.

@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -36,6 +37,29 @@ var resolves = map[string]string{
 // failingFor is how long requests for a checkpoint may fail in any way, before that counts as a refusal. Most outages of an
 // API server are shorter. Webhooks may fail with any error, for ever.
 const failingFor = 10 * time.Second
+
+// mayWaitToSave reports whether the history is saved once the budget permits the change that waits for it, as its status is told
+// later.
+func (r *Reconciler) mayWaitToSave(s *scope) bool {
+	m := r.memory.of(client.ObjectKeyFromObject(s.scaler))
+	untold := s.now.Sub(cmp.Or(m.untoldSince, s.now))
+	return m.failingSince.IsZero() && untold < waitingDelay && (untold > 0 || waitsForBudget(s.scaler))
+}
+
+// saveNow saves the history of a scaler that has waited for the budget. If that fails, the next reconcile does so first, and
+// tells why it cannot.
+func (r *Reconciler) saveNow(ctx context.Context, s *scope) error {
+	if !s.isUnsaved || s.plan.Step == nil {
+		return nil
+	}
+	err := r.Histories.Save(ctx, s.scaler, s.observation.situation.Recommendations, s.now)
+	if err == nil {
+		return nil
+	}
+	log.FromContext(ctx).V(1).Info("Checkpoint not saved", "reason", err.Error())
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { m.failingSince = s.now })
+	return errStaleCache
+}
 
 // noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint, or has not
 // answered one for a while. It returns any other error.

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 )
 
@@ -102,5 +104,33 @@ func TestAFailedCheckpointIsRetried(t *testing.T) {
 	vs, _, err := p.reconcile()
 	if err == nil || len(p.resized) > 0 || condition(vs, v1beta1.ConditionStalled).Status != metav1.ConditionFalse {
 		t.Errorf("Reconcile() = %v, resized %v, %v", err, p.resized, condition(vs, v1beta1.ConditionStalled))
+	}
+}
+
+// While a change waits for the budget, the history is not saved. It is before the change is made.
+func TestWhatWaitsForTheBudgetIsSavedBeforeItIsChanged(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	p.Budget = budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
+	other := types.NamespacedName{Namespace: p.key.Namespace, Name: "other"}
+	p.Budget.Ask(noon, other, budget.Want{})
+	p.Budget.Done(noon, other)
+	if vs := p.mustReconcile(); condition(vs, v1beta1.ConditionApplied).Reason != "WaitingForBudget" {
+		t.Fatalf("Applied is %v", condition(vs, v1beta1.ConditionApplied))
+	}
+	p.refused = apierrors.NewInternalError(errors.New("etcd"))
+	vs := p.mustReconcile()
+	p.learn(vs, 800)
+	p.mustReconcile()
+
+	p.clock.SetTime(noon.Add(time.Minute))
+	if _, result, err := p.reconcile(); err != nil || len(p.resized) > 0 || result.RequeueAfter > time.Second {
+		t.Errorf("it is its turn: %v, resized %v, again in %s", err, p.resized, result.RequeueAfter)
+	}
+	if _, _, err := p.reconcile(); err == nil {
+		t.Error("nothing says that the history cannot be saved")
+	}
+	p.refused = nil
+	if p.mustReconcile(); len(p.resized) != 1 {
+		t.Errorf("resized %v once the history can be saved", p.resized)
 	}
 }

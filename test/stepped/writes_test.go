@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -67,6 +69,32 @@ func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	}
 	for i := range many {
 		w.Sized(nameOf(i))
+	}
+}
+
+// While most of a fleet waits for the budget, and each turn changes one pod, its usage goes on growing. What waits writes little.
+func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	w := newFixture(t)
+	w.Operator.Scalers.Budget = budget.New(budget.Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
+	for i := range many {
+		w.deploy(nameOf(i))
+		w.Uses(nameOf(i), "app", 300, 240)
+		w.Scale(nameOf(i))
+	}
+	w.Minutes(60)
+	before := writesOfMany(w, many)
+	for minute := range 20 {
+		for i := range many {
+			w.Uses(nameOf(i), "app", int64(600+10*minute), int64(480+10*minute))
+		}
+		w.Minutes(1)
+	}
+	after := writesOfMany(w, many)
+	changes := after["patch pods/resize"] - before["patch pods/resize"]
+	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > 4 {
+		t.Errorf("%.2f writes a change", sum)
 	}
 }
 
