@@ -19,7 +19,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -42,9 +44,20 @@ type deployed struct {
 	replicas        int32
 	noUsage         bool
 	owners          []metav1.OwnerReference
+	kind            string // empty for a Deployment
 }
 
-func (d deployed) pod(i int) string { return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2) }
+func (d deployed) pod(i int) string {
+	switch d.kind {
+	case "StatefulSet":
+		return fmt.Sprintf("%s-%d", d.name, i)
+	case "DaemonSet":
+		return fmt.Sprintf("%s-bcdf%d", d.name, i+2)
+	case "CronJob":
+		return fmt.Sprintf("%s-29384760-bcdf%d", d.name, i+2)
+	}
+	return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2)
+}
 
 var deployedFleet = []deployed{
 	{namespace: "bank", name: "api", cores: 0.2, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 3},
@@ -58,20 +71,25 @@ var namespacesAsked = regexp.MustCompile(`namespace=~?"([^"]*)"`)
 
 // fleetPrometheus answers like a Prometheus with the usage of the fleet, and with its kube-state-metrics.
 func fleetPrometheus(w http.ResponseWriter, r *http.Request) {
+	prometheusOf(w, r, deployedFleet)
+}
+
+// prometheusOf is fleetPrometheus of another fleet. It has no metrics of OpenCost.
+func prometheusOf(w http.ResponseWriter, r *http.Request, fleet []deployed) {
 	query, results := r.FormValue("query"), []string{}
 	isAsked := func(d deployed) bool {
 		asked := namespacesAsked.FindStringSubmatch(query)
 		return asked == nil || strings.Contains("|"+asked[1]+"|", "|"+d.namespace+"|")
 	}
 	if !strings.HasSuffix(r.URL.Path, "query_range") {
-		for _, d := range deployedFleet {
+		for _, d := range fleet {
 			add := func(value any, labels ...string) {
 				labels = append(labels, fmt.Sprintf(`"namespace":%q`, d.namespace))
 				results = append(results, fmt.Sprintf(`{"metric":{%s},"value":[0,"%v"]}`, strings.Join(labels, ","), value))
 			}
 			app := []string{fmt.Sprintf(`"pod":%q`, d.pod(0)), `"container":"app"`}
 			switch {
-			case !isAsked(d):
+			case !isAsked(d), strings.Contains(query, "hourly_cost"):
 			case strings.Contains(query, "kube_deployment_spec_replicas"):
 				add(d.replicas, fmt.Sprintf(`"deployment":%q`, d.name))
 			case strings.Contains(query, "kube_pod_container_resource_requests"):
@@ -90,13 +108,16 @@ func fleetPrometheus(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(results, ","))
 		return
 	}
-	for _, d := range deployedFleet {
+	for _, d := range fleet {
 		if !isAsked(d) || d.noUsage {
 			continue
 		}
 		for i := range int(d.replicas) {
 			var points []string
 			for at := number(r, "start"); at <= number(r, "end"); at += number(r, "step") {
+				if d.kind == "CronJob" && at/3600%24 != 3 {
+					continue
+				}
 				value := d.bytes
 				if strings.Contains(query, "cpu") {
 					if value = d.cores; at/3600%24 < 6 {
@@ -164,7 +185,7 @@ func TestReport(t *testing.T) {
 	}
 
 	api, web := report.Containers[0], report.Containers[1]
-	if len(report.Containers) != 2 || api.Deployment != "api" || web.Deployment != "web" || web.Replicas != 2 {
+	if len(report.Containers) != 2 || api.Workload != "api" || web.Workload != "web" || web.Replicas != 2 {
 		t.Fatalf("containers %+v", report.Containers)
 	}
 	if today := web.Rules[0].Requests(); today != (quantity.Amounts{CPUMillis: 250, MemoryBytes: 256 * mebi}) || web.Rules[0].StarvedPercent < 70 {
@@ -182,13 +203,92 @@ func TestReport(t *testing.T) {
 	}
 	var skipped []string
 	for _, s := range report.Skipped {
-		skipped = append(skipped, s.Deployment[:4]+": "+s.Why)
+		skipped = append(skipped, s.Workload[:4]+": "+s.Why)
 	}
 	want := "idle: it has no replicas; late: Prometheus knows no usage of its pods; " +
 		"web-: the name of the Deployment is longer than 46 characters, so its pods' names do not contain it in full"
 	if got := strings.Join(skipped, "; "); got != want {
 		t.Errorf("skipped %s", got)
 	}
+}
+
+// Other kinds are read, too: a StatefulSet, a DaemonSet with two nodes, a CronJob that runs for an hour a day, and a Rollout.
+func TestReportOfOtherKinds(t *testing.T) {
+	all := []deployed{
+		{namespace: "shop", name: "db", kind: "StatefulSet", cores: 0.5, bytes: 200 * mebi, cpu: "2", memory: "4Gi", replicas: 2},
+		{namespace: "shop", name: "agent", kind: "DaemonSet", cores: 0.1, bytes: 50 * mebi, cpu: "1", memory: "1Gi", replicas: 2},
+		{namespace: "shop", name: "nightly", kind: "CronJob", cores: 1, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 1},
+		{namespace: "shop", name: "canary", kind: "Rollout", cores: 0.2, bytes: 100 * mebi, cpu: "1", memory: "1Gi", replicas: 3},
+	}
+	s := startServer(t)
+	for _, d := range all {
+		about := metav1.ObjectMeta{Namespace: "shop", Name: d.name, Labels: map[string]string{"team": "data"}}
+		template := newDeployment("shop", d.name, d.replicas, d.cpu, d.memory, "").Spec.Template
+		switch d.kind {
+		case "StatefulSet":
+			template.Spec.Containers[0].Args = []string{"-Xmx3g"}
+			pod := newPod("shop", "db-0", "db", "3", "4Gi", "")
+			pod.OwnerReferences = []metav1.OwnerReference{controller("StatefulSet", "db")}
+			s.put(&appsv1.StatefulSet{ObjectMeta: about, Spec: appsv1.StatefulSetSpec{Replicas: &d.replicas, Template: template}}, pod)
+		case "DaemonSet":
+			s.put(&appsv1.DaemonSet{ObjectMeta: about, Spec: appsv1.DaemonSetSpec{Template: template}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: d.replicas}})
+		case "CronJob":
+			s.put(&batchv1.CronJob{ObjectMeta: about, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}}})
+		}
+	}
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		for metric, price := range map[string]string{"node_cpu_hourly_cost": "0.03", "node_ram_hourly_cost": "0.004"} {
+			if strings.Contains(r.FormValue("query"), metric) {
+				fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[0,%q]}]}}`, price)
+				return
+			}
+		}
+		prometheusOf(w, r, all)
+	})
+	rows := func(args ...string) (fleet.Report, map[string]fleet.Row) {
+		report, _ := reportOf(t, append([]string{"--prometheus=" + address}, args...)...)
+		byKind := map[string]fleet.Row{}
+		for _, row := range report.Containers {
+			byKind[row.Kind] = row
+		}
+		return report, byKind
+	}
+	// The API server does not know Rollouts.
+	if report, byKind := rows(); len(byKind) != 3 || report.PricesFrom != "OpenCost's metrics, the mean of all nodes" {
+		t.Errorf("without Rollouts: %+v", report)
+	}
+	s.answer("/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts", json.RawMessage(`{"apiVersion":"argoproj.io/v1alpha1","kind":"RolloutList","items":[
+		{"apiVersion":"argoproj.io/v1alpha1","kind":"Rollout","metadata":{"namespace":"shop","name":"canary"},"spec":{"replicas":3,
+		"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}}}]}`))
+	report, byKind := rows("--group-by=label:team")
+	if len(byKind) != 4 || len(report.Groups) != 2 || report.Groups[0].Name != "data" || report.Groups[0].Containers != 3 || report.Groups[1].Name != "" {
+		t.Fatalf("report %+v", report)
+	}
+	if db := byKind["StatefulSet"]; db.Rules[0].CPUMillicores != 3000 || db.Replicas != 2 || db.Git().MemoryBytes != 3<<30 || db.HeapBytes != 3<<30 {
+		t.Errorf("db %+v", db)
+	}
+	// 730 hours of the prices, for a 24th of the time, in which no pod is idle before the first run and after the last.
+	if cost := *byKind["CronJob"].Rules[0].CostPerMonth; cost < 4.4 || cost > 6 {
+		t.Errorf("nightly costs %g", cost)
+	}
+	if agent, canary := byKind["DaemonSet"], byKind["Rollout"]; agent.Replicas != 2 || canary.Replicas != 3 || canary.Git().CPUMillis > 300 {
+		t.Errorf("agent %+v, canary %+v", agent, canary)
+	}
+	s.forbid("/apis/batch/v1")
+	out, errOut, code := run(t, nil, "report", reportUntil, "--prometheus="+address, "--prices="+priceFile(t, "cpuCoreHour: 1\n"))
+	if code != 0 || !strings.Contains(errOut, "CronJobs are left out: ") || !strings.Contains(out, "prices.yaml: a core costs 1 and") {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+}
+
+// priceFile is a file with prices.
+func priceFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestReportOfASelection(t *testing.T) {
@@ -203,7 +303,7 @@ func TestReportOfASelection(t *testing.T) {
 		"-A --deployment=api --from-metrics": "bank/api",
 	} {
 		report, _ := reportOf(t, append(strings.Fields(args), prometheus)...)
-		if got := report.Containers[0].Namespace + "/" + report.Containers[0].Deployment; len(report.Containers) != 1 || got != want {
+		if got := report.Containers[0].Namespace + "/" + report.Containers[0].Workload; len(report.Containers) != 1 || got != want {
 			t.Errorf("%s: %d containers, first %s", args, len(report.Containers), got)
 		}
 	}
@@ -221,8 +321,8 @@ func TestReportFormats(t *testing.T) {
 	}
 	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Calm", "--top=1")
 	for _, want := range []string{
-		"2 containers of 2 Deployments, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\ncalm ", "COST/MONTH EUR",
-		"\nbank        api          app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n",
+		"2 containers of 2 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\ncalm ", "COST/MONTH EUR",
+		"\nbank        api        app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n",
 	} {
 		if code != 0 || errOut != "" || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %s: there is no %q in:\n%s", code, errOut, want, out)
@@ -239,7 +339,7 @@ func TestReportFormats(t *testing.T) {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), "\nbank,api,app,3,") {
+	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), "\nbank,Deployment,api,app,3,") {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -259,7 +359,7 @@ func TestPatches(t *testing.T) {
 			}
 		}
 		write("2 patches")
-		files := map[string]string{"bank_api.yaml": "", "shop_web.yaml": ""}
+		files := map[string]string{"bank_Deployment_api.yaml": "", "shop_Deployment_web.yaml": ""}
 		for name := range files {
 			text, err := os.ReadFile(filepath.Join(folder, name))
 			if err != nil {
@@ -267,7 +367,7 @@ func TestPatches(t *testing.T) {
 			}
 			files[name] = string(text)
 			for i := range all {
-				if all[i].namespace+"_"+all[i].name+".yaml" == name {
+				if all[i].namespace+"_Deployment_"+all[i].name+".yaml" == name {
 					all[i].apply(t, format, text)
 				}
 			}
@@ -283,8 +383,8 @@ func TestPatches(t *testing.T) {
 		if isKustomize := format == "kustomize"; (err == nil) != isKustomize || isKustomize && strings.Count(string(text), "path: ") != 2 {
 			t.Errorf("%s: the component is %v\n%s", format, err, text)
 		}
-		if format == "ssa" && !strings.Contains(files["shop_web.yaml"], "namespace: shop\n") {
-			t.Errorf("a manifest without a namespace: %s", files["shop_web.yaml"])
+		if format == "ssa" && !strings.Contains(files["shop_Deployment_web.yaml"], "namespace: shop\n") {
+			t.Errorf("a manifest without a namespace: %s", files["shop_Deployment_web.yaml"])
 		}
 	}
 }
@@ -344,7 +444,7 @@ func TestPatchesRefuse(t *testing.T) {
 	all[0].owners = []metav1.OwnerReference{controller("ScaledDeployment", "api")}
 	newClusterOf(t, all)
 	folder := t.TempDir()
-	file := filepath.Join(folder, "shop_web.yaml")
+	file := filepath.Join(folder, "shop_Deployment_web.yaml")
 	if err := os.WriteFile(file, []byte("mine: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +452,7 @@ func TestPatchesRefuse(t *testing.T) {
 	if want := "writing patches: " + file + " exists and was not written by this command"; out != "" || code != 1 || errOut != want {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
-	if _, err := os.Stat(filepath.Join(folder, "bank_api.yaml")); err == nil {
+	if _, err := os.Stat(filepath.Join(folder, "bank_Deployment_api.yaml")); err == nil {
 		t.Error("a Deployment that a ScaledDeployment controls has a patch")
 	}
 }
@@ -379,8 +479,8 @@ func TestReportOfTables(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); code != 0 || errOut != "" || err != nil {
 		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
 	}
-	if len(report.Containers) != 5 || report.Deployments != 5 || report.ContainerDays != 30 {
-		t.Errorf("%d containers, %d Deployments, %d days", len(report.Containers), report.Deployments, report.ContainerDays)
+	if len(report.Containers) != 5 || report.Workloads != 5 || report.ContainerDays != 30 {
+		t.Errorf("%d containers, %d Deployments, %d days", len(report.Containers), report.Workloads, report.ContainerDays)
 	}
 	byRule := map[string]fleet.Total{}
 	for _, total := range report.Rules {
@@ -390,7 +490,7 @@ func TestReportOfTables(t *testing.T) {
 		t.Errorf("rules %+v", report.Rules)
 	}
 	leak := report.Containers[slices.IndexFunc(report.Containers, func(r fleet.Row) bool { return r.Name == "leak" })]
-	if leak.Namespace != "" || leak.Deployment != "leak" || leak.Replicas != 1 || leak.Rules[0].OOMDays == 0 {
+	if leak.Namespace != "" || leak.Workload != "leak" || leak.Replicas != 1 || leak.Rules[0].OOMDays == 0 {
 		t.Errorf("leak is %+v, and today %+v", leak.Container, leak.Rules[0])
 	}
 	if again, _, _ := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe,Calm", "-o=json", "--workers=1"); again != out {
@@ -406,7 +506,7 @@ func TestReportOfStandardInput(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = usage.Close() })
 	out, errOut, code := run(t, usage, "report", "-", "--warm-up=0")
-	if code != 0 || !strings.Contains(out, "\n            leak         leak        1      none -> ") {
+	if code != 0 || !strings.Contains(out, "\n            leak       leak        1      none -> ") {
 		t.Errorf("exit code %d: %s\n%s", code, errOut, out)
 	}
 }
@@ -443,10 +543,10 @@ func TestReportOfSavedUsage(t *testing.T) {
 	}
 	for _, row := range first.Containers {
 		i := slices.IndexFunc(again.Containers, func(r fleet.Row) bool {
-			return r.Namespace == row.Namespace && r.Deployment == row.Deployment && r.Name == row.Name
+			return r.Namespace == row.Namespace && r.Workload == row.Workload && r.Name == row.Name
 		})
 		if i < 0 || again.Containers[i].Git() != row.Git() || again.Containers[i].Rules[0].Requests() != row.Rules[0].Requests() {
-			t.Errorf("%s/%s is not the same: %+v", row.Namespace, row.Deployment, again.Containers)
+			t.Errorf("%s/%s is not the same: %+v", row.Namespace, row.Workload, again.Containers)
 		}
 	}
 }
@@ -538,7 +638,7 @@ func newScaledCluster(t *testing.T, all []deployed) *apiServer {
 func TestReportOfScalers(t *testing.T) {
 	newScaledCluster(t, scaledFleet)
 	out, errOut, code := run(t, nil, "report", "-A")
-	want := `3 containers of 3 Deployments, by what their scalers recommend
+	want := `3 containers of 3 workloads, by what their scalers recommend
 
 RULE     CORES     GIB       CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
 today    13.50     25.50     0%             0%                unknown   unknown    unknown
@@ -547,10 +647,10 @@ vpa      unknown   unknown   unknown        unknown           unknown   unknown 
 krr      unknown   unknown   unknown        unknown           unknown   unknown    unknown
 git      2.400     2.453     -82.2%         -90.4%            unknown   unknown    unknown
 
-NAMESPACE   DEPLOYMENT   CONTAINER   PODS   CPU             MEMORY            VPA       KRR       GIT          STARVED   OOM DAYS
-bank        api          app         3      4000m -> 300m   8192Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
-bank        owned        app         1      1000m -> 300m   1024Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
-shop        web          app         2      250m -> 600m    256Mi -> 256Mi    unknown   unknown   600m 256Mi   unknown   unknown
+NAMESPACE   WORKLOAD   CONTAINER   PODS   CPU             MEMORY            VPA       KRR       GIT          STARVED   OOM DAYS
+bank        api        app         3      4000m -> 300m   8192Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
+bank        owned      app         1      1000m -> 300m   1024Mi -> 500Mi   unknown   unknown   300m 500Mi   unknown   unknown
+shop        web        app         2      250m -> 600m    256Mi -> 256Mi    unknown   unknown   600m 256Mi   unknown   unknown
 
 Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm
 
@@ -570,7 +670,7 @@ Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
 	if again, _, _ := run(t, nil, "report", "-A"); again != out {
 		t.Errorf("the same report again is:\n%s", again)
 	}
-	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.HasPrefix(out, "1 container of 1 Deployment, ") {
+	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.HasPrefix(out, "1 container of 1 workload, ") {
 		t.Errorf("of a selection: exit code %d: %s%s", code, errOut, out)
 	}
 }
@@ -602,13 +702,13 @@ func TestReportOfScalersInFiles(t *testing.T) {
 		}
 	}
 	api := report.Containers[0]
-	if today, ours, vpa := api.Rules[0], api.Rules[1], api.Rules[2]; api.Deployment != "api" || api.ObservedSeconds != 172800 || vpa.Rule != "vpa" || vpa.Requested != nil ||
+	if today, ours, vpa := api.Rules[0], api.Rules[1], api.Rules[2]; api.Workload != "api" || api.ObservedSeconds != 172800 || vpa.Rule != "vpa" || vpa.Requested != nil ||
 		*today.CostPerMonth != 1051.2 || *ours.CostPerMonth != 76.3934 {
 		t.Errorf("the first container is %+v", api)
 	}
 
 	lines := strings.Split(output("csv"), "\n")
-	if want := "bank,api,app,3,13.3535,,4000,8589934592,1051.2,,,,300,524288000,76.3934,,,,,,,,,,,,,,,,300,524288000,76.3934,,,"; len(lines) != 5 || lines[1] != want {
+	if want := "bank,Deployment,api,app,3,13.3535,,4000,8589934592,1051.2,,,,300,524288000,76.3934,,,,,,,,,,,,,,,,300,524288000,76.3934,,,"; len(lines) != 5 || lines[1] != want {
 		t.Errorf("lines %q, want %s", lines, want)
 	}
 
@@ -622,5 +722,54 @@ func TestReportOfScalersInFiles(t *testing.T) {
 		if strings.Contains(page, unwanted) {
 			t.Errorf("%q is in:\n%s", unwanted, page)
 		}
+	}
+}
+
+// The CronJob in config/report has flags that work, and the rights that they need, and no more.
+func TestTheWeeklyReport(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "report", "weekly_report.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var job batchv1.CronJob
+	var role rbacv1.ClusterRole
+	for _, part := range strings.Split(string(text), "\n---\n") {
+		for kind, into := range map[string]any{"kind: CronJob\n": &job, "kind: ClusterRole\n": &role} {
+			if strings.Contains(part, "\n"+kind) {
+				if err := yaml.UnmarshalStrict([]byte(part), into); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	s := newFleetCluster(t)
+	file := filepath.Join(t.TempDir(), "report.txt")
+	var args []string
+	for _, arg := range job.Spec.JobTemplate.Spec.Template.Spec.InitContainers[0].Command[1:] {
+		if !strings.HasPrefix(arg, "--kubeconfig=") {
+			args = append(args, strings.NewReplacer("http://PROMETHEUS:9090", serve(t, fleetPrometheus), "/report/report.txt", file).Replace(arg))
+		}
+	}
+	if out, errOut, code := run(t, nil, append(args, reportUntil)...); code != 0 || out+errOut != "" {
+		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "\nNAMESPACE   CONTAINERS ") {
+		t.Errorf("%v: %s", err, text)
+	}
+	may := map[string]bool{}
+	for _, rule := range role.Rules {
+		if !slices.Equal(rule.Verbs, []string{"list"}) {
+			t.Errorf("it may %q", rule.Verbs)
+		}
+		for _, resource := range rule.Resources {
+			may[resource] = true
+		}
+	}
+	asked := map[string]bool{}
+	for path := range s.asked {
+		asked[filepath.Base(path)] = true
+	}
+	if diff := gocmp.Diff(may, asked); diff != "" {
+		t.Errorf("the rights (-granted +needed):\n%s", diff)
 	}
 }

@@ -52,6 +52,8 @@ type Container struct {
 	Requests quantity.Amounts
 	// CPULimit is the CPU limit divided by the request; 0 without a CPU limit.
 	CPULimit float64
+	// HeapBytes is that of the trace.
+	HeapBytes int64
 }
 
 // Policy sizes one container. One goroutine calls it with every interval, in order.
@@ -123,6 +125,8 @@ type Trace struct {
 	Step time.Duration
 	// Requests are those that the container has today.
 	Requests quantity.Amounts
+	// HeapBytes is the heap that a flag sets, below which VerticalScaler lowers no memory request; 0 for none.
+	HeapBytes int64
 	// HasMemory is true if memory was recorded: it is not 0 throughout.
 	HasMemory bool
 	// Samples are in the order of time, at least two, no two of them at the same time.

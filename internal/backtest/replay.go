@@ -67,7 +67,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 		means   = window{isOfOne: t.Step >= averaged}
 		pods    = o.World.pods(t.Name)
 		current = atLeast(t.Requests)
-		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.World.CPULimit})
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.World.CPULimit, HeapBytes: t.HeapBytes})
 		warmUp  = int64(o.WarmUp / time.Second)
 	)
 	if o.Record && len(t.Samples) > 0 {

@@ -51,7 +51,7 @@ func TestThePluginReportsFromPrometheus(t *testing.T) {
 
 	saved := filepath.Join(dir, "usage")
 	row := only(reportWith("--prometheus="+way.URL, "--deployment=web", "--save="+saved))
-	if row.Namespace != w.namespace || row.Deployment != "web" || row.Name != "app" {
+	if row.Namespace != w.namespace || row.Workload != "web" || row.Name != "app" {
 		t.Fatalf("container %+v", row.Container)
 	}
 	for _, r := range row.Rules {
@@ -78,8 +78,8 @@ func TestThePluginReportsFromPrometheus(t *testing.T) {
 	}
 
 	for args, want := range map[string]string{
-		"--deployment=none":                          "no Deployment selected: there is none in namespace " + w.namespace + " with the name none",
-		"--deployment=web --prometheus-label=x=none": "but not enough of the 1 containers of the selected Deployments since ",
+		"--deployment=none":                          "no workload selected: there is none in namespace " + w.namespace + " with the name none",
+		"--deployment=web --prometheus-label=x=none": "but not enough of the 1 containers of the selected workloads since ",
 	} {
 		if out, errOut := reportWith(append(strings.Fields(args), "--prometheus="+way.URL)...); out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %s%s\nwant %s", args, out, errOut, want)

@@ -164,6 +164,7 @@ func (p *policy) Recommend() (quantity.Amounts, bool) {
 	if highest := slices.Max(p.highest[:]); highest > 0 {
 		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), recommend.MinCPUMillis)
 	}
+	c.Target.MemoryBytes = max(c.Target.MemoryBytes, p.container.HeapBytes)
 	return c.Target, ok
 }
 
@@ -216,6 +217,7 @@ func (p *policy) situation(applied quantity.Amounts) plan.Situation {
 		Ceilings: plan.Ceilings{RaiseFactor: raiseFactor},
 		Deployment: workload.Deployment{
 			Name: name, Replicas: 1, UpdatedReplicas: 1, Containers: []workload.Container{template},
+			Heaps: map[string]workload.Heap{name: {Bytes: p.container.HeapBytes}},
 		},
 		Pods: []workload.Pod{{
 			Name: name, UID: podUID, Current: true, Running: true, Started: p.started,

@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
@@ -32,22 +33,57 @@ const (
 	Git = "git"
 )
 
-// Container is a container of the pods of a Deployment.
+// The values of Options.GroupBy.
+const (
+	GroupByNamespace = "namespace"
+	GroupByLabel     = "label:" // before the key
+)
+
+// Container is a container of the pods of a workload.
 type Container struct {
-	Namespace  string `json:"namespace"`
-	Deployment string `json:"deployment"`
-	Name       string `json:"container"`
-	// Replicas is the number of pods.
+	Namespace string `json:"namespace"`
+	// Kind is that of the workload, such as Deployment or StatefulSet, and Workload its name.
+	Kind     string `json:"kind"`
+	Workload string `json:"workload"`
+	Name     string `json:"container"`
+	// Replicas is the number of pods. That of a CronJob is the number while it runs.
 	Replicas int `json:"replicas"`
+	// HeapBytes is the heap that a flag sets; 0 for none. No rule of VerticalScaler lowers the memory request below it.
+	HeapBytes int64 `json:"heapBytes,omitempty"`
 	// Requests and Limits are those of one pod; 0 is not set.
 	Requests quantity.Amounts `json:"-"`
 	Limits   quantity.Amounts `json:"-"`
 	// IsSidecar is true if it is a native sidecar.
 	IsSidecar bool `json:"-"`
-	// Controller is the object that controls the Deployment, such as "ScaledDeployment web"; empty if there is
+	// Controller is the object that controls the workload, such as "ScaledDeployment web"; empty if there is
 	// none or if it is not known.
 	Controller string `json:"-"`
+	// Label is the value of the workload's label by which Options group; empty without it.
+	Label string `json:"-"`
 }
+
+// The kinds that differ from others.
+const (
+	deployment = "Deployment"
+	rollout    = "Rollout"
+	cronJob    = "CronJob"
+)
+
+// workload is the name of the workload, after its kind unless that is Deployment.
+func workload(kind, name string) string {
+	if kind == deployment {
+		return name
+	}
+	return kind + "/" + name
+}
+
+// ID is NAMESPACE/DEPLOYMENT/CONTAINER, or NAMESPACE/KIND/WORKLOAD/CONTAINER for other kinds.
+func (c Container) ID() string {
+	return c.Namespace + "/" + workload(c.Kind, c.Workload) + "/" + c.Name
+}
+
+// Floor is what a request for memory is not lowered below: the heap that a flag sets, but no more than is requested today.
+func (c Container) Floor() int64 { return min(c.HeapBytes, c.Requests.MemoryBytes) }
 
 // Row is the result for one container.
 type Row struct {
@@ -64,6 +100,8 @@ type Row struct {
 
 	// hours are the mean CPU of one pod in each hour of the day, in UTC and millicores.
 	hours [24]float64
+	// idle is the share of time in which no pod runs, of a CronJob.
+	idle float64
 	// plots are empty without Options.Record.
 	plots []backtest.Plot
 }
@@ -111,8 +149,19 @@ type Options struct {
 	WarmUp time.Duration
 	// Record keeps a picture of each container for the HTML page.
 	Record bool
-	// Prices are nil if they are not known.
-	Prices *Prices
+	// Prices are nil if they are not known, and PricesFrom says where they are from.
+	Prices     *Prices
+	PricesFrom string
+	// GroupBy is "namespace", or "label:" and the key of a label of workloads; empty for no groups.
+	GroupBy string
+}
+
+// groupOf is the group of a container; empty for a workload without the label.
+func (o Options) groupOf(c Container) string {
+	if strings.HasPrefix(o.GroupBy, GroupByLabel) {
+		return c.Label
+	}
+	return c.Namespace
 }
 
 // Evaluate replays the usage of one container, a trace without requests. It is not ok if its usage is not longer than the
@@ -136,7 +185,11 @@ func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) 
 		outcomes = append(outcomes, outcome)
 	}
 	options := backtest.Options{WarmUp: o.WarmUp, Record: o.Record}
-	usage.Name = c.Namespace + "/" + c.Deployment + "/" + c.Name
+	if c.Kind == cronJob {
+		all := float64(samples[len(samples)-1].At-samples[0].At)/usage.Step.Seconds() + 1
+		row.idle = max(1-float64(len(samples))/all, 0)
+	}
+	usage.Name, usage.HeapBytes = c.ID(), c.Floor()
 	usage.Requests = quantity.Amounts{CPUMillis: c.Requests.CPUMillis, MemoryBytes: cmp.Or(c.Limits.MemoryBytes, quantity.MaxMemoryBytes)}
 	today := backtest.Replay(usage, backtest.Static(), options)
 	today.Changes = []backtest.Change{{At: samples[0].At, Requests: c.Requests}} // and not the limit
@@ -194,7 +247,7 @@ func KeepPlots(rows []Row, first int) {
 func (o Options) Recommended(c Container, target quantity.Amounts, observed time.Duration) Row {
 	row := Row{Container: c, ObservedSeconds: int64(observed / time.Second)}
 	target.CPUMillis = cmp.Or(target.CPUMillis, c.Requests.CPUMillis)
-	target.MemoryBytes = cmp.Or(target.MemoryBytes, c.Requests.MemoryBytes)
+	target.MemoryBytes = max(cmp.Or(target.MemoryBytes, c.Requests.MemoryBytes), c.Floor())
 	row.add(o.Prices, Today, c.Requests, nil)
 	row.add(o.Prices, o.Rules[0].Name, target, nil)
 	for _, rule := range o.Rules[1:] {
@@ -234,12 +287,15 @@ const gibi = 1 << 30
 
 // cores and gib are what all pods request by a rule.
 func (r *Row) cores(of Result) float64 {
-	return float64(of.CPUMillicores) / 1000 * float64(r.Replicas)
+	return float64(of.CPUMillicores) / 1000 * r.pods()
 }
 
 func (r *Row) gib(of Result) float64 {
-	return float64(of.MemoryBytes) / gibi * float64(r.Replicas)
+	return float64(of.MemoryBytes) / gibi * r.pods()
 }
+
+// pods is the number of pods on average.
+func (r *Row) pods() float64 { return float64(r.Replicas) * (1 - r.idle) }
 
 // difference is how far two rules are apart, whatever the direction.
 func (r *Row) difference(a, b Result) (cores, gib float64) {
@@ -253,18 +309,32 @@ func (r *Row) Git() quantity.Amounts { return r.Rules[len(r.Rules)-1].Requests()
 type Report struct {
 	// Usage is nil, and its fields are missing, if no past usage is known.
 	*Usage
-	Currency    string `json:"currency,omitempty"`
-	Deployments int    `json:"deployments"`
+	Currency string `json:"currency,omitempty"`
+	// PricesFrom says where prices are from; empty without prices.
+	PricesFrom string `json:"pricesFrom,omitempty"`
+	Workloads  int    `json:"workloads"`
 	// ContainerDays is the number of days that were measured, of all containers. 0 without past usage.
 	ContainerDays int `json:"containerDays,omitempty"`
 	// Rules are the sums over all containers, for today's requests and each rule.
 	Rules []Total `json:"rules"`
+	// Groups have the sums of Options.GroupBy: the largest difference first.
+	Groups []Group `json:"groups,omitempty"`
 	// Containers are sorted: the largest difference first.
 	Containers []Row `json:"containers"`
-	// Skipped are the containers that are not in the report, by namespace, Deployment and container.
+	// Skipped are the containers that are not in the report, by namespace, workload and container.
 	Skipped []Skipped `json:"skipped,omitempty"`
 
-	about map[string]string // by rule
+	about   map[string]string // by rule
+	options Options
+}
+
+// Group is the sum over the containers of a namespace, or of the workloads with a value of a label.
+type Group struct {
+	// Name is the namespace or the value; empty for workloads without the label.
+	Name       string `json:"name"`
+	Containers int    `json:"containers"`
+	// Rules are the sums, as those of the report.
+	Rules []Total `json:"rules"`
 }
 
 // Usage is the past usage that a report is about.
@@ -295,10 +365,11 @@ type Sum struct {
 
 // Skipped is a container that is not reported.
 type Skipped struct {
-	Namespace  string `json:"namespace"`
-	Deployment string `json:"deployment"`
-	Container  string `json:"container,omitempty"` // empty for all of the Deployment's
-	Why        string `json:"why"`
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Workload  string `json:"workload"`
+	Container string `json:"container,omitempty"` // empty for all of the workload's
+	Why       string `json:"why"`
 }
 
 // New returns the report about rows of Evaluate, which it sorts. The times are those of the usage.
@@ -313,8 +384,8 @@ func peakHourByMean(rows []Row) float64 {
 	sum := 0.0
 	for _, row := range rows {
 		for i, cpu := range row.hours {
-			hours[i] += cpu * float64(row.Replicas)
-			sum += cpu * float64(row.Replicas)
+			hours[i] += cpu * row.pods()
+			sum += cpu * row.pods()
 		}
 	}
 	if sum == 0 {
@@ -329,19 +400,19 @@ func OfScalers(rows []Row, skipped []Skipped, o Options) *Report {
 }
 
 func newReport(rows []Row, skipped []Skipped, o Options, aboutGit string) *Report {
-	r := &Report{Containers: rows, Skipped: skipped, about: map[string]string{Today: "what the containers request today", Git: aboutGit}}
+	r := &Report{Containers: rows, Skipped: skipped, options: o, about: map[string]string{Today: "what the containers request today", Git: aboutGit}}
 	sortRows(r.Containers)
 	slices.SortFunc(r.Skipped, func(a, b Skipped) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Container, b.Container))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Container, b.Container))
 	})
-	deployments := map[[2]string]bool{}
+	workloads := map[[3]string]bool{}
 	for _, row := range r.Containers {
-		deployments[[2]string{row.Namespace, row.Deployment}] = true
+		workloads[[3]string{row.Namespace, row.Kind, row.Workload}] = true
 		r.ContainerDays += row.Days
 	}
-	r.Deployments = len(deployments)
+	r.Workloads = len(workloads)
 	if o.Prices != nil {
-		r.Currency = o.Prices.Currency
+		r.Currency, r.PricesFrom = o.Prices.Currency, o.PricesFrom
 	}
 	names := []string{Today}
 	for _, rule := range o.Rules {
@@ -349,25 +420,54 @@ func newReport(rows []Row, skipped []Skipped, o Options, aboutGit string) *Repor
 		r.about[rule.Name] = rule.About
 	}
 	names = append(names, Git)
-	for i, name := range names {
-		r.Rules = append(r.Rules, r.total(name, i, o.Prices))
+	r.Rules = o.totals(names, r.Containers)
+	if o.GroupBy != "" {
+		r.Groups = o.groups(names, r.Containers)
 	}
 	return r
+}
+
+// groups are the groups of rows.
+func (o Options) groups(rules []string, rows []Row) (groups []Group) {
+	byName := map[string][]Row{}
+	for _, row := range rows {
+		name := o.groupOf(row.Container)
+		byName[name] = append(byName[name], row)
+	}
+	for name, rows := range byName {
+		groups = append(groups, Group{name, len(rows), o.totals(rules, rows)})
+	}
+	difference := func(g Group) float64 {
+		today, first := g.Rules[0], g.Rules[1]
+		return math.Abs(o.Prices.inCores(today.Cores-first.Cores, today.GiB-first.GiB))
+	}
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(difference(b), difference(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return groups
+}
+
+// totals are the sums of all rules.
+func (o Options) totals(rules []string, rows []Row) (totals []Total) {
+	for i, name := range rules {
+		totals = append(totals, total(name, i, rows, o.Prices))
+	}
+	return totals
 }
 
 // sortRows sorts by difference, the largest first, and then by name.
 func sortRows(rows []Row) {
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
+			cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // total is the sum of one rule. What is not known of a container is not known of all.
-func (r *Report) total(name string, rule int, prices *Prices) Total {
+func total(name string, rule int, rows []Row, prices *Prices) Total {
 	sum, harm := &Sum{}, &Harm{}
-	for i := range r.Containers {
-		row := &r.Containers[i]
+	for i := range rows {
+		row := &rows[i]
 		result := row.Rules[rule]
 		if result.Requested == nil {
 			return Total{Rule: name}
@@ -388,7 +488,7 @@ func (r *Report) total(name string, rule int, prices *Prices) Total {
 	}
 	sum.Cores, sum.GiB = rounded(sum.Cores), rounded(sum.GiB)
 	if harm != nil {
-		n := float64(max(len(r.Containers), 1))
+		n := float64(max(len(rows), 1))
 		harm.StarvedPercent, harm.ResizesPerDay = rounded(harm.StarvedPercent/n), rounded(harm.ResizesPerDay/n)
 	}
 	return Total{name, sum, harm}

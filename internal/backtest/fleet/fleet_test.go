@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ const (
 var options = fleet.Options{Rules: []backtest.Rule{engine.Rule(), vpa.Rule(), krr.Rule()}, WarmUp: 3 * day}
 
 func container(name string, requests, limits quantity.Amounts) fleet.Container {
-	return fleet.Container{Namespace: "shop", Deployment: "web", Name: name, Replicas: 2, Requests: requests, Limits: limits}
+	return fleet.Container{Namespace: "shop", Kind: "Deployment", Workload: "web", Name: name, Replicas: 2, Requests: requests, Limits: limits}
 }
 
 func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
@@ -129,7 +130,7 @@ func made(namespace, deployment string, replicas int, difference float64, cost b
 		return r
 	}
 	return fleet.Row{
-		Container:  fleet.Container{Namespace: namespace, Deployment: deployment, Name: "app", Replicas: replicas},
+		Container:  fleet.Container{Namespace: namespace, Kind: "Deployment", Workload: deployment, Name: "app", Replicas: replicas},
 		Difference: difference, Days: 6,
 		Rules: []fleet.Result{
 			result(fleet.Today, 1000, 0, 12.5, 1, 0), result("balanced", 300, 500*mebi, 0.5, 0, 4), result("vpa", 400, 600*mebi, 2, 2, 2),
@@ -143,9 +144,9 @@ func report(prices *fleet.Prices) *fleet.Report {
 	rows := []fleet.Row{made("shop", "web", 1, 0.5, prices != nil), made("bank", "api", 10, 7, prices != nil), made("bank", "cache", 1, 0.5, prices != nil)}
 	var skipped []fleet.Skipped
 	for _, name := range []string{"e", "d", "c", "b", "a"} {
-		skipped = append(skipped, fleet.Skipped{Namespace: "shop", Deployment: name, Container: "app", Why: "it has no replicas"})
+		skipped = append(skipped, fleet.Skipped{Namespace: "shop", Kind: "Deployment", Workload: name, Container: "app", Why: "it has no replicas"})
 	}
-	skipped = append(skipped, fleet.Skipped{Namespace: "shop", Deployment: "new", Container: "app", Why: "Prometheus knows no usage of its pods"})
+	skipped = append(skipped, fleet.Skipped{Namespace: "shop", Kind: "Deployment", Workload: "new", Container: "app", Why: "Prometheus knows no usage of its pods"})
 	return fleet.New(rows, skipped, until.Add(-8*day), until, fleet.Options{
 		Rules: []backtest.Rule{{Name: "balanced", About: "about balanced"}, {Name: "vpa", About: "about vpa"}}, WarmUp: 3 * day, Prices: prices,
 	})
@@ -156,7 +157,7 @@ func TestTable(t *testing.T) {
 	if err := report(nil).WriteTable(&got, 2); err != nil {
 		t.Fatal(err)
 	}
-	want := `3 containers of 3 Deployments, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z
+	want := `3 containers of 3 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z
 
 RULE       CORES   GIB     CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
 today      12.00   0.000   0%             -                 12.50%    3 of 18    0.00
@@ -164,9 +165,9 @@ balanced   3.600   5.859   -70.0%         -                 0.50%     0 of 18   
 vpa        4.800   7.031   -60.0%         -                 2.00%     6 of 18    2.00
 git        5.400   8.203   -55.0%         -                 0.00%     0 of 18    0.00
 
-NAMESPACE   DEPLOYMENT   CONTAINER   PODS   CPU             MEMORY          VPA          GIT          STARVED         OOM DAYS
-bank        api          app         10     1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
-bank        cache        app         1      1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
+NAMESPACE   WORKLOAD   CONTAINER   PODS   CPU             MEMORY          VPA          GIT          STARVED         OOM DAYS
+bank        api        app         10     1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
+bank        cache      app         1      1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
 
 1 more container with smaller differences: see --top, or --output csv
 
@@ -221,10 +222,10 @@ func TestCSV(t *testing.T) {
 	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteCSV(&got); err != nil {
 		t.Fatal(err)
 	}
-	want := `namespace,deployment,container,replicas,difference,days,today_cpu_millicores,today_memory_bytes,today_cost_per_month,today_starved_percent,today_oom_days,today_resizes_per_day,balanced_cpu_millicores,balanced_memory_bytes,balanced_cost_per_month,balanced_starved_percent,balanced_oom_days,balanced_resizes_per_day,vpa_cpu_millicores,vpa_memory_bytes,vpa_cost_per_month,vpa_starved_percent,vpa_oom_days,vpa_resizes_per_day,git_cpu_millicores,git_memory_bytes,git_cost_per_month,git_starved_percent,git_oom_days,git_resizes_per_day
-bank,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
-bank,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
-shop,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+	want := `namespace,kind,workload,container,replicas,difference,days,today_cpu_millicores,today_memory_bytes,today_cost_per_month,today_starved_percent,today_oom_days,today_resizes_per_day,balanced_cpu_millicores,balanced_memory_bytes,balanced_cost_per_month,balanced_starved_percent,balanced_oom_days,balanced_resizes_per_day,vpa_cpu_millicores,vpa_memory_bytes,vpa_cost_per_month,vpa_starved_percent,vpa_oom_days,vpa_resizes_per_day,git_cpu_millicores,git_memory_bytes,git_cost_per_month,git_starved_percent,git_oom_days,git_resizes_per_day
+bank,Deployment,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+bank,Deployment,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+shop,Deployment,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 `
 	if diff := gocmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -292,7 +293,7 @@ func TestHTML(t *testing.T) {
 	o.Prices = &fleet.Prices{Currency: "EUR", CPUCoreHour: 1}
 	priced, _ := o.Evaluate(c, usage)
 	for name, r := range map[string]*fleet.Report{
-		"plain":   fleet.New([]fleet.Row{row}, []fleet.Skipped{{Namespace: "shop", Deployment: "late", Why: "it has no replicas"}}, traces.Monday, traces.Monday.Add(6*day), options),
+		"plain":   fleet.New([]fleet.Row{row}, []fleet.Skipped{{Namespace: "shop", Kind: "Deployment", Workload: "late", Why: "it has no replicas"}}, traces.Monday, traces.Monday.Add(6*day), options),
 		"priced":  fleet.New([]fleet.Row{priced}, nil, traces.Monday, traces.Monday.Add(6*day), o),
 		"no rows": fleet.New(nil, nil, traces.Monday, traces.Monday.Add(6*day), options),
 	} {
@@ -376,7 +377,7 @@ proxy:
 `,
 	} {
 		patches, err := report.Patches(format, "")
-		if err != nil || len(patches) != 2 || patches[0].File != "shop_api.yaml" || patches[1].File != "shop_web.yaml" {
+		if err != nil || len(patches) != 2 || patches[0].File != "shop_Deployment_api.yaml" || patches[1].File != "shop_Deployment_web.yaml" {
 			t.Fatalf("%s: %v, %+v", format, err, patches)
 		}
 		if diff := gocmp.Diff(fleet.PatchHeader+want, string(patches[1].Text)); diff != "" {
@@ -393,18 +394,18 @@ proxy:
 	if _, err := report.Patches(fleet.HelmValues, "resources"); err == nil || !strings.Contains(err.Error(), "Deployment shop/web have the same path of values: it must contain {container}") {
 		t.Errorf("two containers with one path: %v", err)
 	}
-	text, err := fleet.Component([]string{"shop_web.yaml", "shop_api.yaml"})
+	text, err := fleet.Component([]string{"shop_Deployment_web.yaml", "shop_CronJob_api.yaml", "a_file_that_others_wrote.yaml"})
 	want := fleet.PatchHeader + `apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
 patches:
-- path: shop_api.yaml
+- path: shop_CronJob_api.yaml
   target:
-    group: apps
-    kind: Deployment
+    group: batch
+    kind: CronJob
     name: api
     namespace: shop
     version: v1
-- path: shop_web.yaml
+- path: shop_Deployment_web.yaml
   target:
     group: apps
     kind: Deployment
@@ -414,5 +415,82 @@ patches:
 `
 	if diff := gocmp.Diff(want, string(text)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// Sums by a label have the largest difference first, and those without the label too. The columns of files name the label.
+func TestGroups(t *testing.T) {
+	rows := []fleet.Row{made("shop", "web", 1, 1, true), made("shop", "db", 10, 1, true), made("bank", "api", 1, 1, true)}
+	rows[0].Label, rows[1].Label, rows[1].Kind = "store", "store", "StatefulSet"
+	r := fleet.New(rows, nil, traces.Monday, traces.Monday.Add(day), fleet.Options{
+		Rules: []backtest.Rule{{Name: "balanced"}, {Name: "vpa"}}, GroupBy: "label:team", Prices: &fleet.Prices{CPUCoreHour: 0.01}, PricesFrom: "a test",
+	})
+	var table, csv, html strings.Builder
+	if err := errors.Join(r.WriteTable(&table, 5), r.WriteCSV(&csv), r.WriteHTML(&html, 5)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nPrices are from a test: a core costs 0.01 and a GiB 0 an hour\n",
+		"\nTEAM     CONTAINERS   CORES            GIB              COST/MONTH\nstore    2            11.00 -> 3.300   0.000 -> 5.371   80.30 -> 24.09\n(none)   1            1.000 -> 0.300 ",
+		"\nshop        StatefulSet/db   app ",
+	} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("there is no %q in:\n%s", want, table.String())
+		}
+	}
+	if text := csv.String(); !strings.HasPrefix(text, "label:team,namespace,kind,") || !strings.Contains(text, "\nstore,shop,StatefulSet,db,app,10,") || !strings.Contains(text, "\n,bank,Deployment,api,") {
+		t.Errorf("csv:\n%s", text)
+	}
+	if text := html.String(); !strings.Contains(text, `<td class="name">store</td><td>2</td>`) || !strings.Contains(text, `<th scope="col" class="name">TEAM</th>`) {
+		t.Errorf("html:\n%s", text)
+	}
+}
+
+// A heap that a flag sets is a floor for VerticalScaler's requests, but not above what is requested today.
+func TestAHeapIsAFloor(t *testing.T) {
+	usage := traces.One("diurnal", 6*day, 5*time.Minute) // of far less than a GiB
+	for _, test := range []struct{ heap, today, least int64 }{{3 * gibi, 4 * gibi, 3 * gibi}, {3 * gibi, 2 * gibi, 2 * gibi}} {
+		c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: test.today}, quantity.Amounts{})
+		without, _ := options.Evaluate(c, usage)
+		c.HeapBytes = test.heap
+		row, ok := options.Evaluate(c, usage)
+		if ours, git := row.Rules[1].MemoryBytes, row.Git().MemoryBytes; !ok || ours < test.least || git != test.least || without.Git().MemoryBytes >= gibi {
+			t.Errorf("with a heap of %d: %d, for Git %d, and without %d", test.heap, ours, git, without.Git().MemoryBytes)
+		}
+	}
+}
+
+// A CronJob costs what its pods request while they run.
+func TestACronJobCountsWhileItRuns(t *testing.T) {
+	usage := traces.One("diurnal", 8*day, 5*time.Minute)
+	usage.Samples = slices.DeleteFunc(usage.Samples, func(s backtest.Sample) bool { return s.At/3600%24 != 3 })
+	c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
+	c.Kind, c.Replicas = "CronJob", 24
+	row, ok := options.Evaluate(c, usage)
+	if !ok {
+		t.Fatal("nothing is recommended")
+	}
+	if got := fleet.New([]fleet.Row{row}, nil, traces.Monday, traces.Monday.Add(8*day), options).Rules[0].Cores; got < 1 || got > 1.2 {
+		t.Errorf("24 pods of a core that run for an hour a day are %g cores", got)
+	}
+}
+
+// Patches of other kinds have their shape. A Rollout has Helm values only.
+func TestPatchesOfOtherKinds(t *testing.T) {
+	rows := []fleet.Row{made("shop", "db", 1, 1, false), made("shop", "nightly", 1, 1, false), made("shop", "web", 1, 1, false)}
+	rows[0].Kind, rows[1].Kind, rows[2].Kind = "StatefulSet", "CronJob", "Rollout"
+	r := fleet.New(rows, nil, traces.Monday, traces.Monday.Add(day), fleet.Options{Rules: []backtest.Rule{{Name: "balanced"}, {Name: "vpa"}}})
+	patches, err := r.Patches(fleet.SSA, "")
+	if err != nil || len(patches) != 2 || patches[0].File != "shop_CronJob_nightly.yaml" || patches[1].File != "shop_StatefulSet_db.yaml" {
+		t.Fatalf("%v: %+v", err, patches)
+	}
+	if text := string(patches[0].Text); !strings.Contains(text, "apiVersion: batch/v1\nkind: CronJob\n") || !strings.Contains(text, "spec:\n  jobTemplate:\n    spec:\n      template:\n        spec:\n          containers:\n") {
+		t.Error(text)
+	}
+	if text := string(patches[1].Text); !strings.Contains(text, "apiVersion: apps/v1\nkind: StatefulSet\n") {
+		t.Error(text)
+	}
+	if patches, err := r.Patches(fleet.HelmValues, ""); err != nil || len(patches) != 3 {
+		t.Errorf("%v: %+v", err, patches)
 	}
 }

@@ -25,6 +25,8 @@ type pageView struct {
 	Unknown string // why figures are unknown; empty if none is
 	Header  []string
 	Rules   []ruleView
+	Groups  [][]string // of the table by group, with its header; empty for none
+	Prices  string     // a line about prices; empty without prices
 	Columns []string
 	Rows    []rowView
 	Rest    string
@@ -51,8 +53,8 @@ type rowView struct {
 // WriteHTML writes one self-contained page, with the first containers, at most top.
 func (r *Report) WriteHTML(w io.Writer, top int) error {
 	view := pageView{
-		Title: r.title(), Header: r.totalHeader()[1:], Skipped: r.skippedLines(),
-		Columns: []string{"Namespace", "Deployment", "Container", "Pods", "CPU", "Memory", "Cost per month", "Starved", "OOM days"},
+		Title: r.title(), Header: r.totalHeader()[1:], Skipped: r.skippedLines(), Groups: r.groupTable(), Prices: r.pricesLine(),
+		Columns: []string{"Namespace", "Workload", "Container", "Pods", "CPU", "Memory", "Cost per month", "Starved", "OOM days"},
 	}
 	if !r.hasCost() {
 		view.Columns = append(view.Columns[:6], view.Columns[7:]...)

@@ -20,11 +20,11 @@ type PatchFormat string
 
 // The formats of patches.
 const (
-	// Kustomize is a strategic merge patch for each Deployment, for a Kustomize component.
+	// Kustomize is a strategic merge patch for each workload, for a Kustomize component.
 	Kustomize PatchFormat = "kustomize"
-	// SSA is a manifest for each Deployment that has only what kubectl apply --server-side shall own.
+	// SSA is a manifest for each workload that has only what kubectl apply --server-side shall own.
 	SSA PatchFormat = "ssa"
-	// HelmValues are values for the chart of each Deployment.
+	// HelmValues are values for the chart of each workload.
 	HelmValues PatchFormat = "helm-values"
 )
 
@@ -34,29 +34,28 @@ func PatchFormats() []PatchFormat { return []PatchFormat{Kustomize, SSA, HelmVal
 // PatchHeader is the first line of each file, by which it is known to be written by this package.
 const PatchHeader = "# Written by kubectl vscaler report.\n"
 
-// Patch is a file that sets the requests of a Deployment to those for Git.
+// Patch is a file that sets the requests of a workload to those for Git.
 type Patch struct {
-	Namespace, Deployment string
-	// File is the name of the file, which no other Deployment has.
+	// File is the name of the file, which no other workload has.
 	File string
 	Text []byte
 }
 
-// Patches are patches for the Deployments of which a container does not request what is recommended for Git, by
-// namespace and name. Each has all containers of the report. Limits that are set follow the requests in
-// proportion, like those of a scaler. There are none for Deployments that another object controls: it would undo
-// them. The path says where Helm values have the resources of a container, with the placeholders {deployment} and
+// Patches are patches for the workloads of which a container does not request what is recommended for Git, by
+// file name. Each has all containers of the report. Limits that are set follow the requests in
+// proportion, like those of a scaler. There are none for workloads that another object controls: it would undo
+// them. Rollouts have Helm values only: without the schema of their kind, a merge replaces the whole list of containers. The path says where Helm values have the resources of a container, with the placeholders {deployment} and
 // {container}; empty is DefaultHelmPath.
 func (r *Report) Patches(format PatchFormat, path string) (patches []Patch, err error) {
-	byDeployment := map[[2]string][]*Row{}
+	byFile := map[string][]*Row{}
 	for i := range r.Containers {
 		row := &r.Containers[i]
-		of := [2]string{row.Namespace, row.Deployment}
-		byDeployment[of] = append(byDeployment[of], row)
+		file := row.Namespace + "_" + row.Kind + "_" + row.Workload + ".yaml" // names have no underscore
+		byFile[file] = append(byFile[file], row)
 	}
-	for of, rows := range byDeployment {
+	for file, rows := range byFile {
 		differs := slices.ContainsFunc(rows, func(row *Row) bool { return row.Git() != row.Requests })
-		if !differs || rows[0].Controller != "" {
+		if !differs || rows[0].Controller != "" || rows[0].Kind == rollout && format != HelmValues {
 			continue
 		}
 		slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Name, b.Name) })
@@ -70,18 +69,21 @@ func (r *Report) Patches(format PatchFormat, path string) (patches []Patch, err 
 		if err != nil {
 			return nil, err
 		}
-		patches = append(patches, Patch{
-			Namespace: of[0], Deployment: of[1], File: of[0] + "_" + of[1] + ".yaml", // names have no underscore
-			Text: []byte(PatchHeader + string(text)),
-		})
+		patches = append(patches, Patch{File: file, Text: []byte(PatchHeader + string(text))})
 	}
-	slices.SortFunc(patches, func(a, b Patch) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment))
-	})
+	slices.SortFunc(patches, func(a, b Patch) int { return cmp.Compare(a.File, b.File) })
 	return patches, nil
 }
 
-// manifestOf is the part of a Deployment that has the resources of its containers.
+// groupOfKind is the API group of a kind that has manifests.
+func groupOfKind(kind string) string {
+	if kind == cronJob {
+		return "batch"
+	}
+	return "apps"
+}
+
+// manifestOf is the part of a workload that has the resources of its containers.
 func manifestOf(format PatchFormat, rows []*Row) map[string]any {
 	pod := map[string][]any{}
 	for _, row := range rows {
@@ -91,14 +93,15 @@ func manifestOf(format PatchFormat, rows []*Row) map[string]any {
 		}
 		pod[list] = append(pod[list], map[string]any{"name": row.Name, "resources": row.resources()})
 	}
-	metadata := map[string]any{"name": rows[0].Deployment}
+	metadata := map[string]any{"name": rows[0].Workload}
 	if format == SSA {
 		metadata["namespace"] = rows[0].Namespace
 	}
-	return map[string]any{
-		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
-		"spec": map[string]any{"template": map[string]any{"spec": pod}},
+	spec := map[string]any{"template": map[string]any{"spec": pod}}
+	if rows[0].Kind == cronJob {
+		spec = map[string]any{"jobTemplate": map[string]any{"spec": spec}}
 	}
+	return map[string]any{"apiVersion": groupOfKind(rows[0].Kind) + "/v1", "kind": rows[0].Kind, "metadata": metadata, "spec": spec}
 }
 
 // DefaultHelmPath is where a chart's values have the resources of a container: resources, as helm create writes
@@ -110,16 +113,16 @@ func DefaultHelmPath(containers int) string {
 	return "{container}.resources"
 }
 
-// valuesOf are the values of a Deployment's chart.
+// valuesOf are the values of a workload's chart.
 func valuesOf(rows []*Row, path string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, row := range rows {
 		at, keys := values, strings.Split(cmp.Or(path, DefaultHelmPath(len(rows))), ".")
 		for i, key := range keys {
-			key = strings.NewReplacer("{deployment}", row.Deployment, "{container}", row.Name).Replace(key)
+			key = strings.NewReplacer("{deployment}", row.Workload, "{container}", row.Name).Replace(key)
 			if i == len(keys)-1 {
 				if at[key] != nil {
-					return nil, fmt.Errorf("the containers of Deployment %s/%s have the same path of values: it must contain {container}", row.Namespace, row.Deployment)
+					return nil, fmt.Errorf("the containers of %s %s/%s have the same path of values: it must contain {container}", row.Kind, row.Namespace, row.Workload)
 				}
 				at[key] = row.resources()
 				break
@@ -176,9 +179,12 @@ func following(request, today, limit int64) int64 {
 func Component(files []string) ([]byte, error) {
 	patches := []any{}
 	for _, file := range slices.Sorted(slices.Values(files)) {
-		namespace, deployment, _ := strings.Cut(strings.TrimSuffix(file, ".yaml"), "_")
+		of := strings.Split(strings.TrimSuffix(file, ".yaml"), "_")
+		if len(of) != 3 {
+			continue
+		}
 		patches = append(patches, map[string]any{"path": file, "target": map[string]string{
-			"group": "apps", "version": "v1", "kind": "Deployment", "namespace": namespace, "name": deployment,
+			"group": groupOfKind(of[1]), "version": "v1", "kind": of[1], "namespace": of[0], "name": of[2],
 		}})
 	}
 	text, err := yaml.Marshal(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})

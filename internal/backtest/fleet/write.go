@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -20,7 +21,10 @@ import (
 
 // WriteCSV writes a line for each container, with columns for each rule.
 func (r *Report) WriteCSV(w io.Writer) error {
-	header := []string{"namespace", "deployment", "container", "replicas", "difference", "days"}
+	header := []string{"namespace", "kind", "workload", "container", "replicas", "difference", "days"}
+	if r.Groups != nil {
+		header = append([]string{r.options.GroupBy}, header...)
+	}
 	for _, rule := range r.Rules {
 		for _, column := range []string{"cpu_millicores", "memory_bytes", "cost_per_month", "starved_percent", "oom_days", "resizes_per_day"} {
 			header = append(header, rule.Rule+"_"+column)
@@ -33,7 +37,10 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		if r.Usage != nil {
 			days = strconv.Itoa(row.Days)
 		}
-		line := []string{row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), days}
+		line := []string{row.Namespace, row.Kind, row.Workload, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), days}
+		if r.Groups != nil {
+			line = append([]string{r.options.groupOf(row.Container)}, line...)
+		}
 		for _, result := range row.Rules {
 			line = append(line, result.cells()...)
 		}
@@ -71,8 +78,19 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 			line(r.totalCells(i)...)
 		}
 	})
+	if prices := r.pricesLine(); prices != "" {
+		fmt.Fprintf(&b, "\n%s\n", prices)
+	}
 	if r.Usage != nil && r.PeakHourByMean > 0 {
 		fmt.Fprintf(&b, "\n%s\n", r.dayLine())
+	}
+	if len(r.Groups) > 0 {
+		b.WriteString("\n")
+		table(&b, func(line func(...string)) {
+			for _, cells := range r.groupTable() {
+				line(cells...)
+			}
+		})
 	}
 	if top > 0 && len(r.Containers) > 0 {
 		b.WriteString("\n")
@@ -94,6 +112,39 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// pricesLine says where prices are from; empty without prices.
+func (r *Report) pricesLine() string {
+	if r.options.Prices == nil {
+		return ""
+	}
+	return fmt.Sprintf("Prices are from %s: a core costs %s and a GiB %s an hour", r.options.PricesFrom,
+		number(rounded(r.options.Prices.CPUCoreHour)), number(rounded(r.options.Prices.MemoryGiBHour)))
+}
+
+// groupTable has a header and a line for each group: what it requests today -> by the first rule. It is empty without groups.
+func (r *Report) groupTable() (lines [][]string) {
+	if len(r.Groups) == 0 {
+		return nil
+	}
+	header := []string{strings.ToUpper(strings.TrimPrefix(r.options.GroupBy, GroupByLabel)), "CONTAINERS", "CORES", "GIB"}
+	if r.hasCost() {
+		header = append(header, r.cost())
+	}
+	lines = append(lines, header)
+	for _, g := range r.Groups {
+		today, first := g.Rules[0], g.Rules[1]
+		cells := []string{
+			cmp.Or(g.Name, "(none)"), strconv.Itoa(g.Containers),
+			amount(today.Cores) + " -> " + amount(first.Cores), amount(today.GiB) + " -> " + amount(first.GiB),
+		}
+		if today.CostPerMonth != nil {
+			cells = append(cells, money(*today.CostPerMonth)+" -> "+money(*first.CostPerMonth))
+		}
+		lines = append(lines, cells)
+	}
+	return lines
 }
 
 // unknown is shown for figures that follow from past usage, where none is known.
@@ -118,9 +169,9 @@ func (r *Report) dayLine() string {
 
 func (r *Report) title() string {
 	if r.Usage == nil {
-		return fmt.Sprintf("%s of %s, by what their scalers recommend", count(len(r.Containers), "container"), count(r.Deployments, "Deployment"))
+		return fmt.Sprintf("%s of %s, by what their scalers recommend", count(len(r.Containers), "container"), count(r.Workloads, "workload"))
 	}
-	return fmt.Sprintf("%s of %s, by usage from %s to %s", count(len(r.Containers), "container"), count(r.Deployments, "Deployment"),
+	return fmt.Sprintf("%s of %s, by usage from %s to %s", count(len(r.Containers), "container"), count(r.Workloads, "workload"),
 		r.From.Format(time.RFC3339), r.Until.Format(time.RFC3339))
 }
 
@@ -153,7 +204,7 @@ func (r *Report) totalCells(i int) []string {
 }
 
 func (r *Report) rowHeader() []string {
-	header := []string{"NAMESPACE", "DEPLOYMENT", "CONTAINER", "PODS", "CPU", "MEMORY"}
+	header := []string{"NAMESPACE", "WORKLOAD", "CONTAINER", "PODS", "CPU", "MEMORY"}
 	if r.hasCost() {
 		header = append(header, r.cost())
 	}
@@ -168,7 +219,7 @@ func (r *Report) rowHeader() []string {
 func (r *Report) rowCells(row *Row) []string {
 	today, ours := row.Rules[0], row.Rules[1]
 	cells := []string{
-		row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas),
+		row.Namespace, workload(row.Kind, row.Workload), row.Name, strconv.Itoa(row.Replicas),
 		cpuText(today.CPUMillicores) + " -> " + cpuText(ours.CPUMillicores), memoryText(today.MemoryBytes) + " -> " + memoryText(ours.MemoryBytes),
 	}
 	if today.CostPerMonth != nil {
@@ -206,7 +257,7 @@ func (r *Report) skippedLines() (lines []string) {
 }
 
 func (s Skipped) name() string {
-	return strings.TrimSuffix(s.Namespace+"/"+s.Deployment+"/"+s.Container, "/")
+	return strings.TrimSuffix(s.Namespace+"/"+workload(s.Kind, s.Workload)+"/"+s.Container, "/")
 }
 
 func cpuText(millis int64) string {

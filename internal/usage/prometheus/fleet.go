@@ -6,6 +6,7 @@ package prometheus
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -20,8 +21,8 @@ import (
 // each series with a step of 5 minutes, about 10 kB.
 const longestFleetChunk = 24 * time.Hour
 
-// FleetContainer names a container of the pods of a Deployment.
-type FleetContainer struct{ Namespace, Deployment, Container string }
+// FleetContainer names a container of the pods of a workload.
+type FleetContainer struct{ Namespace, Kind, Workload, Container string }
 
 // FleetUsage is the usage of a container in successive intervals: of the pod that uses most in each, for CPU and
 // memory separately.
@@ -41,16 +42,16 @@ type Fleet struct {
 	Warnings []string
 }
 
-// Fleet reads the usage of the pods of all Deployments of some namespaces, between two times, both included, as
+// Fleet reads the usage of the pods of all workloads of some kinds in some namespaces, between two times, both included, as
 // means and peaks of intervals. It sends a pair of queries for each day, and calls progress with the end of
 // what was read after each. It keeps what has a container that isWanted. An error is an *Error.
 //
-// A pod belongs to the Deployment of which it has the name. A name longer than 46 characters is not in the names
-// of its pods, see LongestDeployment.
-func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.Time, isWanted func(FleetContainer) bool,
+// A pod belongs to the first workload that isWanted and of which it has the name, in the order of the constants of kinds. Names
+// longer than LongestName are not in the names of pods.
+func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to time.Time, isWanted func(FleetContainer) bool,
 	progress func(time.Time),
 ) (*Fleet, error) {
-	queries, err := s.fleetQueries(namespaces)
+	queries, err := s.fleetQueries(namespaces, kinds)
 	if err != nil {
 		return nil, &Error{Words: "the namespaces are not valid", Err: err}
 	}
@@ -66,8 +67,8 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 	out := &Fleet{Usage: map[FleetContainer]*FleetUsage{}, Refused: map[usage.Refusal]int{}}
 	read := func(matrix model.Matrix, part v1.Range, most float64, put func(u *FleetUsage, at int, value float64)) {
 		eachPoint(matrix, part, most, out.Refused, func(labels model.Metric) func(time.Time, float64) {
-			of, ok := containerOf(labels)
-			if !ok || !isWanted(of) {
+			of, ok := wantedOf(labels, kinds, isWanted)
+			if !ok {
 				return nil
 			}
 			u := out.Usage[of]
@@ -106,11 +107,24 @@ func newFleetUsage(first time.Time, length int) *FleetUsage {
 	return u
 }
 
-// containerOf reads the labels of a series. It is not ok for the pods of others than Deployments, nor for what no object can be
+// wantedOf is the first container that the labels of a series may be those of and that isWanted.
+func wantedOf(labels model.Metric, kinds []string, isWanted func(FleetContainer) bool) (of FleetContainer, ok bool) {
+	for _, n := range namings {
+		if !slices.Contains(kinds, n.kind) {
+			continue
+		}
+		if of, ok = containerOf(labels, n.kind); ok && isWanted(of) {
+			return of, true
+		}
+	}
+	return of, false
+}
+
+// containerOf reads the labels of a series. It is not ok for the pods of other kinds, nor for what no object can be
 // called: users name files by it.
-func containerOf(labels model.Metric) (of FleetContainer, ok bool) {
-	deployment, ok := deploymentOf(string(labels["pod"]))
-	of = FleetContainer{string(labels["namespace"]), deployment, string(labels["container"])}
-	return of, ok && len(validation.IsDNS1123Label(of.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(of.Deployment)) == 0 &&
+func containerOf(labels model.Metric, kind string) (of FleetContainer, ok bool) {
+	workload, ok := workloadOf(string(labels["pod"]), kind)
+	of = FleetContainer{string(labels["namespace"]), kind, workload, string(labels["container"])}
+	return of, ok && len(validation.IsDNS1123Label(of.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(of.Workload)) == 0 &&
 		len(validation.IsDNS1123Label(of.Container)) == 0
 }

@@ -40,9 +40,9 @@ func TestFleetUsage(t *testing.T) {
 		}
 		answer(w, streamIn("shop", a, "app", at(0), "10", at(1), "30.5"), streamIn("shop", b, "app", at(1), "5", at(2), "70"))
 	})
-	wanted := []FleetContainer{{"shop", "web", "app"}, {"shop", "web", "proxy"}, {"bank", "web", "app"}}
+	wanted := []FleetContainer{{"shop", Deployment, "web", "app"}, {"shop", Deployment, "web", "proxy"}, {"bank", Deployment, "web", "app"}}
 	var progress []time.Time
-	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop", "bank"}, noon.Add(-30*time.Second), noon.Add(2*time.Minute+time.Second),
+	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop", "bank"}, []string{Deployment}, noon.Add(-30*time.Second), noon.Add(2*time.Minute+time.Second),
 		func(c FleetContainer) bool { return slices.Contains(wanted, c) }, func(until time.Time) { progress = append(progress, until.UTC()) })
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +111,8 @@ func TestInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []FleetSize{
-		{FleetContainer{"shop", "web", "app"}, 3, quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 20}, quantity.Amounts{MemoryBytes: 2 << 20}},
-		{FleetContainer{"shop", "web", "proxy"}, 3, quantity.Amounts{CPUMillis: quantity.MaxCPUMillis}, quantity.Amounts{}},
+		{FleetContainer{"shop", Deployment, "web", "app"}, 3, quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 20}, quantity.Amounts{MemoryBytes: 2 << 20}},
+		{FleetContainer{"shop", Deployment, "web", "proxy"}, 3, quantity.Amounts{CPUMillis: quantity.MaxCPUMillis}, quantity.Amounts{}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -145,5 +145,51 @@ func TestHas(t *testing.T) {
 		if _, err := source(t, serve(t, handler).URL).Has(context.Background(), ContainerMetric, noon); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// The pods of each kind are found by their names, and only those of workloads that are wanted.
+func TestFleetUsageOfOtherKinds(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if want := "-[0-9]{1,6}|-["; !strings.Contains(r.FormValue("query"), want) {
+			t.Errorf("asked %s", r.FormValue("query"))
+		}
+		var all []string
+		for _, pod := range []string{"db-10", "agent-bcdfg", "report-29384760-bcdfg", "web-5d4f8b9c4-bcdfg", "db-x", "other-1"} {
+			all = append(all, streamIn("shop", pod, "app", at(0), "1"))
+		}
+		answer(w, all...)
+	})
+	kinds := []string{Rollout, StatefulSet, DaemonSet, CronJob}
+	wanted := []FleetContainer{{"shop", Rollout, "web", "app"}, {"shop", StatefulSet, "db", "app"}, {"shop", DaemonSet, "agent", "app"}, {"shop", CronJob, "report", "app"}}
+	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop"}, kinds, noon, noon,
+		func(c FleetContainer) bool { return slices.Contains(wanted, c) }, func(time.Time) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range wanted {
+		if u := got.Usage[c]; u == nil || u.MemoryBytes[0] != 1 {
+			t.Errorf("the usage of %+v is %+v", c, u)
+		}
+	}
+	if len(got.Usage) != len(wanted) {
+		t.Errorf("usage %+v", got.Usage)
+	}
+}
+
+// OpenCost's prices are the means of all nodes, and 0 where there are none.
+func TestPrices(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.FormValue("query") {
+		case `avg(last_over_time({__name__="node_cpu_hourly_cost"}[1h]))`:
+			vector(w, sample("0.03"))
+		case `avg(last_over_time({__name__="node_ram_hourly_cost"}[1h]))`:
+			vector(w)
+		default:
+			t.Errorf("asked %s", r.FormValue("query"))
+		}
+	})
+	if got, err := source(t, server.URL).Prices(context.Background(), noon); err != nil || got != (Prices{CPUCoreHour: 0.03}) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

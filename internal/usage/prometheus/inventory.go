@@ -52,8 +52,8 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Tim
 		return nil, err
 	}
 	err = s.instant(ctx, fmt.Sprintf("max by (namespace,pod,container) (%s{%s} %s)", ContainerMetric, of, running), at, func(m model.Metric, _ float64) {
-		if c, ok := containerOf(m); ok {
-			if n, isKnown := replicas[[2]string{c.Namespace, c.Deployment}]; isKnown {
+		if c, ok := containerOf(m, Deployment); ok {
+			if n, isKnown := replicas[[2]string{c.Namespace, c.Workload}]; isKnown {
 				sizes[c] = &FleetSize{FleetContainer: c, Replicas: n}
 			}
 		}
@@ -64,7 +64,7 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Tim
 	for _, kind := range []string{"requests", "limits"} {
 		query := fmt.Sprintf(`max by (namespace,pod,container,resource) (kube_pod_container_resource_%s{%s,resource=~"cpu|memory"} %s)`, kind, of, running)
 		err := s.instant(ctx, query, at, func(m model.Metric, value float64) {
-			c, _ := containerOf(m)
+			c, _ := containerOf(m, Deployment)
 			if size := sizes[c]; size != nil && kind == "limits" {
 				raise(&size.Limits, m["resource"], value)
 			} else if size != nil {
@@ -80,7 +80,7 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Tim
 		out = append(out, *size)
 	}
 	slices.SortFunc(out, func(a, b FleetSize) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Container, b.Container))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Container, b.Container))
 	})
 	return out, nil
 }
@@ -93,6 +93,20 @@ func raise(to *quantity.Amounts, resource model.LabelValue, value float64) {
 	case memory:
 		to.MemoryBytes = max(to.MemoryBytes, int64(math.Round(min(value, quantity.MaxMemoryBytes))))
 	}
+}
+
+// Prices are what OpenCost reports that a core and a GiB of memory cost for an hour.
+type Prices struct{ CPUCoreHour, MemoryGiBHour float64 }
+
+// Prices are the means of all nodes at a time. They are 0 where Prometheus has no metrics of OpenCost. An error is an *Error.
+func (s *Source) Prices(ctx context.Context, at time.Time) (p Prices, err error) {
+	for metric, price := range map[string]*float64{"node_cpu_hourly_cost": &p.CPUCoreHour, "node_ram_hourly_cost": &p.MemoryGiBHour} {
+		query := fmt.Sprintf("avg(last_over_time({__name__=%q%s}[1h]))", metric, s.labels())
+		if err := s.instant(ctx, query, at, func(_ model.Metric, value float64) { *price = value }); err != nil {
+			return Prices{}, err
+		}
+	}
+	return p, nil
 }
 
 // Has reports whether Prometheus has any series of a metric within the last hour before a time, whatever the

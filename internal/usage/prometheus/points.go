@@ -70,7 +70,7 @@ func (c *Chunk) read(matrix model.Matrix, part v1.Range, t Target, most float64)
 	eachPoint(matrix, part, most, c.Refused, func(labels model.Metric) func(time.Time, float64) {
 		of := container{string(labels["pod"]), string(labels["container"])}
 		// A server that ignores the selector must not mix up the usage of two Deployments.
-		if deployment, isOne := deploymentOf(of.pod); !isOne || deployment != t.Deployment || !slices.Contains(t.Containers, of.name) {
+		if deployment, isOne := workloadOf(of.pod, Deployment); !isOne || deployment != t.Deployment || !slices.Contains(t.Containers, of.name) {
 			c.Refused[usage.Malformed]++
 			return nil
 		}

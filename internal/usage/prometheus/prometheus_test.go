@@ -59,16 +59,16 @@ func TestQueries(t *testing.T) {
 		t.Errorf("of a target: %v (-want +got):\n%s", err, diff)
 	}
 	for namespaces, matcher := range map[string]string{"": `namespace!=""`, "shop": `namespace="shop"`, "shop bank": `namespace=~"shop|bank"`} {
-		got, err := s.fleetQueries(strings.Fields(namespaces))
+		got, err := s.fleetQueries(strings.Fields(namespaces), []string{Deployment})
 		if diff := cmp.Diff(usageOf(matcher+`,pod=~".+`+suffix), got); err != nil || diff != "" {
 			t.Errorf("of all in %q: %v (-want +got):\n%s", namespaces, err, diff)
 		}
 	}
 	s.options.Deployments = []string{"web", "a.b"}
-	if got, err := s.fleetQueries([]string{"shop"}); err != nil || !strings.Contains(got[0], `pod=~"(web|a\\.b)-[4-9`) {
+	if got, err := s.fleetQueries([]string{"shop"}, []string{Deployment}); err != nil || !strings.Contains(got[0], `pod=~"(web|a\\.b)-[4-9`) {
 		t.Errorf("of two Deployments: %v: %s", err, got)
 	}
-	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}); err == nil {
+	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}, []string{Deployment}); err == nil {
 		t.Error("the name of a namespace changes the query")
 	}
 }
@@ -87,7 +87,7 @@ func TestPodsAreToldByTheirNames(t *testing.T) {
 		"web":                       "",
 		"":                          "",
 	} {
-		if got, ok := deploymentOf(name); got != want || ok != (want != "") {
+		if got, ok := workloadOf(name, Deployment); got != want || ok != (want != "") {
 			t.Errorf("pod %q is of the Deployment %q, %t; want %q", name, got, ok, want)
 		}
 	}

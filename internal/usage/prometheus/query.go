@@ -22,7 +22,10 @@ const (
 	// decimal number of 32 bits whose digits are written as 4 to 9, b, c, d and f; the
 	// suffix avoids vowels. Fewer than 6 digits are one in 40,000, and left out: they would
 	// take the pods of a DaemonSet web-db for those of a Deployment web.
-	podSuffix = "-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"
+	podSuffix = "-[4-9bcdf]{6,10}" + randomSuffix
+
+	// randomSuffix ends a name that the API server generates.
+	randomSuffix = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 	// LongestDeployment is the longest name of a Deployment whose pods have it in full in their names, because
 	// the API server cuts a generated name to 58 characters plus the suffix. Pods of
@@ -30,15 +33,60 @@ const (
 	LongestDeployment = 58 - len("-") - 10 - len("-")
 )
 
-var podOfDeployment = regexp.MustCompile("^(.+)" + podSuffix + "$")
+// The kinds of workloads whose pods are found by their names.
+const (
+	Deployment  = "Deployment"
+	Rollout     = "Rollout" // of Argo
+	StatefulSet = "StatefulSet"
+	DaemonSet   = "DaemonSet"
+	CronJob     = "CronJob"
+)
 
-// deploymentOf finds the Deployment in the name of a pod. It is not ok for the pods of others.
-func deploymentOf(pod string) (name string, ok bool) {
-	found := podOfDeployment.FindStringSubmatch(pod)
+// naming is how the pods of a kind are named.
+type naming struct {
+	kind string
+	// suffix follows the name of the workload in those of its pods.
+	suffix string
+	// longest is the longest name of a workload that its pods have in full.
+	longest int
+}
+
+// namings are the kinds, in the order in which the workload of a pod is looked for. A Rollout names its pods like a Deployment,
+// and a CronJob starts Jobs with the minute of their start in the name.
+var namings = []naming{
+	{Deployment, podSuffix, LongestDeployment},
+	{Rollout, podSuffix, LongestDeployment},
+	{StatefulSet, "-[0-9]{1,6}", 253},
+	{DaemonSet, randomSuffix, 58 - len("-")},
+	{CronJob, "-[0-9]{8}" + randomSuffix, 58 - len("-") - 8 - len("-")},
+}
+
+// podsOf match the names of pods, by kind. The first group is the name of the workload.
+var podsOf = func() map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	for _, n := range namings {
+		all[n.kind] = regexp.MustCompile("^(.+)" + n.suffix + "$")
+	}
+	return all
+}()
+
+// workloadOf finds the workload in the name of a pod. It is not ok for the pods of other kinds.
+func workloadOf(pod, kind string) (name string, ok bool) {
+	found := podsOf[kind].FindStringSubmatch(pod)
 	if found == nil {
 		return "", false
 	}
 	return found[1], true
+}
+
+// LongestName is the longest name of a workload of a kind whose pods have it in full in their names.
+func LongestName(kind string) int {
+	for _, n := range namings {
+		if n.kind == kind {
+			return n.longest
+		}
+	}
+	return 0
 }
 
 // queries are the queries for a target.
@@ -85,21 +133,31 @@ func (s *Source) queriesFor(t Target) (q queries, err error) {
 	return q, nil
 }
 
-// fleetQueries are the queries for all Deployments of some namespaces.
-func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error) {
+// fleetQueries are the queries for all workloads of some kinds in some namespaces.
+func (s *Source) fleetQueries(namespaces, kinds []string) (queries [2]string, err error) {
 	of, err := inNamespaces(namespaces)
 	if err != nil {
 		return queries, err
 	}
-	deployments := ".+"
+	names := ".+"
 	if len(s.options.Deployments) > 0 {
-		var names []string
+		var quoted []string
 		for _, name := range s.options.Deployments {
-			names = append(names, regexp.QuoteMeta(name))
+			quoted = append(quoted, regexp.QuoteMeta(name))
 		}
-		deployments = "(" + strings.Join(names, "|") + ")"
+		names = "(" + strings.Join(quoted, "|") + ")"
 	}
-	return s.usageQueries(of + ",pod=~" + strconv.Quote(deployments+podSuffix)), nil
+	var suffixes []string
+	for _, n := range namings {
+		if slices.Contains(kinds, n.kind) && !slices.Contains(suffixes, n.suffix) {
+			suffixes = append(suffixes, n.suffix)
+		}
+	}
+	suffix := strings.Join(suffixes, "|")
+	if len(suffixes) > 1 {
+		suffix = "(" + suffix + ")"
+	}
+	return s.usageQueries(of + ",pod=~" + strconv.Quote(names+suffix)), nil
 }
 
 // usageQueries are the queries for CPU and for memory. A container that was restarted has two series for some minutes,

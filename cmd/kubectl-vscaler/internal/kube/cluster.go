@@ -21,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,19 +139,20 @@ func (c *Cluster) Open() (client.Client, error) {
 	log.SetLogger(logr.Discard())
 	config.Wrap(c.time.wrap)
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
 	for _, kind := range append([]schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), VPAKind,
+		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"), RolloutKind, coordinationv1.SchemeGroupVersion.WithKind("Lease"), VPAKind,
 		v1beta1.GroupVersion.WithKind(string(ScalerKind)), v1beta1.GroupVersion.WithKind(string(OwnerKind)), v1beta1.GroupVersion.WithKind(string(PolicyKind)),
 	}, Bundled...) {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	for _, kind := range []schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Namespace"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
+		corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
 		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
 	} {
 		mapper.Add(kind, meta.RESTScopeRoot)
@@ -162,6 +164,9 @@ func (c *Cluster) Open() (client.Client, error) {
 
 // VPAKind is the kind of VerticalPodAutoscalers.
 var VPAKind = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}
+
+// RolloutKind is the kind of Argo Rollouts.
+var RolloutKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
 
 // Bundled are kinds of which a support bundle has all objects of a namespace.
 var Bundled = []schema.GroupVersionKind{

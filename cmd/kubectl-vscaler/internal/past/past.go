@@ -150,7 +150,7 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 	for _, c := range s.Containers {
 		target.Containers = append(target.Containers, c.Name)
 	}
-	used, err := source.Fleet(ctx, []string{target.Namespace}, s.At.Add(-o.Since), s.At, func(of prometheus.FleetContainer) bool {
+	used, err := source.Fleet(ctx, []string{target.Namespace}, []string{prometheus.Deployment}, s.At.Add(-o.Since), s.At, func(of prometheus.FleetContainer) bool {
 		return slices.Contains(target.Containers, of.Container)
 	}, func(time.Time) {})
 	if err != nil {
@@ -163,7 +163,7 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 	past.HasRequests, past.HasLimits = sizes.HasRequests, sizes.HasLimits
 	for _, c := range s.Containers {
 		for _, r := range c.Resources {
-			of := prometheus.FleetContainer{Namespace: target.Namespace, Deployment: target.Deployment, Container: c.Name}
+			of := prometheus.FleetContainer{Namespace: target.Namespace, Kind: prometheus.Deployment, Workload: target.Deployment, Container: c.Name}
 			points := pointsOf(r, used.Usage[of], sizes.At[prometheus.Of{Container: c.Name, Resource: r.Resource}], o.Step, s.At)
 			past.Series = append(past.Series, Series{Container: c.Name, Resource: r.Resource, Points: points})
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
 
 // tables are tables on disk: files, folders of them, or "-" for standard input.
@@ -86,9 +87,12 @@ func (r *Reporter) fromTables(ctx context.Context) (*fleet.Report, error) {
 // series, like its Deployment.
 func seriesContainer(t backtest.Trace) fleet.Container {
 	name := explain.Printable(t.Name)
-	c := fleet.Container{Deployment: name, Name: name, Replicas: 1, Requests: t.Requests, Limits: quantity.Amounts{MemoryBytes: t.Requests.MemoryBytes}}
-	if parts := strings.Split(name, "/"); len(parts) == 3 {
-		c.Namespace, c.Deployment, c.Name = parts[0], parts[1], parts[2]
+	c := fleet.Container{Kind: prometheus.Deployment, Workload: name, Name: name, Replicas: 1, Requests: t.Requests, Limits: quantity.Amounts{MemoryBytes: t.Requests.MemoryBytes}}
+	switch parts := strings.Split(name, "/"); len(parts) {
+	case 3:
+		c.Namespace, c.Workload, c.Name = parts[0], parts[1], parts[2]
+	case 4:
+		c.Namespace, c.Kind, c.Workload, c.Name = parts[0], parts[1], parts[2], parts[3]
 	}
 	return c
 }
@@ -107,7 +111,7 @@ func (r *Reporter) savePart(p part) error {
 		if !ok {
 			continue
 		}
-		usage.Name, usage.Requests = c.Namespace+"/"+c.Deployment+"/"+c.Name, c.Requests
+		usage.Name, usage.Requests = c.ID(), c.Requests
 		path := filepath.Join(r.Save, strings.ReplaceAll(usage.Name, "/", "_"))
 		err := errors.Join(
 			cli.WriteFile(path+".csv", func(w io.Writer) error { return backtest.WriteUsage(w, usage) }),
@@ -212,8 +216,8 @@ func (o *patchOptions) write(report *fleet.Report, errOut io.Writer) error {
 	if len(patches) == 1 {
 		words = "1 patch"
 	}
-	fmt.Fprintf(errOut, "Wrote %s to %s. Without one are %d of %d Deployments: they request what is recommended, or another object controls them.\n",
-		words, o.folder, report.Deployments-len(patches), report.Deployments)
+	fmt.Fprintf(errOut, "Wrote %s to %s. Without one are %d of %d workloads: they request what is recommended, or another object controls them.\n",
+		words, o.folder, report.Workloads-len(patches), report.Workloads)
 	return nil
 }
 

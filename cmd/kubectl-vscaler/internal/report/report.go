@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
@@ -56,9 +57,9 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	c := cli.Command("report", cobra.FixedCompletions([]string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt), o.run)
 	c.SuggestFor = []string{"backtest"}
 	flags := c.Flags()
-	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the Deployments of all namespaces.")
-	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
-	flags.StringSliceVar(&o.Selection.Deployments, "deployment", nil, "Report only Deployments with this name. Can be repeated.")
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the workloads of all namespaces.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "Report only workloads with these labels, such as team=shop,tier!=test.")
+	flags.StringSliceVar(&o.Selection.Deployments, "deployment", nil, "Report only Deployments with this name, and no other kinds. Can be repeated.")
 	o.Past.Bind(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
 	flags.BoolVar(&o.fromMetrics, "from-metrics", false, "Read Deployments and requests from kube-state-metrics in Prometheus, and no cluster.")
 	flags.DurationVar(&o.Past.Since, "since", o.Past.Since, "How far back to read usage.")
@@ -67,7 +68,8 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	flags.StringVar(&o.Save, "save", "", "The folder to save the usage from Prometheus to, as tables that can be reported.")
 	flags.DurationVar(&o.Options.WarmUp, "warm-up", o.Options.WarmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
 	flags.StringSliceVar(&o.profiles, "profile", o.profiles, "The profiles to report: "+strings.Join(ProfileNames(), ", ")+". The first one is compared with today's requests.")
-	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory.")
+	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory. Defaults to OpenCost's metrics in Prometheus, if there are any.")
+	flags.StringVar(&o.Options.GroupBy, "group-by", "", "Also report the sums by namespace, or by a label of the workloads, such as label:team.")
 	cli.AddChoice(c, &o.output, "output", "o", []string{"table", "csv", "json", "html"}, "The format of the report")
 	flags.StringVar(&o.outputFile, "output-file", "", "The file to write the report to. Defaults to stdout.")
 	flags.IntVar(&o.Top, "top", o.Top, "The number of containers in the outputs table and html. 0 means only the sums.")
@@ -161,6 +163,10 @@ func (o *reportOptions) validate() (err error) {
 		return errors.New("--profile is empty")
 	case o.fromMetrics && o.selector != "":
 		return errors.New("--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
+	case o.fromMetrics && strings.HasPrefix(o.Options.GroupBy, fleet.GroupByLabel):
+		return errors.New("--group-by=label:... cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
+	case !isGroup(o.Options.GroupBy):
+		return fmt.Errorf("--group-by %q is neither namespace nor label: with the key of a label, such as label:team", o.Options.GroupBy)
 	case o.Options.WarmUp < 0 || o.Options.WarmUp > longestWarmUp:
 		return fmt.Errorf("--warm-up must be from 0 to %s", longestWarmUp)
 	case o.Past.Step < time.Minute || o.Past.Step > time.Hour || o.Past.Step%time.Second != 0:
@@ -180,6 +186,12 @@ func (o *reportOptions) validate() (err error) {
 	}
 	o.Until = o.Until.Truncate(o.Past.Step)
 	return o.Past.Validate()
+}
+
+// isGroup reports whether containers can be summed by this.
+func isGroup(by string) bool {
+	key, isLabel := strings.CutPrefix(by, fleet.GroupByLabel)
+	return by == "" || by == fleet.GroupByNamespace || isLabel && len(validation.IsQualifiedName(key)) == 0
 }
 
 // Rules are the rules to replay.
@@ -211,6 +223,7 @@ func (o *reportOptions) readPrices() error {
 	if o.Options.Prices, err = fleet.ReadPrices(text); err != nil {
 		return fmt.Errorf("--prices %s: %w", o.prices, err)
 	}
+	o.Options.PricesFrom = o.prices
 	return nil
 }
 

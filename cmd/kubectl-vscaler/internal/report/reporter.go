@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,11 +47,11 @@ const (
 	namespacesAtOnce = 100
 )
 
-// Selection says which Deployments to report.
+// Selection says which workloads to report.
 type Selection struct {
 	Namespace   string          // empty for all
 	Labels      labels.Selector // nil for all
-	Deployments []string        // empty for all
+	Deployments []string        // no other workloads than Deployments with these names; empty for all
 }
 
 // where names the namespace.
@@ -116,6 +117,7 @@ func (r *Reporter) Report(ctx context.Context) (*fleet.Report, error) {
 		return nil, err
 	}
 	containers = r.readable(containers)
+	r.readPrices(ctx, source)
 	before := len(r.skipped)
 	rows, err := r.replay(ctx, source, containers)
 	if err != nil {
@@ -125,6 +127,21 @@ func (r *Reporter) Report(ctx context.Context) (*fleet.Report, error) {
 		return nil, r.nothing(ctx, source, len(containers), r.skipped[before:])
 	}
 	return fleet.New(rows, r.skipped, r.from(), r.Until, r.Options), nil
+}
+
+// readPrices takes OpenCost's prices, unless others are given.
+func (r *Reporter) readPrices(ctx context.Context, source *prometheus.Source) {
+	if r.Options.Prices != nil {
+		return
+	}
+	prices, err := source.Prices(ctx, r.Until)
+	switch {
+	case err != nil:
+		r.Progress.Warn("OpenCost's prices cannot be read: " + r.Past.Explain(err).Error())
+	case prices != prometheus.Prices{}:
+		r.Options.Prices = &fleet.Prices{CPUCoreHour: prices.CPUCoreHour, MemoryGiBHour: prices.MemoryGiBHour}
+		r.Options.PricesFrom = "OpenCost's metrics, the mean of all nodes"
+	}
 }
 
 func (r *Reporter) from() time.Time { return r.Until.Add(-r.Past.Since) }
@@ -142,7 +159,7 @@ func (r *Reporter) replay(ctx context.Context, source *prometheus.Source, contai
 		for _, p := range partsOf(containers) {
 			var err error
 			p.step = r.Past.Step
-			p.usage, err = source.Fleet(ctx, p.namespaces, r.from(), r.Until, p.has, func(until time.Time) {
+			p.usage, err = source.Fleet(ctx, p.namespaces, p.kinds(), r.from(), r.Until, p.has, func(until time.Time) {
 				r.Progress.Say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done.Load(), len(containers)))
 			})
 			if err != nil {
@@ -192,13 +209,23 @@ type part struct {
 	step       time.Duration
 }
 
+// kinds are those of the containers.
+func (p part) kinds() (kinds []string) {
+	for c := range p.containers {
+		if !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	return kinds
+}
+
 func (p part) has(c prometheus.FleetContainer) bool {
 	_, has := p.containers[c]
 	return has
 }
 
 func keyOf(c fleet.Container) prometheus.FleetContainer {
-	return prometheus.FleetContainer{Namespace: c.Namespace, Deployment: c.Deployment, Container: c.Name}
+	return prometheus.FleetContainer{Namespace: c.Namespace, Kind: c.Kind, Workload: c.Workload, Container: c.Name}
 }
 
 // partsOf splits containers, which are sorted by namespace.
@@ -273,17 +300,17 @@ func (r *Reporter) row(c fleet.Container, usageOf func(fleet.Container) (backtes
 }
 
 func (r *Reporter) skip(c fleet.Container, why string) {
-	r.skipped = append(r.skipped, fleet.Skipped{Namespace: c.Namespace, Deployment: c.Deployment, Container: c.Name, Why: why})
+	r.skipped = append(r.skipped, fleet.Skipped{Namespace: c.Namespace, Kind: c.Kind, Workload: c.Workload, Container: c.Name, Why: why})
 }
 
 // readable leaves out containers without pods, and those whose pods cannot be found by name.
 func (r *Reporter) readable(all []fleet.Container) (containers []fleet.Container) {
 	for _, c := range all {
-		switch {
+		switch longest := prometheus.LongestName(c.Kind); {
 		case c.Replicas == 0:
 			r.skip(c, "it has no replicas")
-		case len(c.Deployment) > prometheus.LongestDeployment:
-			r.skip(c, fmt.Sprintf("the name of the Deployment is longer than %d characters, so its pods' names do not contain it in full", prometheus.LongestDeployment))
+		case len(c.Workload) > longest:
+			r.skip(c, fmt.Sprintf("the name of the %s is longer than %d characters, so its pods' names do not contain it in full", c.Kind, longest))
 		default:
 			containers = append(containers, c)
 		}
@@ -294,7 +321,7 @@ func (r *Reporter) readable(all []fleet.Container) (containers []fleet.Container
 // nothing says why no container can be reported: because of what was skipped of those that were asked for.
 func (r *Reporter) nothing(ctx context.Context, source *prometheus.Source, asked int, skipped []fleet.Skipped) error {
 	if asked == 0 {
-		return fmt.Errorf("none of the selected Deployments can be reported: %s", r.skipped[0].Why)
+		return fmt.Errorf("none of the selected workloads can be reported: %s", r.skipped[0].Why)
 	}
 	for _, metric := range []string{prometheus.CPUMetric, prometheus.MemoryMetric} {
 		has, err := source.Has(ctx, metric, r.Until)
@@ -306,7 +333,7 @@ func (r *Reporter) nothing(ctx context.Context, source *prometheus.Source, asked
 				r.Past.Address, metric, r.Until.UTC().Format(time.RFC3339))
 		}
 	}
-	return fmt.Errorf("Prometheus at %s has cAdvisor metrics, but not enough of the %d containers of the selected Deployments since %s: %s (see --since, --until and --prometheus-label)", //nolint:staticcheck // a name
+	return fmt.Errorf("Prometheus at %s has cAdvisor metrics, but not enough of the %d containers of the selected workloads since %s: %s (see --since, --until and --prometheus-label)", //nolint:staticcheck // a name
 		r.Past.Address, asked, r.from().UTC().Format(time.RFC3339), reasonsOf(skipped))
 }
 
@@ -319,7 +346,7 @@ func reasonsOf(skipped []fleet.Skipped) string {
 	return strings.Join(slices.Sorted(maps.Keys(why)), "; ")
 }
 
-// inventory are the containers of the selected Deployments, sorted, at least one.
+// inventory are the containers of the selected workloads, sorted, at least one.
 func (r *Reporter) inventory(ctx context.Context, source *prometheus.Source) (all []fleet.Container, err error) {
 	if r.Cluster == nil {
 		all, err = r.fromMetrics(ctx, source)
@@ -327,7 +354,7 @@ func (r *Reporter) inventory(ctx context.Context, source *prometheus.Source) (al
 		all, err = r.fromCluster(ctx)
 	}
 	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("no Deployment selected: there is none %s", r.Selection)
+		err = fmt.Errorf("no workload selected: there is none %s", r.Selection)
 	}
 	return all, err
 }
@@ -343,11 +370,11 @@ func (r *Reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (
 		return nil, r.Past.Explain(err)
 	}
 	for _, s := range sizes {
-		if !r.Selection.has(s.Deployment) {
+		if !r.Selection.has(s.Workload) {
 			continue
 		}
 		all = append(all, fleet.Container{
-			Namespace: s.Namespace, Deployment: s.Deployment, Name: s.Container, Replicas: s.Replicas, Requests: s.Requests, Limits: s.Limits,
+			Namespace: s.Namespace, Kind: s.Kind, Workload: s.Workload, Name: s.Container, Replicas: s.Replicas, Requests: s.Requests, Limits: s.Limits,
 		})
 	}
 	if len(sizes) > 0 {
@@ -367,7 +394,7 @@ func (r *Reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (
 }
 
 func (r *Reporter) fromCluster(ctx context.Context) (all []fleet.Container, err error) {
-	r.Progress.Say("Reading Deployments and pods from the cluster")
+	r.Progress.Say("Reading workloads and pods from the cluster")
 	c, err := r.Cluster.Open()
 	if err != nil {
 		hint := ""
@@ -380,37 +407,45 @@ func (r *Reporter) fromCluster(ctx context.Context) (all []fleet.Container, err 
 	if err != nil {
 		return nil, err
 	}
-	err = kube.List(ctx, c, func(page *appsv1.DeploymentList) {
-		for i := range page.Items {
-			if !r.Selection.has(page.Items[i].Name) {
-				continue
-			}
-			controller := ""
-			if owner := metav1.GetControllerOf(&page.Items[i]); owner != nil {
-				controller = owner.Kind + " " + owner.Name
-			}
-			all = append(all, r.containersOf(workload.ReadDeployment(&page.Items[i]), controller, running)...)
+	isForScalers := r.Past.Address == "" // and scalers size Deployments only
+	for _, kind := range kinds {
+		if kind != prometheus.Deployment && (isForScalers || len(r.Selection.Deployments) > 0) {
+			continue
 		}
-	}, client.InNamespace(r.Selection.Namespace), client.MatchingLabelsSelector{Selector: r.Selection.Labels})
-	if err != nil {
-		return nil, fmt.Errorf("listing Deployments: %w", err)
+		err := list(ctx, c, kind, func(w *appsv1.Deployment) {
+			if r.Selection.has(w.Name) {
+				all = append(all, r.containersOf(kind, w, running)...)
+			}
+		}, client.InNamespace(r.Selection.Namespace), client.MatchingLabelsSelector{Selector: r.Selection.Labels})
+		switch {
+		case err == nil, kind == prometheus.Rollout && apierrors.IsNotFound(err):
+		case kind != prometheus.Deployment && apierrors.IsForbidden(err):
+			r.Progress.Warn(fmt.Sprintf("%ss are left out: %v", kind, err))
+		default:
+			return nil, fmt.Errorf("listing %ss: %w", kind, err)
+		}
 	}
 	slices.SortFunc(all, func(a, b fleet.Container) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
 }
 
-// containersOf are the containers of a Deployment, with the sizes of running pods or else of the template.
-func (r *Reporter) containersOf(d workload.Deployment, controller string, running map[podKey]workload.Container) (all []fleet.Container) {
+// containersOf are the containers of a workload, with the sizes of running pods or else of the template.
+func (r *Reporter) containersOf(kind string, w *appsv1.Deployment, running map[podKey]workload.Container) (all []fleet.Container) {
+	controller := ""
+	if owner := metav1.GetControllerOf(w); owner != nil {
+		controller = owner.Kind + " " + owner.Name
+	}
+	d := workload.ReadDeployment(w)
 	for _, template := range d.Containers {
-		size, isRunning := running[podKey{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, template.Name}]
+		size, isRunning := running[podKey{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, kind, template.Name}]
 		if !isRunning {
 			size = sizeOf(template)
 		}
 		c := fleet.Container{
-			Namespace: d.Namespace, Deployment: d.Name, Name: template.Name, Replicas: int(d.Replicas), Requests: size.Requests, Limits: size.Limits,
-			IsSidecar: template.IsSidecar, Controller: controller,
+			Namespace: d.Namespace, Kind: kind, Workload: d.Name, Name: template.Name, Replicas: int(d.Replicas), Requests: size.Requests, Limits: size.Limits,
+			HeapBytes: d.Heaps[template.Name].Bytes, IsSidecar: template.IsSidecar, Controller: controller, Label: w.Labels[strings.TrimPrefix(r.Options.GroupBy, fleet.GroupByLabel)],
 		}
 		if size.Unreadable {
 			r.skip(c, "it has a request or limit that is out of range")
@@ -421,24 +456,25 @@ func (r *Reporter) containersOf(d workload.Deployment, controller string, runnin
 	return all
 }
 
-// podKey names a container of the pods of a Deployment.
+// podKey names a container of the pods of a workload.
 type podKey struct {
 	types.NamespacedName
-	container string
+	kind, container string
 }
 
-// pods are the sizes of the containers of running pods: the largest of any pod of a Deployment.
+// pods are the sizes of the containers of running pods: the largest of any pod of a workload.
 func (r *Reporter) pods(ctx context.Context, c client.Client) (map[podKey]workload.Container, error) {
 	sizes := map[podKey]workload.Container{}
 	err := kube.List(ctx, c, func(page *corev1.PodList) {
 		for i := range page.Items {
-			of := types.NamespacedName{Namespace: page.Items[i].Namespace, Name: kube.DeploymentOfPod(&page.Items[i])}
+			kind, name := workloadOf(&page.Items[i])
+			of := types.NamespacedName{Namespace: page.Items[i].Namespace, Name: name}
 			pod := workload.ReadPod(&page.Items[i], true)
 			if of.Name == "" || pod.Terminating || pod.Ended {
 				continue
 			}
 			for _, container := range pod.Containers {
-				key := podKey{of, container.Name}
+				key := podKey{of, kind, container.Name}
 				sizes[key] = largest(sizes[key], sizeOf(container))
 			}
 		}
@@ -481,7 +517,7 @@ func (r *Reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 	}
 	var rows []fleet.Row
 	for _, c := range containers {
-		row, why := r.recommended(c, scalers[types.NamespacedName{Namespace: c.Namespace, Name: c.Deployment}])
+		row, why := r.recommended(c, scalers[types.NamespacedName{Namespace: c.Namespace, Name: c.Workload}])
 		if why != "" {
 			r.skip(c, why)
 			continue
@@ -489,7 +525,7 @@ func (r *Reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("none of the selected Deployments can be reported: %s (--prometheus reports by past usage, without scalers)", reasonsOf(r.skipped))
+		return nil, fmt.Errorf("none of the selected workloads can be reported: %s (--prometheus reports by past usage, without scalers)", reasonsOf(r.skipped))
 	}
 	return fleet.OfScalers(rows, r.skipped, r.Options), nil
 }
@@ -511,6 +547,12 @@ func (r *Reporter) recommended(c fleet.Container, s *v1beta1.VerticalScaler) (ro
 		return row, "its scaler recommends nothing for it yet, or does not size it"
 	case rec.Observed < leastObserved:
 		return row, fmt.Sprintf("its scaler has observed less than %s of usage", leastObserved)
+	}
+	if scaler.IsRaiseOnly(&s.Spec, v1beta1.ControlledCPU) {
+		rec.Target.CPUMillis = max(rec.Target.CPUMillis, c.Requests.CPUMillis)
+	}
+	if scaler.IsRaiseOnly(&s.Spec, v1beta1.ControlledMemory) {
+		rec.Target.MemoryBytes = max(rec.Target.MemoryBytes, c.Requests.MemoryBytes)
 	}
 	return r.Options.Recommended(c, rec.Target, rec.Observed), ""
 }
