@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,6 +90,7 @@ type preflight struct {
 	operators explain.Operators
 	overview  explain.Overview // of the scalers of the namespace
 	waiting   int              // those whose pods wait for room on their node
+	unsized   int              // those whose new pods start as in the template although they resize pods
 	// unknown is why the operators are not known, and unread why the scalers are not.
 	unknown, unread error
 }
@@ -125,6 +127,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	p.read(ctx)
 	run("Operator", p.runs)
 	run("Kubernetes", func(context.Context) (checkResult, string, error) { return kubernetes(server.GitVersion) })
+	run("Kubelets", p.kubelets)
 	run("VerticalScaler API", p.api)
 	if operator, ok := p.operators.For(namespace); ok {
 		run("Versions", func(context.Context) (checkResult, string, error) { return versions(operator.Version, cli.Version) })
@@ -160,6 +163,27 @@ func kubernetes(git string) (checkResult, string, error) {
 	return checkOK, git, nil
 }
 
+// raisesAfterKills is the first version whose kubelets raise the limit of a pod while a container of it is OOM-killed.
+const raisesAfterKills = "1.37.1"
+
+// kubelets warns of those with a known fault that is fixed.
+func (p *preflight) kubelets(ctx context.Context) (checkResult, string, error) {
+	old, all := 0, 0
+	err := kube.List(ctx, p.client, func(page *corev1.NodeList) {
+		for i := range page.Items {
+			all++
+			version, err := utilversion.ParseGeneric(page.Items[i].Status.NodeInfo.KubeletVersion)
+			if err == nil && version.LessThan(utilversion.MustParseGeneric(raisesAfterKills)) {
+				old++
+			}
+		}
+	})
+	if old == 0 || err != nil {
+		return checkOK, fmt.Sprintf("none of %d is older than %s", all, raisesAfterKills), err
+	}
+	return checkWarned, fmt.Sprintf("%d of %d are older than %s: while a container is OOM-killed, they do not raise the limit of its pod, so kills go on after a raise (kubernetes#138760, docs/runbook.md)", old, all, raisesAfterKills), nil
+}
+
 func (p *preflight) api(ctx context.Context) (checkResult, string, error) {
 	err := p.client.List(ctx, &v1beta1.VerticalScalerList{}, client.InNamespace(p.namespace), client.Limit(1))
 	if apierrors.IsNotFound(err) {
@@ -176,6 +200,9 @@ func (p *preflight) read(ctx context.Context) {
 	for i := range scalers {
 		if s := &scalers[i]; scaler.ResizesPods(&s.Spec) && p.operators.FallbackOf(s) == v1beta1.FallbackWait {
 			p.waiting++
+		}
+		if c := meta.FindStatusCondition(scalers[i].Status.Conditions, v1beta1.ConditionNewPodsSized); c != nil && c.Status == metav1.ConditionFalse {
+			p.unsized++
 		}
 		p.overview.Scalers = append(p.overview.Scalers, explain.RowOf(explain.Evidence{Scaler: &scalers[i], Operators: p.operators, Now: p.cluster.Now()}))
 	}
@@ -295,10 +322,15 @@ func (p *preflight) nodeAutoscaler(server rest.Interface) check {
 			return checkOK, "neither Karpenter nor the cluster autoscaler is found", nil
 		case err != nil:
 			return "", "", fmt.Errorf("whether one runs is not known: %w", err)
+		}
+		operator, _ := p.operators.For(p.namespace)
+		switch {
+		case p.unsized > 0:
+			return checkWarned, fmt.Sprintf("%s packs nodes by lowered requests, and new pods of %d scalers in namespace %s start as in the template (NewPodsSized is False). A pod that it moves then needs more room, so it adds a node, and begins again: %s",
+				found, p.unsized, p.namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.NewPods)), nil
 		case p.waiting == 0:
 			return checkOK, found + " is found", p.unread
 		}
-		operator, _ := p.operators.For(p.namespace)
 		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Those that name no fallback have RecreateUnderPressure once the operator may evict pods: %s",
 			found, p.waiting, p.namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.Recreate)), nil
 	}
