@@ -191,3 +191,61 @@ func readCRD(t *testing.T, path string) *apiextensionsv1.CustomResourceDefinitio
 	}
 	return crd
 }
+
+// Consoles show a sentence about each example that users may create.
+func TestTheExamplesAreDescribed(t *testing.T) {
+	annotations := bundleOf(t).CSV.Annotations
+	var examples []unstructured.Unstructured
+	var hidden []string
+	about := map[string]struct {
+		Description string `json:"description"`
+	}{}
+	for name, into := range map[string]any{"alm-examples": &examples, "operators.operatorframework.io/internal-objects": &hidden, "alm-examples-metadata": &about} {
+		if err := utiljson.Unmarshal([]byte(annotations[name]), into); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	names := map[string]bool{}
+	for _, e := range examples {
+		if slices.ContainsFunc(hidden, func(resource string) bool {
+			name, _, _ := strings.Cut(resource, ".")
+			return strings.TrimSuffix(name, "s") == strings.TrimSuffix(strings.ToLower(e.GetKind()), "s")
+		}) {
+			continue
+		}
+		names[e.GetName()] = true
+		if about[e.GetName()].Description == "" {
+			t.Errorf("%s %s is not described", e.GetKind(), e.GetName())
+		}
+	}
+	for name := range about {
+		if !names[name] {
+			t.Errorf("%s is described, and no example", name)
+		}
+	}
+}
+
+// The image is built for the architectures that the bundle promises, and pods run on no other.
+func TestTheArchitectures(t *testing.T) {
+	csv := bundleOf(t).CSV
+	var promised []string
+	for label := range csv.Labels {
+		if arch, ok := strings.CutPrefix(label, "operatorframework.io/arch."); ok {
+			promised = append(promised, arch)
+		}
+	}
+	slices.Sort(promised)
+	docs, err := os.ReadFile(inTree("docs", "release.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if command := "PLATFORMS=linux/" + strings.Join(promised, ",linux/") + "\n"; !strings.Contains(string(docs), command) {
+		t.Errorf("docs/release.md has no %q", command)
+	}
+	terms := csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for _, want := range terms[0].MatchExpressions {
+		if want.Key == "kubernetes.io/arch" && !slices.Equal(want.Values, promised) {
+			t.Errorf("pods run on %q, and %q are promised", want.Values, promised)
+		}
+	}
+}
