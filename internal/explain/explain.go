@@ -76,6 +76,8 @@ type Finding struct {
 	Message string `json:"message,omitempty"`
 	// Since is when the reason began; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
+	// Waiting are the pods that wait for room on their nodes, the longest first.
+	Waiting []WaitingPod `json:"waiting,omitempty"`
 	// Apply are commands that resolve it, or what to edit; empty if none is known.
 	Apply []string `json:"apply,omitempty"`
 }
@@ -302,7 +304,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 		reason.Advice = adviceFor(reason, s, containers)
 		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
-			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: reasonTime(s, c.Reason), Apply: averages(e, c.Reason)})
+			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: reasonTime(s, c.Reason), Waiting: waiting(e, c.Reason), Apply: averages(e, c.Reason)})
 		}
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
@@ -319,6 +321,29 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
 	return onlyActions(out)
+}
+
+// WaitingPod is a pod whose resize is Deferred.
+type WaitingPod struct {
+	Pod   string      `json:"pod"`
+	Node  string      `json:"node"`
+	Since metav1.Time `json:"since"`
+	// Message is what the kubelet says that the node lacks; empty if it says nothing.
+	Message string `json:"message,omitempty"`
+}
+
+// waiting are the pods whose resize is Deferred, if that is the reason.
+func waiting(e Evidence, reason string) (pods []WaitingPod) {
+	if reason != v1beta1.ReasonDeferred {
+		return nil
+	}
+	for _, pod := range e.Pods {
+		if pod.Resize.Deferred {
+			pods = append(pods, WaitingPod{pod.Name, pod.Node, metav1.NewTime(pod.Resize.Since), pod.Resize.Message})
+		}
+	}
+	slices.SortFunc(pods, func(a, b WaitingPod) int { return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Pod, b.Pod)) })
+	return pods
 }
 
 // averages are the absolute targets with which the HPAs of a conflict scale as they do now.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,16 @@ func spec(f func(*v1beta1.VerticalScalerSpec)) change {
 // cases are typical statuses.
 func cases() map[string]explain.Evidence {
 	return map[string]explain.Evidence{
+		"waiting-for-room": checkout(conditions("Ready True OperatingNormally The scaler works", "Applied False Deferred pod web-1, pod web-2: no room"), func(e *explain.Evidence) {
+			e.Pods = nil
+			for i, since := range []time.Duration{4 * time.Minute, 7 * time.Minute, time.Minute, 2 * time.Minute} {
+				waits := pod(500, 1024)
+				waits.Name, waits.Node = "web-"+strconv.Itoa(i+1), "node-7"
+				waits.Resize = workload.Resize{Deferred: true, Since: noon.Add(-since), Message: "Node didn't have enough resource: cpu, requested: 800, used: 3500, capacity: 4000"}
+				e.Pods = append(e.Pods, waits)
+			}
+			e.Pods[3].Resize.Message = ""
+		}),
 		"applied": checkout(),
 		"learning": checkout(undecided, conditions(
 			"Ready True Learning Collecting usage; the first recommendation takes a few minutes",

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,6 +73,9 @@ func WriteMissing(line func(string, ...any), missing []string) {
 	}
 }
 
+// mostWaiting is how many pods that wait for room are listed.
+const mostWaiting = 3
+
 func (f Finding) write(line func(string, ...any), now time.Time) {
 	since := ""
 	if f.Since != nil {
@@ -87,6 +91,13 @@ func (f Finding) write(line func(string, ...any), now time.Time) {
 	}
 	if f.Advice != "" {
 		line("    action    %s", f.Advice)
+	}
+	for i, pod := range f.Waiting {
+		if i == mostWaiting {
+			line("    waits     %d more pods", len(f.Waiting)-i)
+			break
+		}
+		line("    waits     pod %s on node %s for %s: %s", pod.Pod, pod.Node, Age(now, pod.Since.Time), cmp.Or(Printable(pod.Message), "the kubelet does not say what is missing"))
 	}
 	for _, command := range f.Apply {
 		line("    apply     %s", command)
