@@ -675,6 +675,17 @@ Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
 	}
 }
 
+// What a scaler only raises is not recommended below today's request.
+func TestReportOfAScalerThatOnlyRaisesMemory(t *testing.T) {
+	s := newScaledCluster(t, scaledFleet)
+	api := recommending("bank", "api", "300m", "500Mi")
+	api.Spec.UpdatePolicy.ScaleDown = &v1beta1.DirectionPolicy{ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledCPU}}
+	s.put(&api)
+	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.Contains(out, " 4000m -> 300m   8192Mi -> 8192Mi ") {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+}
+
 // Figures that are not known are missing in files, and not 0.
 func TestReportOfScalersInFiles(t *testing.T) {
 	newScaledCluster(t, scaledFleet)
