@@ -186,6 +186,7 @@ isQuiet() {
 await "30 s without a write" isQuiet
 show kubectl events --for=verticalscaler/web
 
+kubectl apply -f hack/demo/hpa.yaml >/dev/null # for step 10: its HPA waits for metrics
 say "9. Two pods need more CPU than their nodes can promise. With RecreateUnderPressure, only the one whose node is busy is moved."
 show kubectl apply --server-side -f "$release/new-pods.yaml" -f "$release/recreate.yaml"
 show kubectl apply -f hack/demo/pressure.yaml
@@ -203,6 +204,26 @@ await "the pod of the busy node to be moved" isMoved
 [[ $(packed idle .metadata.uid) == "$idle" ]] || fail "the pod whose node has CPU to spare was evicted"
 show kubectl get vscaler busy idle -o 'custom-columns=NAME:.metadata.name,APPLIED:.status.conditions[?(@.type=="Applied")].message'
 show kubectl delete -f hack/demo/pressure.yaml
+
+say "10. An HPA scales on the utilization of CPU, so that is not sized. With the target that explain prints, both work side by side."
+show kubectl get hpa cart -n shop
+# cart <kind> <path>: a field of the HPA, the Deployment or the scaler.
+cart() { kubectl get "$1" cart -n shop -o "jsonpath={$2}"; }
+prints() { kubectl vscaler explain cart -n shop | grep -o 'kubectl patch hpa .*'; }
+await "explain to print the patch of the HPA" prints >"$work/patch"
+isScaling() { [[ $(cart hpa '.status.conditions[?(@.type=="ScalingActive")].status') == True ]]; }
+await "the HPA to have metrics" isScaling
+echo "\$ $(tail -n 1 "$work/patch")"
+bash -c "$(tail -n 1 "$work/patch")"
+isSized() { kubectl get pods -n shop -l app=cart -o 'jsonpath={.items[*].spec.containers[0].resources.requests.cpu}' | awk '{ exit !($1 + 0 > 60 && $1 + 0 < 100 && $1 == $2) }'; }
+await "smaller requests of CPU for both pods" isSized
+show kubectl get hpa cart -n shop
+[[ $(cart deployment .spec.replicas) == 2 ]] || fail "the HPA has scaled because of smaller requests"
+show kubectl annotate pod -n shop -l app=cart --overwrite usage.verticalscaler.io/cpu=120m
+isScaled() { (($(cart deployment .spec.replicas) > 2)); }
+await "more replicas, because more is used" isScaled
+show kubectl get hpa cart -n shop
+show kubectl vscaler status -n shop
 
 [[ $(identity) == "$before" ]] || fail "the Deployment has changed, or a pod was replaced"
 restarts=$(pods restartCount | awk '{ n += $1 } END { print n }')
