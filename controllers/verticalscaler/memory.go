@@ -36,6 +36,8 @@ type memory struct {
 	needsNoQuota bool
 	// failingSince is since when requests for the checkpoint fail; zero if they do not.
 	failingSince time.Time
+	// unsavedSince is since when the history waits to be saved; zero if it does not.
+	unsavedSince time.Time
 	// untoldSince is since when the status does not tell all progress; zero if it does.
 	untoldSince time.Time
 }

@@ -238,7 +238,7 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 }
 
 // learn is a phase: it records OOM kills, recommends, and saves the history before
-// anything is changed. A scaler that waits for the budget changes nothing until it is permitted to.
+// anything is changed. While scalers wait for the budget, none changes anything before it is permitted to.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)

@@ -38,27 +38,35 @@ var resolves = map[string]string{
 // API server are shorter. Webhooks may fail with any error, for ever.
 const failingFor = 10 * time.Second
 
-// mayWaitToSave reports whether the history is saved once the budget permits the change that waits for it, as its status is told
-// later.
-func (r *Reconciler) mayWaitToSave(s *scope) bool {
-	m := r.memory.of(client.ObjectKeyFromObject(s.scaler))
-	untold := s.now.Sub(cmp.Or(m.untoldSince, s.now))
-	return m.failingSince.IsZero() && untold < waitingDelay && (untold > 0 || waitsForBudget(s.scaler))
+// mayWaitToSave reports whether the history is saved once the budget permits a change of the scaler: while some scalers wait for
+// the budget, and for 10 minutes at most.
+func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
+	isScarce := r.Budget != nil && r.Budget.Waiting() > 0
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) {
+		since := cmp.Or(m.unsavedSince, s.now)
+		if may = isScarce && m.failingSince.IsZero() && s.now.Sub(since) < waitingDelay; may {
+			m.unsavedSince = since
+		} else {
+			m.unsavedSince = time.Time{}
+		}
+	})
+	return may
 }
 
-// saveNow saves the history of a scaler that has waited for the budget. If that fails, the next reconcile does so first, and
+// saveNow saves the history before a change that the budget has permitted, if that has waited. If that fails, the next reconcile does so first, and
 // tells why it cannot.
 func (r *Reconciler) saveNow(ctx context.Context, s *scope) error {
 	if !s.isUnsaved || s.plan.Step == nil {
 		return nil
 	}
 	err := r.Histories.Save(ctx, s.scaler, s.observation.situation.Recommendations, s.now)
-	if err == nil {
-		return nil
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Checkpoint not saved", "reason", err.Error())
+		r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { m.failingSince = s.now })
+		return errStaleCache
 	}
-	log.FromContext(ctx).V(1).Info("Checkpoint not saved", "reason", err.Error())
-	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { m.failingSince = s.now })
-	return errStaleCache
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { m.unsavedSince = time.Time{} })
+	return nil
 }
 
 // noteRefused notes in an obstacle what follows from it that the API server refuses a request for the checkpoint, or has not

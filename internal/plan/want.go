@@ -32,6 +32,9 @@ func WantOf(p Plan, s Situation) budget.Want {
 	case Resize:
 		pod, _ := s.Pod(step.UID)
 		want.Benefit = worth(pod.Containers, step.Sizes) * waiting
+		if p.Decision.HasReason(DecidedOOMKill) && len(pod.Kills) == 0 {
+			want.Class = budget.Urgent // after all pods that were killed themselves
+		}
 	case Evict:
 		pod, _ := s.Pod(step.UID)
 		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * waiting

@@ -23,7 +23,7 @@ func TestWantOf(t *testing.T) {
 	}
 	s := plan.Situation{
 		Deployment: workload.Deployment{Containers: containers},
-		Pods:       []workload.Pod{{UID: "a", Containers: containers}, {UID: "b"}},
+		Pods:       []workload.Pod{{UID: "a", Containers: containers}, {UID: "b"}, {UID: "k", Kills: []workload.OOMKill{{Container: "app"}}}},
 	}
 	sizes := []plan.Size{
 		{Container: "app", Resources: amounts(1500, 2*gibi)}, // a core more, a quarter's worth less
@@ -44,13 +44,15 @@ func TestWantOf(t *testing.T) {
 			budget.Want{Class: budget.ScaleDown, Benefit: 10 * 1.25},
 		},
 		"an OOM kill":         {plan.Plan{Decision: decided(plan.DecidedOOMKill)}, budget.Want{Class: budget.Emergency}},
+		"a killed pod":        {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "k"}}, budget.Want{Class: budget.Emergency}},
+		"another pod":         {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "b"}}, budget.Want{Class: budget.Urgent}},
 		"a revert":            {plan.Plan{Decision: decided(plan.DecidedReverted)}, budget.Want{Class: budget.Emergency}},
 		"usage above":         {plan.Plan{Decision: decided(plan.DecidedLowerBound)}, budget.Want{Class: budget.Urgent}},
 		"bounds":              {plan.Plan{Decision: decided(plan.DecidedBounds)}, budget.Want{Class: budget.Bounds}},
 		"a lost status":       {plan.Plan{Decision: decided(plan.DecidedAdopted)}, budget.Want{Class: budget.ScaleDown}},
 		"giving back":         {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Restore{}}, budget.Want{Class: budget.Bounds}},
 		"a boost":             {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
-		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Emergency}},
+		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "k", Boost: true}}, budget.Want{Class: budget.Emergency}},
 		"a first boost":       {plan.Plan{Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
 		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.ScaleDown}},
 	} {
