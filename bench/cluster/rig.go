@@ -31,7 +31,7 @@ const system = "verticalscaler-system"
 type rig struct {
 	env      *testkit.Env
 	usage    *fleetUsage
-	progress func(format string, args ...any)
+	progress Progress
 	stop     func() error
 }
 

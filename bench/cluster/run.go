@@ -37,8 +37,7 @@ type Options struct {
 	Stages []string
 	// Operator, Recommender and Updater are the paths of the programs. Without Recommender, VPA is left out.
 	Operator, Recommender, Updater string
-	// Progress is told what happens.
-	Progress func(format string, args ...any)
+	Progress                       Progress
 
 	dir string // of logs and configuration
 }

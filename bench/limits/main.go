@@ -24,34 +24,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"runtime"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/bench/cluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "limits:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
-}
-
-// Child processes end with the thread that started them (testkit/process). The main thread lives as long as the program.
-func init() { runtime.LockOSThread() }
+func main() { cluster.Program("limits", run) }
 
 // options say what to measure.
 type options struct {
@@ -69,8 +50,7 @@ type options struct {
 	Operator string
 }
 
-func run(ctx context.Context, args []string, out, progress io.Writer) error {
-	ctrl.SetLogger(logr.Discard()) // the operator has its own log
+func run(ctx context.Context, args []string, out io.Writer, progress cluster.Progress) error {
 	o := options{}
 	flags := flag.NewFlagSet("limits", flag.ContinueOnError)
 	flags.IntVar(&o.Scalers, "scalers", 50_000, "number of scalers, each with a Deployment")
@@ -82,19 +62,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.DurationVar(&o.Wave, "wave", 5*time.Minute, "how long the stage wave lasts after its first change")
 	flags.IntVar(&o.MemoryLimit, "memory", 2560, "the operator's memory limit in MiB")
 	flags.StringVar(&o.Operator, "operator", "", "the operator's program; it is built if this is empty")
-	if err := flags.Parse(args); err != nil {
+	if err := cluster.Parse(flags, args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
 	began := time.Now()
-	s := &session{options: o, table: out, progress: func(format string, args ...any) {
-		fmt.Fprintf(progress, "%6.0fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
-	}}
+	s := &session{options: o, table: out, progress: progress}
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nMeasured %s, %s/%s, %d CPUs, %s.\n", began.UTC().Format("2006-01-02 15:04 UTC"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	_, err := fmt.Fprint(out, cluster.Measured(began))
 	return err
 }

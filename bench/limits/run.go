@@ -52,7 +52,7 @@ type session struct {
 	root     string // of the source tree
 	folder   string // of the program, its configuration and its log
 	table    io.Writer
-	progress func(format string, args ...any)
+	progress cluster.Progress
 	api      *api
 	operator *process.Process
 	metrics  string        // its URL
