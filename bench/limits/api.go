@@ -44,6 +44,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/podmetrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // api is an API server with the objects in memory. It has what the operator asks for: lists with limits and streamed ones,
@@ -648,6 +649,12 @@ func (a *api) update(r *collection, key types.NamespacedName, subresource string
 		object.SetUID(stored.GetUID())
 		object.SetCreationTimestamp(stored.GetCreationTimestamp())
 		object.SetManagedFields(stored.GetManagedFields())
+		if subresource == workload.ResizeSubresource {
+			isResize := func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == subresource }
+			entry := managedBy("verticalscaler", object, "spec")
+			entry.Subresource = subresource
+			object.SetManagedFields(append(slices.DeleteFunc(slices.Clone(stored.GetManagedFields()), isResize), entry))
+		}
 		object.SetGeneration(stored.GetGeneration())
 		after := reflect.ValueOf(object).Elem()
 		if status := after.FieldByName("Status"); status.IsValid() {
