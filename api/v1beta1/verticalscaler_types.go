@@ -596,18 +596,20 @@ const (
 	ProfileFrugal RecommendationProfile = "Frugal"
 	// ProfileSafe reserves more capacity, and containers run short less often.
 	ProfileSafe RecommendationProfile = "Safe"
-	// ProfileCalm changes requests about twice a day at most.
+	// ProfileCalm means Balanced.
+	//
+	// Deprecated: it reserved more than Balanced for fewer changes.
 	ProfileCalm RecommendationProfile = "Calm"
 )
 
 // RecommendationPolicy is how much capacity recommendations reserve.
 type RecommendationPolicy struct {
 	// profile weighs the cost of reserved capacity against the risk of too little. Balanced suits
-	// most workloads. Frugal reserves less, Safe reserves more, and Calm changes requests about
-	// twice a day at most. Defaults to Balanced.
+	// most workloads. Frugal reserves less, and Safe reserves more. Calm is deprecated and means
+	// Balanced. Defaults to Balanced.
 	// +optional
 	// +kubebuilder:default=Balanced
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Profile",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Balanced","urn:alm:descriptor:com.tectonic.ui:select:Frugal","urn:alm:descriptor:com.tectonic.ui:select:Safe","urn:alm:descriptor:com.tectonic.ui:select:Calm"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Profile",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Balanced","urn:alm:descriptor:com.tectonic.ui:select:Frugal","urn:alm:descriptor:com.tectonic.ui:select:Safe"}
 	Profile RecommendationProfile `json:"profile,omitempty"`
 
 	// safetyMarginPercent is an extra reserve, in percent: added to the CPU level that the profile

@@ -77,7 +77,7 @@ type policy struct {
 
 var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate}
 
-const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure,Calm/Wait"
+const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure"
 
 func parsePolicy(name string) (p policy, err error) {
 	p.name = name

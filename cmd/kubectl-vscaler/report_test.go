@@ -319,9 +319,9 @@ func TestReportFormats(t *testing.T) {
 	if err := os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Calm", "--top=1")
+	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Frugal", "--top=1")
 	for _, want := range []string{
-		"2 containers of 2 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\ncalm ", "COST/MONTH EUR",
+		"2 containers of 2 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\nfrugal ", "COST/MONTH EUR",
 		"\nbank        api        app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n",
 	} {
 		if code != 0 || errOut != "" || !strings.Contains(out, want) {
@@ -475,7 +475,7 @@ func run(t *testing.T, stdin io.Reader, args ...string) (out, errOut string, cod
 func TestReportOfTables(t *testing.T) {
 	withoutCluster(t)
 	var report fleet.Report
-	out, errOut, code := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe,Calm", "-o=json")
+	out, errOut, code := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe", "-o=json")
 	if err := json.Unmarshal([]byte(out), &report); code != 0 || errOut != "" || err != nil {
 		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
 	}
@@ -486,14 +486,14 @@ func TestReportOfTables(t *testing.T) {
 	for _, total := range report.Rules {
 		byRule[total.Rule] = total
 	}
-	if len(byRule) != 8 || byRule["frugal"].Cores > byRule["safe"].Cores || byRule["calm"].ResizesPerDay > byRule["balanced"].ResizesPerDay {
+	if len(byRule) != 7 || byRule["frugal"].Cores > byRule["safe"].Cores {
 		t.Errorf("rules %+v", report.Rules)
 	}
 	leak := report.Containers[slices.IndexFunc(report.Containers, func(r fleet.Row) bool { return r.Name == "leak" })]
 	if leak.Namespace != "" || leak.Workload != "leak" || leak.Replicas != 1 || leak.Rules[0].OOMDays == 0 {
 		t.Errorf("leak is %+v, and today %+v", leak.Container, leak.Rules[0])
 	}
-	if again, _, _ := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe,Calm", "-o=json", "--workers=1"); again != out {
+	if again, _, _ := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe", "-o=json", "--workers=1"); again != out {
 		t.Errorf("with one worker, the report is\n%s\nwant\n%s", again, out)
 	}
 }

@@ -232,7 +232,7 @@ func modeMeans(s *v1beta1.VerticalScaler, operators Operators) string {
 	return ""
 }
 
-// Reasons that no operator gives: it has not observed the object yet, or not its spec.
+// Reasons that no operator gives.
 var (
 	notObserved = Reason{
 		"NotObserved", "No operator has observed the object yet.", ByUser,
@@ -245,6 +245,10 @@ var (
 	outdated = Reason{
 		"Outdated", "The object was edited, and this status is that of its previous spec.", ByItself,
 		"Try again in a moment; if it stays, check that the operator runs.",
+	}
+	profileRemoved = Reason{
+		"ProfileRemoved", "The scaler names a profile that this version does not have: Balanced applies.", ByUser,
+		"Set spec.recommendationPolicy.profile to Balanced, Frugal or Safe.",
 	}
 	deleting = Reason{
 		"Deleting", "The object is being deleted. The operator first restores or deletes what it has changed or created.", ByItself,
@@ -320,6 +324,9 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionContainersFound, isNot)
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
+	if p := s.Spec.RecommendationPolicy; p != nil && p.Profile != "" && string(p.Profile) != string(scaler.Profile(&s.Spec)) {
+		out = append(out, Finding{Reason: forOrigin(profileRemoved, s), Message: fmt.Sprintf("The profile %s counts as Balanced", p.Profile)})
+	}
 	return onlyActions(out)
 }
 

@@ -4,6 +4,7 @@
 package explain_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,24 @@ func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 	e.Scaler.DeletionTimestamp = ptr.To(ago(time.Minute))
 	if row := explain.RowOf(e); row.Ready != metav1.ConditionUnknown || row.Reason != "Deleting" || row.Ends != explain.ByItself {
 		t.Errorf("%+v", row)
+	}
+}
+
+// A profile that is gone still applies, as Balanced, and the user is told where to set another: in the policy, for its scalers.
+func TestAProfileThatIsGoneIsTold(t *testing.T) {
+	for profile, want := range map[v1beta1.RecommendationProfile]string{"": "", "Balanced": "", "Safe": "", "Calm": "The profile Calm counts as Balanced"} {
+		e := checkout()
+		e.Scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
+		findings := explain.Of(e).Findings
+		i := slices.IndexFunc(findings, func(f explain.Finding) bool { return f.Reason.Reason == "ProfileRemoved" })
+		if got := i >= 0; got != (want != "") || got && (findings[i].Message != want || findings[i].Ends != explain.ByUser) {
+			t.Errorf("%q: %+v", profile, findings)
+		}
+	}
+	e := checkout(generated("", nil))
+	e.Scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: "Calm"}
+	if text := explain.Of(e).Text(noon); !strings.Contains(text, "in spec.template of ") {
+		t.Error(text)
 	}
 }
 

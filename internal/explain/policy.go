@@ -333,6 +333,8 @@ func forOrigin(reason Reason, s *v1beta1.VerticalScaler) Reason {
 		if s.Spec.Suspend {
 			reason.Advice = fmt.Sprintf("No action needed if that is intended. To continue, set spec.template.suspend of %s to false.", origin.ID())
 		}
+	case profileRemoved.Reason:
+		reason.Advice = fmt.Sprintf("Set recommendationPolicy.profile in spec.template of %s to Balanced, Frugal or Safe.", origin.ID())
 	}
 	return reason
 }

@@ -42,7 +42,7 @@ type Reason struct {
 // ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
 // operator.
 func ReasonFor(reason string) (Reason, bool) {
-	all := slices.Concat(reasons, []Reason{notObserved, operatorSilent, outdated, deleting})
+	all := slices.Concat(reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
 	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
 	if i < 0 {
 		return Reason{reason, "This version of the plugin does not know the reason.", ByUser, "See the message, or use the plugin of the operator's version."}, false

@@ -590,7 +590,7 @@ func FuzzFor(f *testing.F) {
 			case 1:
 				h = &history.Container{}
 			case 2:
-				pol = Policy{Profile: profile.All()[r.IntN(4)], MarginPercent: int(amount(1e18)), CPU: r.IntN(4) > 0, Memory: r.IntN(4) > 0, MinAllowed: some(), MaxAllowed: some()}
+				pol = Policy{Profile: profile.All()[r.IntN(len(profile.All()))], MarginPercent: int(amount(1e18)), CPU: r.IntN(4) > 0, Memory: r.IntN(4) > 0, MinAllowed: some(), MaxAllowed: some()}
 			case 3:
 				previous = nil
 			case 4:

@@ -78,8 +78,8 @@ func TestNewPodsAsTheTemplate(t *testing.T) {
 	}
 }
 
-func TestAProfileOfANewerVersionCountsAsBalanced(t *testing.T) {
-	for name, want := range map[v1beta1.RecommendationProfile]string{"": "Balanced", "Safe": "Safe", "Newer": "Balanced"} {
+func TestOtherProfilesCountAsBalanced(t *testing.T) {
+	for name, want := range map[v1beta1.RecommendationProfile]string{"": "Balanced", "Safe": "Safe", "Calm": "Balanced", "Newer": "Balanced"} {
 		spec := &v1beta1.VerticalScalerSpec{}
 		spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: name}
 		if got := Profile(spec); string(got) != want {

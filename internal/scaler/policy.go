@@ -153,8 +153,7 @@ func WritesTemplate(spec *v1beta1.VerticalScalerSpec) bool {
 	return Mode(spec) == v1beta1.UpdateModeRollout || ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRollout
 }
 
-// Profile is the profile of the recommendation. A profile of a newer version counts as
-// Balanced.
+// Profile is the profile of the recommendation. Calm, and a profile of a newer version, count as Balanced.
 func Profile(spec *v1beta1.VerticalScalerSpec) profile.Profile {
 	if p := spec.RecommendationPolicy; p != nil && slices.Contains(profile.All(), profile.Profile(p.Profile)) {
 		return profile.Profile(p.Profile)

@@ -303,3 +303,32 @@ func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 		}
 	}
 }
+
+// A profile that is gone is warned about where it is written, also in the template of a policy.
+func TestWarningsAboutTheProfile(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "warnings.yaml")
+	for kind, at := range map[string]string{"verticalscalers": "", "scaleddeployments": "scaling", "scalingpolicies": "template", "clusterscalingpolicies": "template"} {
+		for profile, want := range map[string]int{"": 0, "Balanced": 0, "Safe": 0, "Calm": 1} {
+			spec := map[string]any{}
+			if profile != "" {
+				spec["recommendationPolicy"] = map[string]any{"profile": profile}
+			}
+			switch at {
+			case "":
+				spec["deploymentName"] = "web"
+			case "scaling":
+				spec = map[string]any{at: spec, "template": map[string]any{"spec": podOfWeb(t)}}
+			default:
+				spec = map[string]any{at: spec, "deploymentSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}
+			}
+			after := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "metadata": map[string]any{"namespace": "shop", "name": "web"}, "spec": spec,
+			}}
+			got := warned(t, []*policy{p}, request{resource: kind, after: after})
+			if len(got) != want || want > 0 && !strings.Contains(got[0], "The profile Calm is deprecated and means Balanced") {
+				t.Errorf("%s with the profile %q: %q", kind, profile, got)
+			}
+		}
+	}
+}

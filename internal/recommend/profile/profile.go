@@ -9,7 +9,6 @@
 //	Balanced   reserves least for few starved minutes  8-day peak and  8 to 23 %
 //	Frugal     reserves less, starves more             8-day peak and  5 to 20 %
 //	Safe       starves a few minutes a day at most     8-day peak and 20 to 50 %
-//	Calm       two resizes a day                       8-day peak and  6 to 20 %
 //
 // Until a day of usage has been observed, the margin of memory is doubled, and CPU gets 15 % more in
 // each profile.
@@ -25,11 +24,10 @@ const (
 	Balanced Profile = "Balanced"
 	Frugal   Profile = "Frugal"
 	Safe     Profile = "Safe"
-	Calm     Profile = "Calm"
 )
 
 // All lists the profiles.
-func All() []Profile { return []Profile{Balanced, Frugal, Safe, Calm} }
+func All() []Profile { return []Profile{Balanced, Frugal, Safe} }
 
 // Params are the parameters of a profile.
 type Params struct {
@@ -60,9 +58,6 @@ func Of(p Profile) Params {
 	case Safe:
 		balanced.Prices.Unserved, balanced.Prices.Starved = 200, 200
 		balanced.Memory = Margin{PerChange: 3, Least: 0.20, Most: 0.50}
-	case Calm:
-		balanced.Prices = ensemble.Prices{Unserved: 7, Starved: 8, Resize: 0.5, ResizesPerDay: 1.6, Excess: 14}
-		balanced.Memory = Margin{PerChange: 1.6, Least: 0.06, Most: 0.20}
 	}
 	return balanced
 }

@@ -70,7 +70,7 @@ import (
 )
 
 func main() {
-	name := flag.String("profile", string(profile.Balanced), "the profile: Balanced, Frugal, Safe or Calm")
+	name := flag.String("profile", string(profile.Balanced), "the profile: Balanced, Frugal or Safe")
 	flag.Parse()
 	if err := run(os.Stdin, os.Stdout, profile.Profile(*name)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
