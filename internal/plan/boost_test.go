@@ -241,6 +241,9 @@ func FuzzBoost(f *testing.F) {
 	for seed := 0; seed < 100; seed += stride() {
 		f.Add(uint64(seed))
 	}
+	for _, seed := range []uint64{157, 173, 365, 415, 454, 492, 659} { // where a starting pod got all of minAllowed at once
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		w := randomWorld(r, nil)
@@ -319,7 +322,7 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time) ti
 		}
 		if said := say(p); changed || said != last {
 			last = said
-		} else if (p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && len(s.Quotas) > 0) && !w.hasStarts(now) {
+		} else if (p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && (len(s.Quotas) > 0 || w.policy.EvictsUnderPressure())) && !w.hasStarts(now) {
 			w.checkEnd(t, seed, now)
 			return now
 		}

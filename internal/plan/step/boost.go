@@ -176,7 +176,7 @@ func (b boostable) keeps() int64 {
 // lowered before it has started, if it is allowed.
 func (p planner) wantedBoost(b boostable) int64 {
 	template, _ := p.Deployment.Container(b.Name)
-	return max(b.most, p.allowedCPU(template, b.Requests.CPUMillis))
+	return max(b.most, min(b.Requests.CPUMillis, p.allowedCPU(template, b.Requests.CPUMillis)))
 }
 
 // withCPU is the sizes with another CPU request for a container, and the limit that
