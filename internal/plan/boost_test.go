@@ -182,6 +182,8 @@ func TestBoost(t *testing.T) {
 			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 		}, pods(starting(10*time.Second, pod("web-1", small(), container("log"))))),
 		"keeps app 200m 256Mi; log 100m 128Mi · resizes web-1 to app 400m 256Mi of 800m 512Mi; log 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing, again in 10m51s")
+	rule("Memory that a boosted pod may need to start is not lowered", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(400, 512), amounts(800, 1024)))))),
+		"keeps app 200m 256Mi · PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1, again in 10m51s")
 }
 
 func restartsForCPU(c workload.Container) workload.Container {
