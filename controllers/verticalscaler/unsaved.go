@@ -53,8 +53,8 @@ func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
 	return may
 }
 
-// saveNow saves the history before a change that the budget has permitted, if that has waited. If that fails, the next reconcile does so first, and
-// tells why it cannot.
+// saveNow saves a history that has waited, before a change that the budget has permitted. If that fails, the next reconcile
+// does so first, and tells why it cannot.
 func (r *Reconciler) saveNow(ctx context.Context, s *scope) error {
 	if !s.isUnsaved || s.plan.Step == nil {
 		return nil

@@ -35,7 +35,7 @@ const (
 	ScaleDown Class = iota // requested resources stay unused
 	ScaleUp                // pods have less than recommended, and usage is within it
 	Bounds                 // a user's bounds are not applied yet
-	Urgent                 // containers use more than they request, or were not killed like those of another pod, or a rollout waits for a pod without a node
+	Urgent                 // containers use more than they request, or another pod of theirs was OOM-killed, or a rollout waits for a pod without a node
 	Emergency              // containers are OOM-killed, or unhealthy since a change of ours
 )
 
