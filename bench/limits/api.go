@@ -42,6 +42,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/bench/cluster"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/podmetrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -168,8 +169,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	delay := a.delay
 	a.mu.Unlock()
-	if delay > 0 {
-		time.Sleep(delay/10 + rand.N(delay*9/5)) // as a busy API server: this latency is what -delay measures
+	if delay > 0 && cluster.Pause(r.Context(), delay/10+rand.N(delay*9/5)) != nil {
+		return // the client has left
 	}
 	did := write{received: received, key: types.NamespacedName{Namespace: req.namespace, Name: req.object}}
 	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]

@@ -675,7 +675,7 @@ Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
 	}
 }
 
-// What a scaler only raises is not recommended below today's request.
+// Raise-only requests are not lowered.
 func TestReportOfAScalerThatOnlyRaisesMemory(t *testing.T) {
 	s := newScaledCluster(t, scaledFleet)
 	api := recommending("bank", "api", "300m", "500Mi")

@@ -82,7 +82,7 @@ func (c Container) ID() string {
 	return c.Namespace + "/" + workload(c.Kind, c.Workload) + "/" + c.Name
 }
 
-// Floor is what a request for memory is not lowered below: the heap that a flag sets, but no more than is requested today.
+// Floor is the least memory request: the heap that a flag sets, at most today's request.
 func (c Container) Floor() int64 { return min(c.HeapBytes, c.Requests.MemoryBytes) }
 
 // Row is the result for one container.

@@ -36,7 +36,7 @@ type request struct {
 	ceiling        int64
 	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
 	raiseLimit     int64  // what it may be raised to without maxAllowed; 0 for any
-	// floor is what it is not lowered below for less usage, and whyFloor why; 0 for none.
+	// floor is the least that less usage lowers it to, for the reason whyFloor; 0 for any.
 	floor    int64
 	whyFloor string
 	// isWhole is true if it must be whole CPUs.
@@ -113,8 +113,8 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	return q
 }
 
-// floorOf is what a request is not lowered below for less usage, and why; 0 for any. It is never above what the request is, or
-// what the template requests, with which each pod of a new revision starts: a heap that is not in use raises nothing.
+// floorOf is the least that less usage lowers a request to, and why; 0 for any. It is at most the current request or the
+// template's: a heap that is not in use raises nothing.
 func floorOf(s model.Situation, policy model.Policy, c workload.Container, r model.Resource, current int64) (floor int64, why string) {
 	c.Resources = Written(s, c)
 	has, heap := max(current, templateRequest(c, r)), s.Deployment.Heaps[c.Name]

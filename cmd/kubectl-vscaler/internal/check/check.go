@@ -289,7 +289,7 @@ func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
 	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
 }
 
-// hpas warns of HorizontalPodAutoscalers that divide usage by requests, and says how the first one stops that.
+// hpas warns of HorizontalPodAutoscalers that scale on utilization, and prints a patch for the first one.
 func (p *preflight) hpas(ctx context.Context) (checkResult, string, error) {
 	all, err := kube.HPAs(ctx, p.client, p.namespace)
 	if len(all) == 0 || err != nil {
