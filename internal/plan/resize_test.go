@@ -73,6 +73,10 @@ func TestWhichPodIsResized(t *testing.T) {
 			func(w *world) { w.situation.Pods[1], w.situation.Pods[2] = pod("web-2", capped), pod("web-3", capped) },
 			policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(0, 400) })),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 400Mi of 400m 400Mi · Resizing · 2/3 changing")
+	rule("Without the steps of minAllowed that are to come",
+		given(decidedBefore(func(d *plan.Decision) { d.Reason, d.Time = plan.DecidedBounds, noon.Add(-3*time.Minute) }), outlier(large(), workload.OOMKill{HitBytes: 512 * mebi}),
+			policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(0, 3072) })),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
 	rule("And is named", given(decidedBefore(), outlier(sized("app", amounts(200, 512), amounts(400, 1024)), workload.OOMKill{}, wasResized)),
 		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
 	rule("A pod that starts is lowered once it is Ready",

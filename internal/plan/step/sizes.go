@@ -98,7 +98,7 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 			wanted = max(wanted, min(has, most))
 		}
 	}
-	requests.MemoryBytes = max(requests.MemoryBytes, decision.AllowedRequest(p.Situation, p.policy, c, model.Memory, wanted))
+	requests.MemoryBytes = max(requests.MemoryBytes, min(wanted, decision.AllowedRequest(p.Situation, p.policy, c, model.Memory, wanted)))
 	return requests, requests.MemoryBytes > p.Decision.Requests[c.Name].MemoryBytes
 }
 
