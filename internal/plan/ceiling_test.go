@@ -257,13 +257,18 @@ func (w world) besideTemplate(r plan.Resource) (most int64) {
 	return most
 }
 
-// grantedTo is the most that a container of a pod that stays declares and has applied, or else what the
-// template says. The API server sets a missing request to the limit.
+// grantedTo is the most that a container of a pod that stays declares and has applied, as far as kubelets
+// can tell, or else what the template says. The API server sets a missing request to the limit.
 func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 	for _, pod := range w.situation.Pods {
 		if in, ok := pod.Container(c.Name); ok && !in.Unreadable && w.stays(pod) {
 			for _, r := range both {
-				r.Set(&most, max(r.Of(most), min(r.Request(in.Resources), r.Request(pod.Actual[c.Name]))))
+				declared, actual := workload.Resources{Requests: in.Requests}, workload.Resources{Requests: pod.Actual[c.Name].Requests}
+				has := r.Request(declared)
+				if !r.IsApplied(actual, declared) {
+					has = min(has, r.Request(actual))
+				}
+				r.Set(&most, max(r.Of(most), has))
 			}
 		}
 	}

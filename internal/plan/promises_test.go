@@ -81,7 +81,7 @@ func FuzzNext(f *testing.F) {
 var foundSeeds = []uint64{
 	1004, 1421, 1450, 1623, 1814, 2078, 2209, 2243, 2269, 2586, 2769, 3232, 3277, 3709, 4033, 4138, 4208, 4321, 4857, 5150, 5504, 5904,
 	5955, 6124, 6328, 6693, 6989, 7316, 7335, 7372, 7433, 7464, 8368, 8517, 8960, 9190, 9631, 9770, 10730, 14472,
-	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413, 7302255, 7303194, 7303668, 7385888,
+	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413, 7302255, 7303194, 7303668, 7385888, 13082134,
 }
 
 // troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and polls
@@ -90,7 +90,7 @@ var foundSeeds = []uint64{
 // of a CPU that fit was lowered to a whole one.
 var troubledSeeds = []uint64{
 	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
-	9999333,
+	9999333, 13004553,
 }
 
 // epochs is how often the world comes to rest and then changes.
