@@ -90,7 +90,7 @@ var foundSeeds = []uint64{
 // of a CPU that fit was lowered to a whole one.
 var troubledSeeds = []uint64{
 	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
-	9999333, 13004553,
+	9999333, 13004553, 17010583, 17051795,
 }
 
 // epochs is how often the world comes to rest and then changes.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -73,6 +74,14 @@ func TestWhichPodIsResized(t *testing.T) {
 			func(w *world) { w.situation.Pods[1], w.situation.Pods[2] = pod("web-2", capped), pod("web-3", capped) },
 			policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(0, 400) })),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 400Mi of 400m 400Mi · Resizing · 2/3 changing")
+	hasZero, gotMore := sized("app", quantity.Amounts{CPUMillis: 200, MemoryBytes: 1}, amounts(200, 300)), sized("app", amounts(200, 512), amounts(200, 512))
+	gotMore.Requests.MemoryBytes-- // which keeps its QoS class
+	rule("And keeps that, a byte below its limit",
+		given(decidedBefore(), template(hasZero), outlier(gotMore, workload.OOMKill{}, func(p *workload.Pod) { p.QoS = corev1.PodQOSBurstable }), func(w *world) {
+			has := sized("app", amounts(200, 256), amounts(200, 300))
+			w.situation.Pods[1], w.situation.Pods[2] = pod("web-2", has), pod("web-3", has)
+		}),
+		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
 	rule("Without the steps of minAllowed that are to come",
 		given(decidedBefore(func(d *plan.Decision) { d.Reason, d.Time = plan.DecidedBounds, noon.Add(-3*time.Minute) }), outlier(large(), workload.OOMKill{HitBytes: 512 * mebi}),
 			policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(0, 3072) })),

@@ -83,6 +83,9 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	_, hasEnded := rec.ClimbEnd()
 	most := decision.MostRaised(p.Situation, p.policy, c, model.Memory)
 	has, wanted := c.Requests.MemoryBytes, int64(0)
+	if c.Limits.MemoryBytes == has+1 { // the smallest amount less keeps the QoS class
+		has++
+	}
 	switch {
 	case requests.MemoryBytes == 0, has < requests.MemoryBytes, hasEnded != "", p.AlivePods() <= fewPods:
 		return requests, false
