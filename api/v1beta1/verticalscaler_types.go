@@ -472,10 +472,10 @@ type ContainerPolicy struct {
 
 // StartupBoost gives a container more of a resource at startup.
 type StartupBoost struct {
-	// cpu is the CPU boost. It starts when the operator sees a new pod or a restarted container,
-	// and ends durationSeconds after the pod is Ready, or after 10 minutes plus durationSeconds.
-	// The CPU request is then lowered in place to the decided one, or to the template's if nothing
-	// is decided.
+	// cpu is the CPU boost. New pods are created with it if updatePolicy.newPods is Sized, and
+	// updatePolicy.fallback is Wait or RecreateUnderPressure. Otherwise, and for a restarted container,
+	// it starts when the operator sees the pod. It ends durationSeconds after the pod is Ready, or after
+	// 10 minutes plus durationSeconds. The CPU request is then lowered in place to the decided one.
 	// +required
 	CPU *CPUStartupBoost `json:"cpu,omitempty"`
 }
@@ -1054,6 +1054,13 @@ type NewPodContainer struct {
 	// limits are the container's limits. Unset means none.
 	// +optional
 	Limits Amounts `json:"limits,omitzero"`
+	// startupRequests are the requests that a startupBoost sets instead at the pod's creation: only
+	// cpu. Unset means no boost.
+	// +optional
+	StartupRequests Amounts `json:"startupRequests,omitzero"`
+	// startupLimits are the limits beside startupRequests.
+	// +optional
+	StartupLimits Amounts `json:"startupLimits,omitzero"`
 }
 
 // HistoryEntry is one change in one line.

@@ -4,9 +4,11 @@
 package plan_test
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +188,35 @@ func TestBoost(t *testing.T) {
 		"keeps app 200m 256Mi · PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1, again in 10m51s")
 }
 
+// createdBoosted are new pods that the API server gave the CPU of a boost.
+func createdBoosted(list ...workload.Pod) func(*world) {
+	return func(w *world) {
+		sizesNewPods(w)
+		pods(list...)(w)
+		w.situation.NewPods = plan.NewPods{
+			Sizes:  []plan.Size{{Container: "app", Resources: large().Resources}},
+			Starts: []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}},
+		}
+	}
+}
+
+// A boost that a pod was created with ends like any other.
+func TestBoostsFromTheCreationOfAPod(t *testing.T) {
+	const told = "puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 400m - of 800m - · "
+	fullMemory := sized("app", amounts(400, 512), amounts(800, 1024))
+	rule := rulesOf(t)
+	rule("Nothing is resized while it starts", given(decidedBefore(), boosts(), createdBoosted(starting(10*time.Second, pod("web-1", double())))),
+		"keeps app 200m 256Mi · "+told+"Boosted: Starting pods have more CPU until they are Ready (startupBoost) · 1/1 applied, again in 10m51s")
+	rule("It is lowered once it has started", given(decidedBefore(), boosts(), createdBoosted(started(time.Minute, pod("web-1", double())))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · "+told+"Resizing · 0/1 changing")
+	rule("Or has had its time to start", given(decidedBefore(), boosts(), createdBoosted(starting(12*time.Minute, pod("web-1", double())))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · "+told+"Resizing · 0/1 changing")
+	rule("Also while usage is missing", given(decidedBefore(), boosts(), createdBoosted(started(time.Minute, pod("web-1", double()))), func(w *world) { w.situation.MissingUsage = "web-1" }),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · "+told+"Resizing · 0/1 changing")
+	rule("Memory that it may need to start is not lowered", given(decidedBefore(), boosts(), template(sized("app", amounts(100, 512), amounts(200, 1024))), createdBoosted(starting(10*time.Second, pod("web-1", fullMemory)))),
+		"keeps app 200m 256Mi · "+told+"PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1, again in 10m51s")
+}
+
 func restartsForCPU(c workload.Container) workload.Container {
 	c.RestartOnCPU = true
 	return c
@@ -263,6 +294,7 @@ func FuzzBoost(f *testing.F) {
 			}
 			w.policy.Containers[name] = policy
 		}
+		w.policy.SizesNewPods = !w.evicts()
 		now := noon
 		for i := range w.situation.Pods {
 			pod := &w.situation.Pods[i]
@@ -271,6 +303,7 @@ func FuzzBoost(f *testing.F) {
 		for range epochs {
 			now = w.start(t, r, seed, now)
 			w.crash(r, now)
+			w.replace(t, r, seed, now)
 		}
 	})
 }
@@ -287,6 +320,43 @@ func (w *world) crash(r *rand.Rand, now time.Time) {
 			}
 		})
 	}
+}
+
+// replace lets the API server make a new pod instead of the first one, and checks that it may have what it starts with.
+func (w *world) replace(t *testing.T, r *rand.Rand, seed uint64, now time.Time) {
+	t.Helper()
+	n := w.situation.NewPods
+	if len(n.Starts) == 0 || len(w.situation.Pods) == 0 {
+		return
+	}
+	w.now = now
+	made := w.newPod(fmt.Sprintf("new-%d", r.Uint32()))
+	isExact := r.IntN(2) == 0
+	for i, c := range made.Containers {
+		for _, size := range slices.Concat(n.Sizes, n.Starts) {
+			for _, p := range both {
+				request, limit := p.Request(size.Resources), p.Limit(size.Resources)
+				if size.Container != c.Name || request == 0 {
+					continue
+				}
+				if !isExact {
+					request, limit = max(request, p.Request(c.Resources)), max(limit, p.Limit(c.Resources))
+				}
+				p.Put(&made.Containers[i].Resources, request, limit)
+			}
+		}
+	}
+	made.QoS, made.Created, made.Resized = workload.QoSOf(made.Containers, made.Others), now, time.Time{}
+	caughtUp(&made)
+	if broken, ours := brokenRule(made, n.Starts, w.situation.Bounds); ours {
+		t.Errorf("seed %d: the API server refuses a new pod with its boost: %s", seed, broken)
+	}
+	for _, c := range made.Containers {
+		if template, _ := w.situation.Deployment.Container(c.Name); exceeds(c.Requests, c.Limits) && !exceeds(template.Requests, template.Limits) {
+			t.Errorf("seed %d: container %s starts with a request above its limit: %s", seed, c.Name, sayResources(c.Resources))
+		}
+	}
+	w.situation.Pods[0] = starting(noon.Sub(now), made)
 }
 
 // start carries out plan after plan until there is none.
@@ -314,6 +384,9 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time) ti
 			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
 		}
 		changed := w.carryOut(t, r, p)
+		if w.policy.SizesNewPods {
+			s.NewPods = p.NewPods
+		}
 		for i := range s.Pods {
 			if pod := &s.Pods[i]; is[plan.Resize](p) && pod.UID == as[plan.Resize](p).UID && !w.isRefused(as[plan.Resize](p)) {
 				pod.Resized = now
@@ -413,7 +486,16 @@ func (w *world) checkEnd(t *testing.T, seed uint64, now time.Time) {
 		policy.Boost = nil
 		without.policy.Containers[name] = policy
 	}
-	if with, without := say(w.next(now)), say(without.next(now)); with != without {
+	for _, pod := range w.situation.Pods {
+		for _, start := range w.situation.NewPods.Starts {
+			if c, _ := pod.Container(start.Container); pod.Resized.IsZero() && strings.HasPrefix(pod.Name, "new-") && c.Requests.CPUMillis == start.Requests.CPUMillis {
+				t.Errorf("seed %d: pod %s keeps the CPU that it has started with", seed, pod.Name)
+			}
+		}
+	}
+	boosted := w.next(now)
+	boosted.NewPods.Starts = nil
+	if with, without := say(boosted), say(without.next(now)); with != without {
 		t.Fatalf("seed %d: at rest\n%s\nand without boosts\n%s\nin %+v", seed, with, without, w.situation)
 	}
 }

@@ -22,6 +22,12 @@ func orRecreate(w *world) {
 	}
 }
 
+// underPressure evicts only pods that their node keeps from what they use.
+func underPressure(w *world) {
+	orRecreate(w)
+	w.policy.Fallback = "RecreateUnderPressure"
+}
+
 // effective has the API server size new pods as the plan wants it, since long ago.
 func (w *world) effective() {
 	if w.policy.Mode == "InPlace" && w.policy.Fallback == "Recreate" {
@@ -118,10 +124,6 @@ func unmovable(p *workload.Pod) { p.Unmovable = true }
 
 // With RecreateUnderPressure, a pod is evicted for memory, and for CPU where its node has none to spare.
 func TestWhenAPodIsEvictedUnderPressure(t *testing.T) {
-	underPressure := func(w *world) {
-		orRecreate(w)
-		w.policy.Fallback = "RecreateUnderPressure"
-	}
 	lacksOnly := func(r plan.Resource) func(*workload.Pod) {
 		return func(p *workload.Pod) {
 			actual := large().Resources
@@ -166,6 +168,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 	}{
 		"not before it has been asked":    {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { *a = plan.NewPods{} })), reason: "Recreating", again: 10 * time.Second},
 		"nor asked for these very sizes":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.Sizes = nil })), reason: "Recreating", again: 10 * time.Second},
+		"nor asked for their boost":       {world: given(underPressure, boosts(), decidedBefore(), two), reason: "Recreating", again: 10 * time.Second},
 		"nor before it has had its time":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince, a.AskedSince = time.Time{}, noon.Add(-4*time.Second) })), reason: "Recreating", again: 6 * time.Second},
 		"nor before that is recorded":     {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince = time.Time{} })), reason: "Recreating", newest: noon.Add(-24 * time.Hour), records: true},
 		"then":                            {world: given(orRecreate, decidedBefore(), two), evicts: true, reason: "Recreating", newest: noon.Add(-24 * time.Hour)},
@@ -183,6 +186,12 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 		"until a newer pod has them": {
 			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-4", large()))), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
+		},
+		"which may have started with its boost": {
+			world: given(underPressure, boosts(), decidedBefore(), pods(infeasible("web-1"), made(starting(time.Minute, pod("web-4", double())))), admission(func(a *plan.NewPods) {
+				a.IneffectiveOnPod, a.Starts = "web-3", []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
+			})),
+			reason: "PodsUnavailable", newest: noon.Add(-time.Minute),
 		},
 		"but no older pod counts": {
 			world: given(orRecreate, decidedBefore(), pods(made(pod("web-2", large())), with(missed, wasResized, func(p *workload.Pod) { p.Created = noon.Add(-time.Second) })),

@@ -28,10 +28,14 @@ func NotTaken(p Plan, s Situation, policy Policy, now time.Time, o Obstacle) Pla
 	return held(p, s, policy, now, v)
 }
 
-// held is the plan that keeps what is recorded.
+// held is the plan that keeps what is recorded. While nothing may be resized, nothing would end the boosts of new pods.
 func held(p Plan, s Situation, policy Policy, now time.Time, v Verdict) Plan {
+	newPods := step.WithFailure(s.NewPods, s, policy, now)
+	if s.IsUnclaimed || s.Frozen.Exists() || s.Unable.Exists() || policy.Suspended || policy.Paused != "" {
+		newPods.Starts = nil
+	}
 	return Plan{
-		Decision: s.Decision, RevertedChanges: s.RevertedChanges, NewPods: step.WithFailure(s.NewPods, s, policy, now), Progress: p.Progress,
+		Decision: s.Decision, RevertedChanges: s.RevertedChanges, NewPods: newPods, Progress: p.Progress,
 		IsHeld: true, Postponed: p.Decision, Verdict: v,
 	}
 }

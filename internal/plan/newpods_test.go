@@ -255,6 +255,89 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 		"keeps app 50m 64Mi · puts into new pods app 100m 128Mi of 200m 256Mi, exactly in set-1 · Verifying: Verifying the first resized pods before lowering the rest · 1/2 changing, again in 2m0s")
 }
 
+// A new pod has its startup boost from its creation, where it can be lowered in place once it has started.
+func TestNewPodsStartWithTheirBoost(t *testing.T) {
+	const plain = "keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 2/2 applied"
+	const boosted = "keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 400m - of 800m - · Applied · 2/2 applied"
+	fixed := sized("app", amounts(100, 128), amounts(250, 256))
+	rule := rulesOf(t)
+	boosting := func(changes ...func(*world)) world {
+		return given(append([]func(*world){sizesNewPods, decidedBefore(), atSize(), boosts()}, changes...)...)
+	}
+	rule("The boost of what is decided", boosting(), boosted)
+	rule("Not what was only learned: it may need another node, and no user has asked for that", boosting(boosts(func(b *plan.Boost) { *b = plan.Boost{LeastMillis: 900} })), plain)
+	rule("Not where pods are replaced, which count by their size", boosting(orRecreate),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 2/2 applied")
+	rule("But with RecreateUnderPressure, which evicts no pod that has more than it needs", boosting(underPressure), boosted)
+	rule("Not where a pod that keeps its boost would cause a rollout", boosting(orRollout),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 2/2 applied")
+	rule("Nor in Initial, where nothing ends it", boosting(initial),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied, and new pods get it · 2/2 applied")
+	rule("Not while another controller keeps changing the pods", boosting(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 })), strings.Replace(plain, "256Mi", "256Mi, reverted 2 times", 1))
+	rule("Not beyond maxAllowed", boosting(policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 200 })), plain)
+	rule("Not beyond the largest node", boosting(largestNode(320, 4096)),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 320m - of 640m - · Applied · 2/2 applied")
+	rule("Not beyond a ceiling", boosting(mostPerContainer(310, 0)),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 310m - of 620m - · Applied · 2/2 applied")
+	rule("Not beyond a LimitRange for pods", boosting(bounds(workload.Bounds{PodMax: amounts(799, 0)})), plain)
+	rule("A quota needs room for a new pod and the boosts of all replicas", boosting(quotas(quota("requests.cpu", 999, 400))), plain)
+	rule("And has it", boosting(quotas(quota("requests.cpu", 1000, 400))), boosted)
+	rule("Not while a new pod finds no node", boosting(func(w *world) { w.situation.IsSetBack = true }, template(large())), plain)
+	rule("Below a limit that stays, in the same QoS class",
+		boosting(template(fixed), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(pod("web-1", sized("app", amounts(200, 256), amounts(250, 256))))),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 250m 256Mi, which start with app 249m - of 250m - · Applied · 1/1 applied")
+	rule("Not if it would be of another class than once it is lowered",
+		boosting(template(evenly("log", 500), sized("app", amounts(100, 128), amounts(200, 128))), decidedBefore(func(d *plan.Decision) {
+			d.Requests["app"], d.Requests["log"] = amounts(200, 0), amounts(200, 0)
+		}), policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed.CPUMillis, p.Memory = 250, false }), func(w *world) {
+			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Limits: true}
+		}, recommends(), pods(pod("web-1", evenly("log", 200), sized("app", amounts(200, 128), amounts(250, 128))))),
+		"keeps app 200m -; log 200m - · puts into new pods app 200m - of 250m -; log 200m - of 200m - · Applied · 1/1 applied")
+	rule("Below a limit that a LimitRange gives to each new pod",
+		boosting(template(sized("app", amounts(100, 128), amounts(0, 256))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), bounds(workload.Bounds{ContainerDefault: amounts(250, 0)})),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 250m 256Mi, which start with app 249m - of 250m - · Applied · 2/2 applied")
+	rule("No container with whole CPUs, which a kubelet may not let go",
+		guaranteed(1000, inPlaceSized, needs(1000), boosts(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1000, 0) }), pods(pod("web-1", evenly("app", 1000)))),
+		"keeps app 1000m - · puts into new pods app 1000m - of 1000m - · Applied · 1/1 applied")
+	rule("A template that has as much has it already", boosting(template(double())), plain)
+	rule("What a ReplicaSet has proved is its size once started",
+		boosting(pods(of("set-1", pod("web-1", large()))), hadProved("set-1", large())),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, exactly in set-1, which start with app 400m - of 800m - · Applied · 1/1 applied")
+	rule("A boosted pod proves nothing, and takes nothing away",
+		boosting(pods(of("set-1", starting(time.Minute, pod("web-1", double())))), hadProved("set-1", large())),
+		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, exactly in set-1, which start with app 400m - of 800m - · Boosted: Starting pods have more CPU until they are Ready (startupBoost) · 1/1 applied, again in 10m1s")
+}
+
+// evenly is a container whose limits equal its requests.
+func evenly(name string, cpu int64) workload.Container {
+	return sized(name, amounts(cpu, 128), amounts(cpu, 128))
+}
+
+// A boost that does not end where it should would be paid for in each new pod.
+func TestNewPodsHaveNoBoostWhereBoostsDoNotEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change []func(*world)
+		want   bool
+	}{
+		"a boost has just ended":             {[]func(*world){pods(started(2*time.Minute, pod("web-1", double())))}, true},
+		"it has ended, and the pod has it":   {[]func(*world){pods(started(12*time.Minute, pod("web-1", double())))}, false},
+		"the same for less than ten minutes": {[]func(*world){pods(started(10*time.Minute, pod("web-1", double())))}, true},
+		"the decision is new":                {[]func(*world){pods(started(12*time.Minute, pod("web-1", double()))), decidedBefore(recently)}, true},
+		"a node can lower nothing":           {[]func(*world){pods(with(started(2*time.Minute, pod("web-1", double())), func(p *workload.Pod) { p.Resize.Infeasible = true }))}, false},
+		"it is suspended":                    {[]func(*world){func(w *world) { w.policy.Suspended = true }}, false},
+		"it is paused":                       {[]func(*world){func(w *world) { w.policy.Paused = "paused" }}, false},
+		"it is frozen":                       {[]func(*world){func(w *world) { w.situation.Frozen = plan.Obstacle{Reason: "Frozen", Message: "frozen"} }}, false},
+		"another scaler comes first":         {[]func(*world){func(w *world) { w.situation.IsUnclaimed = true }}, false},
+	} {
+		w := given(append([]func(*world){sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }), atSize(), boosts(), hadProved("set-1", large()), func(w *world) {
+			w.situation.NewPods.Starts = []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
+		}}, tc.change...)...)
+		if n := w.next(noon).NewPods; len(n.Starts) > 0 != tc.want || len(n.Sizes) == 0 {
+			t.Errorf("%s: new pods get %s and start with %s", name, saySizes(n.Sizes), saySizes(n.Starts))
+		}
+	}
+}
+
 // withoutNode is a pod that has waited for a node for a minute.
 func withoutNode(name string, containers ...workload.Container) workload.Pod {
 	return with(pod(name, containers...), func(p *workload.Pod) {
@@ -299,6 +382,9 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("Not if that changed its QoS class",
 		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
+	rule("With RecreateUnderPressure, only a pod that has its boost",
+		given(underPressure, boosts(), decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong), with(withoutNode("web-2", double()), tooLong))),
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 800m 512Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not if it waits for something else",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")

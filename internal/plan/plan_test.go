@@ -208,6 +208,9 @@ func say(p plan.Plan) string {
 		if set := p.NewPods.ReplicaSet; set != "" {
 			line += ", exactly in " + string(set)
 		}
+		if starts := p.NewPods.Starts; len(starts) > 0 {
+			line += ", which start with " + saySizes(starts)
+		}
 		lines = append(lines, line)
 	}
 	if o := p.NewPods.Obstacle; o.Exists() && o.Reason != p.Verdict.Reason {

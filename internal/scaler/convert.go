@@ -266,6 +266,9 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 		out.Sizes = append(out.Sizes, model.Size{
 			Container: c.ContainerName, Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
+		if start := (workload.Resources{Requests: Amounts(c.StartupRequests), Limits: Amounts(c.StartupLimits)}); start != (workload.Resources{}) {
+			out.Starts = append(out.Starts, model.Size{Container: c.ContainerName, Resources: start})
+		}
 	}
 	out.IneffectiveOnPod, out.ReplicaSet, out.Failure = a.IneffectiveOnPod, a.ReplicaSetUID, a.FailureMessage
 	out.FailedAt, out.EffectiveSince = timeOf(a.FailureTime), timeOf(a.EffectiveSince)
@@ -279,9 +282,13 @@ func APINewPods(n model.NewPods) *v1beta1.NewPods {
 		out.EffectiveSince = &metav1.Time{Time: n.EffectiveSince}
 	}
 	for _, size := range n.Sizes {
-		out.Containers = append(out.Containers, v1beta1.NewPodContainer{
-			ContainerName: size.Container, Requests: APIAmounts(size.Requests), Limits: APIAmounts(size.Limits),
-		})
+		c := v1beta1.NewPodContainer{ContainerName: size.Container, Requests: APIAmounts(size.Requests), Limits: APIAmounts(size.Limits)}
+		for _, start := range n.Starts {
+			if start.Container == size.Container {
+				c.StartupRequests, c.StartupLimits = APIAmounts(start.Requests), APIAmounts(start.Limits)
+			}
+		}
+		out.Containers = append(out.Containers, c)
 	}
 	if meansTheSame(out, &v1beta1.NewPods{}) {
 		return nil

@@ -189,16 +189,17 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	got := APINewPods(model.NewPods{Sizes: []model.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
-	}, EffectiveSince: newest, IneffectiveOnPod: "web-1"})
+	}, Starts: []model.Size{{Container: "app", Resources: workload.Resources{Requests: amounts(300, 0), Limits: amounts(600, 0)}}}, EffectiveSince: newest, IneffectiveOnPod: "web-1"})
 	want := &v1beta1.NewPods{EffectiveSince: &metav1.Time{Time: newest}, IneffectiveOnPod: "web-1", Containers: []v1beta1.NewPodContainer{
-		{ContainerName: "app", Requests: APIAmounts(amounts(200, 256)), Limits: APIAmounts(amounts(400, 512))},
+		{ContainerName: "app", Requests: APIAmounts(amounts(200, 256)), Limits: APIAmounts(amounts(400, 512)), StartupRequests: APIAmounts(amounts(300, 0)), StartupLimits: APIAmounts(amounts(600, 0))},
 		{ContainerName: "log", Requests: APIAmounts(amounts(0, 64))},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("APINewPods() (-want +got):\n%s", diff)
 	}
 	back := NewPods(got)
-	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.EffectiveSince.Equal(newest) || back.IneffectiveOnPod != "web-1" {
+	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.EffectiveSince.Equal(newest) || back.IneffectiveOnPod != "web-1" ||
+		len(back.Starts) != 1 || back.Starts[0].Limits != amounts(600, 0) {
 		t.Errorf("read back: %+v", back)
 	}
 	if none := APINewPods(model.NewPods{}); none != nil {

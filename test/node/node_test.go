@@ -23,14 +23,17 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
@@ -58,6 +61,11 @@ func TestMain(m *testing.M) {
 			return fmt.Errorf("installing the CRDs: %w", err)
 		}
 		node, env = n, &testkit.Env{Config: n.Config, Client: n.Client}
+		for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
+			if err := n.Client.Create(context.Background(), object); err != nil {
+				return fmt.Errorf("installing the policy for new pods: %w", err)
+			}
+		}
 		return startOperator()
 	})
 }

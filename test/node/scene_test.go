@@ -6,6 +6,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -34,7 +35,7 @@ import (
 type scene struct{ key client.ObjectKey }
 
 // stage starts a scene in its own namespace. The scaler's policy determines the decision:
-// see pin. There is no verification and no cooldown.
+// see pin. There is no verification and no cooldown. New pods start as in the template unless the spec says Sized.
 func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) scene {
 	t.Helper()
 	s := scene{client.ObjectKey{Namespace: env.Namespace(t), Name: "app"}}
@@ -47,6 +48,7 @@ func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) sc
 		edit(d)
 	}
 	spec.UpdatePolicy.CooldownSeconds, spec.UpdatePolicy.VerificationSeconds = ptr.To(int32(0)), ptr.To(int32(0))
+	spec.UpdatePolicy.NewPods = cmp.Or(spec.UpdatePolicy.NewPods, v1beta1.NewPodsAsTemplate)
 	create(t, d)
 	create(t, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},

@@ -7,6 +7,7 @@ package stepped
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // A policy that is asked when pods are created, and not when they are resized, keeps no pod of ours from being created.
@@ -66,4 +71,37 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 	if asCreated != 1 {
 		t.Errorf("%d pods were created with another size, not 1", asCreated)
 	}
+}
+
+// A boost that a new pod was created with is lowered in place once the pod has started.
+func TestANewPodIsCreatedWithItsStartupBoost(t *testing.T) {
+	t.Parallel()
+	w := newFixtureOn(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", nil)
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.Minutes(11) // usage while a pod starts does not count
+	w.Scale("web", sizingNewPods, func(s *v1beta1.VerticalScaler) {
+		boost := &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{Type: v1beta1.BoostFactor, Factor: ptr.To[int32](2), DurationSeconds: ptr.To[int32](600)}}
+		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: v1beta1.AnyContainer, StartupBoost: boost}}}
+	})
+	size := w.Sized("web")
+	w.Minutes(1)
+	before := w.Pods("web")
+	has := func(cpu int64, generation int64) func() string {
+		return func() string {
+			for _, pod := range w.Pods("web") {
+				isOld := slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID })
+				if asked := world.Asked(&pod, "app"); !isOld && (asked.Requests.Cpu().MilliValue() != cpu || asked.Limits.Cpu().MilliValue() != 2*cpu || pod.Generation != generation) {
+					return fmt.Sprintf("the new pod has %v in generation %d", asked, pod.Generation)
+				}
+			}
+			return ""
+		}
+	}
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":4}}`)
+	w.runs("web")
+	w.Says("web", "Applied", "True", "Boosted")
+	w.Await("it has its boost", has(2*size.Cpu().MilliValue(), 1))
+	w.Pass(11 * time.Minute)
+	w.Await("the boost has ended", has(size.Cpu().MilliValue(), 2))
 }

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ func LineOf(s *v1beta1.VerticalScaler, n v1beta1.NewPods) string {
 func Line(deployment string, sizes []v1beta1.NewPodContainer) string {
 	var containers []string
 	for _, s := range sizes {
+		s.Requests.CPU, s.Limits.CPU = cmp.Or(s.StartupRequests.CPU, s.Requests.CPU), cmp.Or(s.StartupLimits.CPU, s.Limits.CPU)
 		if !exceeds(s.Requests.CPU, s.Limits.CPU) && !exceeds(s.Requests.Memory, s.Limits.Memory) && (s.Requests.CPU != nil || s.Requests.Memory != nil) {
 			containers = append(containers, strings.Join([]string{
 				s.ContainerName, text(s.Requests.CPU), text(s.Requests.Memory), text(s.Limits.CPU), text(s.Limits.Memory),

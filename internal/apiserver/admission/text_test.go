@@ -34,6 +34,11 @@ func TestLines(t *testing.T) {
 			{ContainerName: "app", Requests: amounts("100m", "64Mi"), Limits: amounts("", "128Mi")},
 			{ContainerName: "proxy", Requests: amounts("50m", "")},
 		},
+		// With a startup boost.
+		"web app,300m,64Mi,600m,128Mi;proxy,90m,,,": {
+			{ContainerName: "app", Requests: amounts("100m", "64Mi"), Limits: amounts("200m", "128Mi"), StartupRequests: amounts("300m", ""), StartupLimits: amounts("600m", "")},
+			{ContainerName: "proxy", Requests: amounts("50m", ""), StartupRequests: amounts("90m", "")},
+		},
 		// As the API server writes them into pods.
 		"web app,1,1Gi,1,1Gi": {{ContainerName: "app", Requests: amounts("1000m", "1024Mi"), Limits: amounts("1.0", "1Gi")}},
 		// The API server would refuse a pod whose request is above its limit.

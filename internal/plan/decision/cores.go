@@ -21,9 +21,9 @@ import (
 // core is one whole CPU, in millicores.
 const core = 1000
 
-// hasWholeCores reports whether the container requests whole CPUs in a Guaranteed pod, in the template as
+// HasWholeCores reports whether the container requests whole CPUs in a Guaranteed pod, in the template as
 // the user wrote it, and still may once its request has changed.
-func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container) bool {
+func HasWholeCores(s model.Situation, policy model.Policy, c workload.Container) bool {
 	limit, p := Written(s, c).Limits.CPUMillis, policy.Containers[c.Name]
 	switch {
 	case limit == 0, limit%core != 0, !p.Limits:
@@ -37,7 +37,7 @@ func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container)
 // LosesWholeCores reports whether a new pod of the template may have exclusive CPUs for the container, and would not
 // with that request. Requests that are decided for running pods alone are not rounded up.
 func LosesWholeCores(s model.Situation, policy model.Policy, c workload.Container, cpuMillis int64) bool {
-	return cpuMillis%core != 0 && hasWholeCores(s, policy, c)
+	return cpuMillis%core != 0 && HasWholeCores(s, policy, c)
 }
 
 // isGuaranteed reports whether the template's containers make Guaranteed pods. Init containers and what is

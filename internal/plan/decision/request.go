@@ -94,7 +94,7 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 	case !r.IsMemory():
 		q.sparesRestarts = policy.RollsOut()
 		if policy.NeedsSizedNewPods() || policy.MayRollOut() {
-			q.isWhole = hasWholeCores(s, policy, container)
+			q.isWhole = HasWholeCores(s, policy, container)
 		}
 	case why == recommend.RaiseDidNotHelp:
 		q.climbEnd, most = why, end // which is within maxAllowed

@@ -138,6 +138,8 @@ type RejectedEviction struct {
 type NewPods struct {
 	// Sizes holds, for each container, the resources that are managed.
 	Sizes []Size
+	// Starts has the CPU with which containers with a startup boost start, instead of that in Sizes.
+	Starts []Size
 	// AskedSince is since when both the sizes and the binding exist, as far as we have
 	// seen; zero if they do not.
 	AskedSince time.Time

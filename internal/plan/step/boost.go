@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -91,8 +93,8 @@ type boostable struct {
 	// until is when its boost will be over; zero if it is not starting, or has had the boost of this start. If clocks
 	// differ, that may be overlooked: better than to mistake a resize just before the start for a boost.
 	until time.Time
-	// resizedAtStart is true if the pod was last resized while it started, if clocks may differ.
-	resizedAtStart bool
+	// raisedAtStart is true if the pod was last resized while it started, if clocks may differ, or was created with the boost.
+	raisedAtStart bool
 }
 
 // boostables lists the containers of a pod that may be boosted, which would have these
@@ -121,9 +123,10 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
 	if pod.Resized.IsZero() || began.IsZero() {
+		b.raisedAtStart = p.startedBoosted(pod)
 		return b
 	}
-	b.resizedAtStart = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
+	b.raisedAtStart = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
 	if pod.Resized.After(began) && c.Requests.CPUMillis <= b.base {
 		b.until = time.Time{}
 	}
@@ -186,6 +189,85 @@ func (p planner) withCPU(sizes []model.Size, c workload.Container, request int64
 	i := slices.IndexFunc(out, func(size model.Size) bool { return size.Container == c.Name })
 	model.CPU.Copy(&out[i].Resources, decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, cpuAlone(request)))
 	return out
+}
+
+// starts is the CPU with which containers with a startupBoost start in new pods that get these sizes: what a pod would be
+// boosted to that starts now. It is lowered in place once the pod has started, so there is none where that may not happen.
+// CPU that was only learned is not among it: it may need another node, and no user has asked for that.
+func (p planner) starts(sizes []model.Size, provedBy types.UID) (starts []model.Size) {
+	mayReplaceBoosted := p.policy.MayRollOut() || p.policy.MayEvict() && !p.policy.EvictsUnderPressure()
+	if !p.policy.InPlace() || mayReplaceBoosted || p.Decision.Reverts >= maxReverts || slices.ContainsFunc(p.Pods, p.keepsBoost) {
+		return nil
+	}
+	made := p.withDefaults(p.NewPod())
+	plain := resized(made, p.startedWith(made, sizes, provedBy))
+	pod := workload.Pod{Current: true, ReadyChanged: p.now, Containers: plain.Running, Others: plain.Init, Overhead: plain.Overhead}
+	for _, c := range pod.Containers {
+		pod.Runs = append(pod.Runs, workload.Run{Container: c.Name})
+	}
+	decided, _ := p.sizesFor(pod)
+	boosted, _ := p.boosted(decided, p.boostables(pod, decided))
+	boosted = keepBurstable(pod, boosted)
+	sizes = slices.Clone(sizes)
+	for i, c := range withSizes(pod.Containers, boosted) {
+		boost := p.policy.Containers[c.Name].Boost
+		j := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == c.Name && size.Requests.CPUMillis > 0 })
+		switch {
+		case boost == nil, boost.LeastMillis > 0, j < 0, c.Requests.CPUMillis <= pod.Containers[i].Requests.CPUMillis:
+		case decision.HasWholeCores(p.Situation, p.policy, c): // which a kubelet may not lower in place
+		default:
+			start := model.Size{Container: c.Name}
+			model.CPU.Copy(&start.Resources, c.Resources)
+			model.CPU.Copy(&sizes[j].Resources, c.Resources)
+			starts = append(starts, start)
+		}
+	}
+	if !p.mayStartWith(made, plain, sizes, provedBy) {
+		return nil
+	}
+	return starts
+}
+
+// mayStartWith reports whether new pods with these sizes, which have boosts, can be created unlike plain ones, find a node, and
+// be lowered.
+func (p planner) mayStartWith(made, plain workload.Footprint, sizes []model.Size, provedBy types.UID) bool {
+	started := p.startedWith(made, sizes, provedBy)
+	boosted := resized(made, started)
+	with, without := boosted.Counted(), plain.Counted()
+	atOnce := func(with, without int64) quantity.Amounts { // all replicas may start
+		return cpuAlone(with + max(0, int64(p.Deployment.Replicas)-1)*(with-without))
+	}
+	more := workload.Resources{
+		Requests: atOnce(with.Requests.CPUMillis, without.Requests.CPUMillis), Limits: atOnce(with.Limits.CPUMillis, without.Limits.CPUMillis),
+	}
+	pod := workload.Pod{Current: true, Containers: boosted.Running, Others: boosted.Init}
+	decided, _ := p.sizesFor(pod)
+	return QoSAfter(pod, decided) == qosOf(pod) &&
+		!cmp.Or(p.outOfNewBounds(made, started, sizes), p.unschedulable(sizes, provedBy), overQuota(p.Quotas, more)).Exists()
+}
+
+// startedBoosted reports whether a pod has the CPU that new pods were created with because they start.
+func (p planner) startedBoosted(pod workload.Pod) bool {
+	return pod.Resized.IsZero() && slices.ContainsFunc(p.Situation.NewPods.Starts, func(start model.Size) bool {
+		c, _ := pod.Container(start.Container)
+		return c.Requests.CPUMillis == start.Requests.CPUMillis
+	})
+}
+
+// keepsBoost reports whether a pod is boosted although it has started long ago: what lowers no pod would not lower the next one
+// either.
+func (p planner) keepsBoost(pod workload.Pod) bool {
+	return model.IsAlive(pod) && slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
+		boost, _ := p.boostOf(c)
+		_, end := boost.Start(pod, c.Name)
+		return p.isBoosted(c) && (pod.Resize.Infeasible || p.now.After(model.Latest(end, p.Decision.Time).Add(stuckAfter)))
+	})
+}
+
+// isBoosted reports whether a container that may be boosted has more CPU than is decided.
+func (p planner) isBoosted(c workload.Container) bool {
+	_, ok := p.boostOf(c)
+	return ok && c.Requests.CPUMillis > p.Decision.Request(c.Name, model.CPU)
 }
 
 func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }

@@ -46,7 +46,7 @@ func (p planner) newPodsBeside() model.NewPods {
 	if o := cmp.Or(obstacle, p.unschedulable(sizes, set)); o.Exists() {
 		return model.NewPods{Obstacle: o}
 	}
-	return model.NewPods{Sizes: sizes, ReplicaSet: set}
+	return model.NewPods{Sizes: sizes, Starts: p.starts(sizes, set), ReplicaSet: set}
 }
 
 // unschedulable reports whether a new pod of these sizes may find no node, and would if it started as in the
@@ -192,10 +192,15 @@ func (p planner) newPodSizes() (sizes []model.Size, provedBy types.UID, obstacle
 		sizes, provedBy = p.proved(sizes)
 	}
 	started := p.startedWith(made, sizes, provedBy)
-	if o := cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)), p.newPodOverQuota(made, started)); o.Exists() {
+	if o := cmp.Or(p.outOfNewBounds(made, started, sizes), p.newPodOverQuota(made, started)); o.Exists() {
 		return nil, "", o
 	}
 	return sizes, provedBy, model.Obstacle{}
+}
+
+// outOfNewBounds says which LimitRange refuses a new pod: one that starts like the next, or exactly with the sizes.
+func (p planner) outOfNewBounds(made workload.Footprint, started, sizes []model.Size) model.Obstacle {
+	return cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)))
 }
 
 // startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
@@ -252,7 +257,8 @@ func (p planner) learnNewPods() model.NewPods {
 		return next
 	}
 	next.Sizes, next.ReplicaSet, next.Obstacle = p.newPodSizes()
-	if next.ReplicaSet == before.ReplicaSet && IsSame(next.Sizes, before.Sizes) {
+	next.Starts = p.starts(next.Sizes, next.ReplicaSet)
+	if next.ReplicaSet == before.ReplicaSet && IsSame(next.Sizes, before.Sizes) && IsSame(next.Starts, before.Starts) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
 	next = p.checkNewest(next)
@@ -278,7 +284,7 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {
 	case pod.Name == "", len(sizes) == 0:
-	case !hasSizes(pod, sizes):
+	case !hasSizes(pod, sizes) && !p.startedBoosted(pod):
 		n.IneffectiveOnPod = pod.Name
 	case isKnownIneffective:
 		n.IneffectiveOnPod = ""

@@ -5,6 +5,7 @@ package step
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,14 +27,14 @@ const nodeGrace = 3 * time.Minute
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
 // requeues for the next one.
 func (p planner) setBack() (planner, *model.Resize) {
-	if !p.policy.SizesNewPods || !p.policy.ResizesNewPods() { // with the fallback Recreate, the size is what pods are replaced for
-		return p, nil
+	mayTakeBack := func(pod workload.Pod) bool { // with a fallback that evicts, the size is what pods are replaced for; a boost is not
+		return p.policy.SizesNewPods && p.policy.ResizesNewPods() || p.policy.EvictsUnderPressure() && slices.ContainsFunc(pod.Containers, p.isBoosted)
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.Pods {
 		sizes, left := p.asInTemplate(pod, made), pod.NoNodeSince.Add(nodeGrace).Sub(p.now)
 		switch {
-		case !lacksNode(pod), !pod.Current, !pod.Resized.IsZero(), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
+		case !mayTakeBack(pod), !lacksNode(pod), !pod.Current, !pod.Resized.IsZero(), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
 		case !differsFrom(pod, sizes), QoSAfter(pod, sizes) != qosOf(pod), pod.PodLevelResources:
 		case cmp.Or(p.refusalFor(pod, sizes), decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)).Exists():
 		case left > 0:

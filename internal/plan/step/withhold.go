@@ -71,7 +71,7 @@ func (p planner) withholdFromPod(pod workload.Pod, t target, boosts []boostable)
 		has, _ := pod.Container(size.Container)
 		endsBoost := func(r model.Resource) bool {
 			return !r.IsMemory() && slices.ContainsFunc(boosts, func(b boostable) bool {
-				return b.Name == size.Container && b.resizedAtStart
+				return b.Name == size.Container && b.raisedAtStart
 			})
 		}
 		var waits model.Obstacle
