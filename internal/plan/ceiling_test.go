@@ -266,7 +266,7 @@ func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 				declared, actual := workload.Resources{Requests: in.Requests}, workload.Resources{Requests: pod.Actual[c.Name].Requests}
 				has := r.Request(declared)
 				if !r.IsApplied(actual, declared) {
-					has = min(has, r.Request(actual))
+					has = cmp.Or(min(has, r.Request(actual)), has) // a request that was added can't be taken back
 				}
 				r.Set(&most, max(r.Of(most), has))
 			}

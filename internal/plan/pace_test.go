@@ -180,6 +180,11 @@ func TestWindows(t *testing.T) {
 	rule("An open window of one direction does not take along the other",
 		given(atSize(), decidedBefore(), windows(nightly("ScaleDown"), daily("ScaleUp")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
 		"decides app 200m 400Mi (ScaleUp) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
+	rule("What bounds demanded takes along nothing that may wait",
+		guaranteed(2000, orRollout, windows(nightly("ScaleUp")), recommends(), func(w *world) { w.policy.Mode = "InPlace" }, decidedBefore(func(d *plan.Decision) {
+			d.Requests["app"], d.Reason = amounts(62, 0), plan.DecidedBounds
+		})),
+		"keeps app 62m - · resizes web-1 to app 62m 128Mi of 62m 128Mi · Resizing · 0/1 changing")
 	rule("The longer of cooldown and window is waited for",
 		given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
 		"keeps app 200m - · InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last change · 1/1 applied, again in 23h50m0s")

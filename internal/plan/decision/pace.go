@@ -68,7 +68,7 @@ func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (
 	direction, ok := directions[m.why]
 	last := s.Decision
 	switch {
-	case m.isPaced && last.HasReason(model.DecidedBounds):
+	case !ok && m.isPaced && last.HasReason(model.DecidedBounds):
 		return inCooldown(s, policy, m, window.ScaleUp, now)
 	case !ok:
 		return d

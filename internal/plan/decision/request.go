@@ -268,7 +268,7 @@ func templateRequest(container workload.Container, r model.Resource) int64 {
 // less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
 func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
 	for pod, c := range s.Active(policy, container.Name) {
-		most = max(most, granted(pod, c, r))
+		most = max(most, cmp.Or(granted(pod, c, r), r.Request(c.Resources))) // a request that was added can't be taken back
 	}
 	if most == 0 {
 		return templateRequest(container, r)

@@ -60,6 +60,9 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 			Message: fmt.Sprintf("container %s keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows", c.Name),
 		})
 	}
+	if own && size.Requests.MemoryBytes == c.Requests.MemoryBytes && size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
+		size.Limits.MemoryBytes = c.Limits.MemoryBytes // the smallest amount above the request keeps the QoS class
+	}
 	for _, r := range model.Resources {
 		if r.Restarts(c) && r.Differs(c.Resources, size.Resources) {
 			r.Copy(&size.Resources, c.Resources)
@@ -83,9 +86,6 @@ func (p planner) requestsOf(pod workload.Pod, c workload.Container) (requests qu
 	_, hasEnded := rec.ClimbEnd()
 	most := decision.MostRaised(p.Situation, p.policy, c, model.Memory)
 	has, wanted := c.Requests.MemoryBytes, int64(0)
-	if c.Limits.MemoryBytes == has+1 { // the smallest amount less keeps the QoS class
-		has++
-	}
 	switch {
 	case requests.MemoryBytes == 0, has < requests.MemoryBytes, hasEnded != "", p.AlivePods() <= fewPods:
 		return requests, false
