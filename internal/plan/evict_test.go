@@ -191,7 +191,15 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 			world: given(underPressure, boosts(), decidedBefore(), pods(infeasible("web-1"), made(starting(time.Minute, pod("web-4", double())))), admission(func(a *plan.NewPods) {
 				a.IneffectiveOnPod, a.Starts = "web-3", []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
 			})),
-			reason: "PodsUnavailable", newest: noon.Add(-time.Minute),
+			reason: "Recreating", newest: noon.Add(-time.Minute),
+		},
+		"and is waited for, also if pods are unavailable at their old size": {
+			world: given(underPressure, boosts(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), pods(
+				with(notReady(infeasible("web-1")), func(p *workload.Pod) { p.Running = true }), made(starting(time.Minute, pod("web-4", double()))),
+			), admission(func(a *plan.NewPods) {
+				a.Starts = []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
+			})),
+			reason: "Recreating", newest: noon.Add(-24 * time.Hour),
 		},
 		"but no older pod counts": {
 			world: given(orRecreate, decidedBefore(), pods(made(pod("web-2", large())), with(missed, wasResized, func(p *workload.Pod) { p.Created = noon.Add(-time.Second) })),

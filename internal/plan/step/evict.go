@@ -157,7 +157,7 @@ func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle
 		case !pod.Current:
 			return nil, anotherRollout()
 		case p.isAvailable(pod):
-		case hasSizes(pod, p.newPods.Sizes):
+		case hasSizes(pod, p.newPods.Sizes), p.startedBoosted(pod):
 			starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
 			unavailable = append(unavailable, pod)
