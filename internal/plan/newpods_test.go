@@ -280,8 +280,8 @@ func TestNewPodsStartWithTheirBoost(t *testing.T) {
 	rule("Not beyond a ceiling", boosting(mostPerContainer(310, 0)),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 310m - of 620m - · Applied · 2/2 applied")
 	rule("Not beyond a LimitRange for pods", boosting(bounds(workload.Bounds{PodMax: amounts(799, 0)})), plain)
-	rule("A quota needs room for a new pod and the boosts of all replicas", boosting(quotas(quota("requests.cpu", 999, 400))), plain)
-	rule("And has it", boosting(quotas(quota("requests.cpu", 1000, 400))), boosted)
+	rule("A quota needs room for as many boosted pods as there are replicas", boosting(quotas(quota("requests.cpu", 1199, 400))), plain)
+	rule("And has it", boosting(quotas(quota("requests.cpu", 1200, 400))), boosted)
 	rule("Not while a new pod finds no node", boosting(func(w *world) { w.situation.IsSetBack = true }, template(large())), plain)
 	rule("Below a limit that stays, in the same QoS class",
 		boosting(template(fixed), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(pod("web-1", sized("app", amounts(200, 256), amounts(250, 256))))),

@@ -199,51 +199,57 @@ func (p planner) starts(sizes []model.Size, provedBy types.UID) (starts []model.
 	if !p.policy.InPlace() || mayReplaceBoosted || p.Decision.Reverts >= maxReverts || slices.ContainsFunc(p.Pods, p.keepsBoost) {
 		return nil
 	}
-	made := p.withDefaults(p.NewPod())
-	plain := resized(made, p.startedWith(made, sizes, provedBy))
-	pod := workload.Pod{Current: true, ReadyChanged: p.now, Containers: plain.Running, Others: plain.Init, Overhead: plain.Overhead}
-	for _, c := range pod.Containers {
-		pod.Runs = append(pod.Runs, workload.Run{Container: c.Name})
-	}
+	pod := p.startingPod(sizes, provedBy)
 	decided, _ := p.sizesFor(pod)
-	boosted, _ := p.boosted(decided, p.boostables(pod, decided))
-	boosted = keepBurstable(pod, boosted)
-	sizes = slices.Clone(sizes)
-	for i, c := range withSizes(pod.Containers, boosted) {
-		boost := p.policy.Containers[c.Name].Boost
-		j := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == c.Name && size.Requests.CPUMillis > 0 })
-		switch {
-		case boost == nil, boost.LeastMillis > 0, j < 0, c.Requests.CPUMillis <= pod.Containers[i].Requests.CPUMillis:
-		case decision.HasWholeCores(p.Situation, p.policy, c): // which a kubelet may not lower in place
-		default:
-			start := model.Size{Container: c.Name}
+	list := slices.DeleteFunc(p.boostables(pod, decided), func(b boostable) bool {
+		isLearned := p.policy.Containers[b.Name].Boost.LeastMillis > 0
+		return isLearned || decision.HasWholeCores(p.Situation, p.policy, b.Container) // which a kubelet may not lower in place
+	})
+	boosted, _ := p.boosted(decided, list)
+	with := workload.Pod{Containers: withSizes(pod.Containers, keepBurstable(pod, boosted))}
+	for _, b := range list {
+		if c, _ := with.Container(b.Name); c.Requests.CPUMillis > b.Requests.CPUMillis {
+			start := model.Size{Container: b.Name}
 			model.CPU.Copy(&start.Resources, c.Resources)
-			model.CPU.Copy(&sizes[j].Resources, c.Resources)
 			starts = append(starts, start)
 		}
 	}
-	if !p.mayStartWith(made, plain, sizes, provedBy) {
+	if !p.mayStartWith(starts, sizes, provedBy) {
 		return nil
 	}
 	return starts
 }
 
-// mayStartWith reports whether new pods with these sizes, which have boosts, can be created unlike plain ones, find a node, and
-// be lowered.
-func (p planner) mayStartWith(made, plain workload.Footprint, sizes []model.Size, provedBy types.UID) bool {
-	started := p.startedWith(made, sizes, provedBy)
-	boosted := resized(made, started)
-	with, without := boosted.Counted(), plain.Counted()
-	atOnce := func(with, without int64) quantity.Amounts { // all replicas may start
-		return cpuAlone(with + max(0, int64(p.Deployment.Replicas)-1)*(with-without))
+// startingPod is a new pod with these sizes that starts now.
+func (p planner) startingPod(sizes []model.Size, provedBy types.UID) workload.Pod {
+	made := p.withDefaults(p.NewPod())
+	f := resized(made, p.startedWith(made, sizes, provedBy))
+	pod := workload.Pod{Current: true, ReadyChanged: p.now, Containers: f.Running, Others: f.Init, Overhead: f.Overhead}
+	for _, c := range pod.Containers {
+		pod.Runs = append(pod.Runs, workload.Run{Container: c.Name})
 	}
-	more := workload.Resources{
-		Requests: atOnce(with.Requests.CPUMillis, without.Requests.CPUMillis), Limits: atOnce(with.Limits.CPUMillis, without.Limits.CPUMillis),
+	return pod
+}
+
+// mayStartWith reports whether new pods with these sizes and boosts are created, find a node, and can be lowered.
+func (p planner) mayStartWith(starts, sizes []model.Size, provedBy types.UID) bool {
+	sizes = slices.Clone(sizes)
+	for i, size := range sizes {
+		for _, start := range starts {
+			if start.Container == size.Container {
+				sizes[i].Resources = cover(size.Resources, start.Resources)
+			}
+		}
 	}
-	pod := workload.Pod{Current: true, Containers: boosted.Running, Others: boosted.Init}
+	pod := p.startingPod(sizes, provedBy)
 	decided, _ := p.sizesFor(pod)
-	return QoSAfter(pod, decided) == qosOf(pod) &&
-		!cmp.Or(p.outOfNewBounds(made, started, sizes), p.unschedulable(sizes, provedBy), overQuota(p.Quotas, more)).Exists()
+	if QoSAfter(pod, decided) != qosOf(pod) {
+		return false
+	}
+	one, replicas := pod.Footprint().Counted(), int64(max(1, p.Deployment.Replicas)) // a rollout may create as many at once
+	all := workload.Resources{Requests: cpuAlone(replicas * one.Requests.CPUMillis), Limits: cpuAlone(replicas * one.Limits.CPUMillis)}
+	started := p.startedWith(p.withDefaults(p.NewPod()), sizes, provedBy)
+	return !cmp.Or(p.outOfBounds(started), p.unschedulable(sizes, provedBy), overQuota(p.Quotas, all)).Exists()
 }
 
 // startedBoosted reports whether a pod has the CPU that new pods were created with because they start.

@@ -192,15 +192,10 @@ func (p planner) newPodSizes() (sizes []model.Size, provedBy types.UID, obstacle
 		sizes, provedBy = p.proved(sizes)
 	}
 	started := p.startedWith(made, sizes, provedBy)
-	if o := cmp.Or(p.outOfNewBounds(made, started, sizes), p.newPodOverQuota(made, started)); o.Exists() {
+	if o := cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)), p.newPodOverQuota(made, started)); o.Exists() {
 		return nil, "", o
 	}
 	return sizes, provedBy, model.Obstacle{}
-}
-
-// outOfNewBounds says which LimitRange refuses a new pod: one that starts like the next, or exactly with the sizes.
-func (p planner) outOfNewBounds(made workload.Footprint, started, sizes []model.Size) model.Obstacle {
-	return cmp.Or(p.outOfBounds(started), p.outOfBounds(covering(made, sizes)))
 }
 
 // startedWith are the sizes with which the next pod starts: exactly these if its ReplicaSet has proved them.
