@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -236,6 +238,55 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 				judgeBothForms(t, p, r, c.says)
 			})
 		}
+	}
+}
+
+// All writes of the operator in the life of such a scaler are accepted, and no policy asks for its rights on Deployments.
+func TestTheOperatorCarriesOutPolicies(t *testing.T) {
+	t.Parallel()
+	object := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet", UID: "1"}}
+	object.Spec.Rollout.Start, object.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInPlace
+	policy, err := fleet.Read(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := fleet.ReadCluster(&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "2"}}, "verticalscaler-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := policy.Scaler(&fleet.Deployment{Namespace: "shop", Name: "web"})
+	promoted := policy.Promoted(created, time.Now())
+	edited := promoted.DeepCopy()
+	targeting("api")(edited)
+	finalizedBy(own)(edited)
+	detached := promoted.DeepCopy()
+	noted(v1beta1.DetachedAnnotation, "yes")(detached)
+	labelledBy("team", "shop")(detached)
+	for what, c := range map[string]struct{ before, after *v1beta1.VerticalScaler }{
+		"creating":          {nil, created},
+		"promoting":         {created, promoted},
+		"noting harm":       {promoted, fleet.Marked(promoted, v1beta1.HarmedAnnotation, time.Now())},
+		"giving to another": {promoted, other.Desired(promoted)},
+		"reverting an edit": {edited, policy.Desired(edited)},
+		"releasing":         {detached, fleet.Released(detached)},
+		"deleting":          {created, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := request{resource: "verticalscalers", may: may{"update verticalscalers/status"}}
+			if c.before != nil {
+				r.before = c.before
+			}
+			if c.after != nil {
+				r.after = c.after
+			}
+			judgeBothForms(t, compiled(t, "operator_scalers.yaml"), r, "")
+			if c.after == nil {
+				return // Policy users does not look at deletions.
+			}
+			if _, refuses, says := compiled(t, "users.yaml").answers(t, r); len(refuses) > 0 {
+				t.Errorf("policy users says %q", says)
+			}
+		})
 	}
 }
 

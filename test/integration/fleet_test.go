@@ -51,12 +51,9 @@ func clusterPolicy(name, value string, changes ...func(*v1beta1.ClusterScalingPo
 	return p
 }
 
-func policyOf(namespace, name string, changes ...func(*v1beta1.ScalingPolicy)) *v1beta1.ScalingPolicy {
+func policyOf(namespace, name string) *v1beta1.ScalingPolicy {
 	p := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	p.Spec.Rollout.Start = v1beta1.UpdateModeRecommend // A spec is required.
-	for _, change := range changes {
-		change(p)
-	}
 	return p
 }
 
