@@ -233,7 +233,7 @@ bench: ## Test the benchmarks, and compare our rule of VPA and the import with V
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.
-	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd controllers hack internal test | xargs -r -n1 dirname | sort -u | \
+	@grep -rl --include='*_test.go' 'testkit/golden"' cmd internal test | xargs -r -n1 dirname | sort -u | \
 	while read -r dir; do go test "./$$dir" -update </dev/null; done
 
 .PHONY: verify

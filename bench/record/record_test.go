@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"flag"
 	"io"
 	"math"
 	"os"
@@ -19,10 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden file")
 
 // folder has generated usage: two tables, one of them compressed, and two series of 5 minutes in a third one.
 func folder(t *testing.T) string {
@@ -63,19 +61,7 @@ func TestRecordOfGeneratedUsage(t *testing.T) {
 	if err := run(args, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	const path = "testdata/record.md"
-	if *update {
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(out.String(), "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, "record.md", out.String())
 }
 
 func TestInvalidArgumentsAreRejected(t *testing.T) {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,9 +19,8 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the results in testdata")
 
 // preparations are what a line that begins with @ may do to the cluster, or name another one.
 //
@@ -96,13 +94,13 @@ func TestCommands(t *testing.T) {
 			title, _, _ := strings.Cut(block, "\n")
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+strings.TrimPrefix(title, "# "), func(t *testing.T) {
 				result := played(t, block)
-				if diff := gocmp.Diff(block, result); diff != "" && !*update {
+				if diff := gocmp.Diff(block, result); diff != "" && !*golden.Update {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				got = append(got, result)
 			})
 		}
-		if *update {
+		if *golden.Update {
 			if err := os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -4,9 +4,6 @@
 package explain_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,10 +23,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files and the tables in docs/reasons.md")
 
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
@@ -228,28 +224,11 @@ func cases() map[string]explain.Evidence {
 	}
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
-
 func TestText(t *testing.T) {
 	for name, e := range cases() {
 		t.Run(name, func(t *testing.T) {
 			got := explain.Of(e).Text(noon)
-			golden(t, name+".txt", got)
+			golden.Compare(t, name+".txt", got)
 		})
 	}
 }
@@ -261,7 +240,7 @@ func goldenData(t *testing.T, name string, data any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, name, string(text))
+	golden.Compare(t, name, string(text))
 }
 
 func TestData(t *testing.T) {
@@ -307,7 +286,7 @@ func TestOverview(t *testing.T) {
 		"overview-bare.txt": {Bare: true},
 	} {
 		got := o.Table(noon, columns)
-		golden(t, name, got)
+		golden.Compare(t, name, got)
 	}
 	goldenData(t, "overview.yaml", o)
 	for want, o := range map[string]explain.Overview{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
 
 // lease was renewed so long before noon.
@@ -118,7 +119,7 @@ func TestTextOfASilentOperator(t *testing.T) {
 	if strings.Contains(got, "Applied: yes; 2 of 2 pods have the decided size\n") {
 		t.Error("a claim of the operator is shown as if it were of now")
 	}
-	golden(t, "operator-silent.txt", got)
+	golden.Compare(t, "operator-silent.txt", got)
 }
 
 // A scaler that does not see usage of its pods is not green, whatever else its status says, and claims no savings.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
 
 // policyConditions are conditions, each as "Type Status Reason Message".
@@ -103,7 +104,7 @@ func policyCases() map[string]explain.PolicyEvidence {
 func TestPoliciesAreExplained(t *testing.T) {
 	for name, e := range policyCases() {
 		got := explain.OfPolicy(e).Text(noon)
-		golden(t, name+".txt", got)
+		golden.Compare(t, name+".txt", got)
 	}
 	goldenData(t, "policy-promoting.yaml", explain.OfPolicy(policyCases()["policy-promoting"]))
 }
@@ -143,7 +144,7 @@ func TestScalersOfPoliciesAreExplained(t *testing.T) {
 		got := explain.Of(e).Text(noon)
 		// What follows is that of each scaler.
 		head, _, _ := strings.Cut(got, "\nContainer ")
-		golden(t, name+".txt", head)
+		golden.Compare(t, name+".txt", head)
 	}
 	waiting := explain.RowOf(checkout(recommendOnly, generated("True EnoughEvidence -", nil)))
 	if waiting.Policy != "ClusterScalingPolicy/fleet" || waiting.Owner != "" || waiting.Ends != explain.ByItself || !strings.HasPrefix(waiting.Advice, "Wait: ClusterScalingPolicy/fleet promotes") {
@@ -164,7 +165,7 @@ func TestPoliciesInAnOverview(t *testing.T) {
 		rows = append(rows, explain.PolicyRowOf(policyCases()[name].Policy, nil, noon))
 	}
 	o := explain.Overview{Scalers: []explain.Row{explain.RowOf(checkout(generated("", nil)))}, Policies: rows}
-	golden(t, "overview-policies.txt", o.Table(noon, explain.Columns{})+"\n"+o.Table(noon, explain.Columns{Namespace: true, Wide: true})+"\n"+o.CSV(true))
+	golden.Compare(t, "overview-policies.txt", o.Table(noon, explain.Columns{})+"\n"+o.Table(noon, explain.Columns{Namespace: true, Wide: true})+"\n"+o.CSV(true))
 
 	if got := o.Tally(); got.NotReady != 3 || got.NeedUser != 2 || o.IsEmpty() || len(o.Actions()) != 2 || !strings.HasPrefix(o.Actions()[0], "ClusterScalingPolicy/fleet: PromotionHalted: ") {
 		t.Errorf("%+v, %q", got, o.Actions())

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
 
 // constants are the values of a package's exported constants of text whose names match.
@@ -147,7 +148,7 @@ func TestDocumentedReasons(t *testing.T) {
 		}
 		after = head + begin + table + end + tail
 	}
-	if *update {
+	if *golden.Update {
 		if err := os.WriteFile(page, []byte(after), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@
 package plan_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,16 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // axis is one thing that a plan may depend on, and what it may be. To add a value is
 // to add it here, and to make it so in world; to add an axis likewise. The axes of what limits a
@@ -281,17 +278,5 @@ func compareTable(t *testing.T, name string, axes []axis, outcome func(cell) str
 		t.Errorf("%d cells, want %d", n, want)
 	}
 	got := fmt.Sprintf(text, n, strings.Join(lines, "\n"))
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(golden), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, name, got)
 }

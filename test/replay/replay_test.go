@@ -11,27 +11,21 @@
 package replay
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	mebi = 1 << 20
@@ -132,20 +126,7 @@ var replays = map[string]series{
 func TestReplay(t *testing.T) {
 	for name, s := range replays {
 		t.Run(name, func(t *testing.T) {
-			got := replay(t, s)
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("decisions differ from %s (-want +got):\n%s", golden, diff)
-			}
+			golden.Compare(t, name+".txt", replay(t, s))
 		})
 	}
 }

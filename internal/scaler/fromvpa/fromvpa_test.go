@@ -5,7 +5,6 @@ package fromvpa_test
 
 import (
 	"encoding/json"
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,9 +19,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/fromvpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func specOf(t testing.TB, text string) (spec map[string]any) {
 	t.Helper()
@@ -142,19 +140,7 @@ func TestTheText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".out.yaml")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("want(-), got(+):\n%s", diff)
-			}
+			golden.Compare(t, name+".out.yaml", got)
 		})
 	}
 }

@@ -4,12 +4,10 @@
 package adoption_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,27 +23,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
 
 // everywhere selects the Deployments with tier=web of all namespaces.
 func everywhere(change func(*v1beta1.ClusterScalingPolicySpec)) *v1beta1.ClusterScalingPolicy {
@@ -166,7 +146,7 @@ func TestPreview(t *testing.T) {
 	scaler(&same, "shop", "web", "web", same.Policy, false)
 	for name, w := range map[string]adoption.World{"untidy": untidy(t), "all": one, "nothing": nothing, "same": same} {
 		preview := adoption.Of(w)
-		golden(t, name+".txt", preview.Text()+strings.Join(append([]string{"\nWarnings"}, preview.Warnings...), "\n")+"\n")
+		golden.Compare(t, name+".txt", preview.Text()+strings.Join(append([]string{"\nWarnings"}, preview.Warnings...), "\n")+"\n")
 	}
 }
 

@@ -5,11 +5,8 @@ package support
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -26,9 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden file")
 
 // Of an object in which each field is set, only the listed fields are left. The golden file names each
 // field that holds text: read its difference before you commit it.
@@ -58,19 +54,7 @@ func TestOnlyListedFieldsAreKept(t *testing.T) {
 		all = append(all, left...)
 	}
 	got := strings.Join(slices.Compact(all), "\n") + "\n"
-	golden := filepath.Join("testdata", "kept.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("want(-), got(+):\n%s", diff)
-	}
+	golden.Compare(t, "kept.txt", got)
 	for _, never := range []string{".env", ".command", ".args", ".image", "volume", "Secrets", "labels", "nodeName", ".host", "IP", "annotations", "fieldsV1", "lastTransitionTime.x"} {
 		if strings.Contains(got, never) {
 			t.Errorf("%s is kept", never)

@@ -4,7 +4,6 @@
 package terminal
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,10 +19,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
@@ -141,19 +139,7 @@ func TestGoldenViews(t *testing.T) {
 		"fleet-120": few, "fleet-110": some, "fleet-60": narrow,
 	} {
 		got := ansi.Strip(strings.Join(lines, "\n")) + "\n"
-		path := filepath.Join("testdata", name+".txt")
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got), rewrite with -update:\n%s", name, diff)
-		}
+		golden.Compare(t, name+".txt", got)
 	}
 }
 
