@@ -11,9 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -131,18 +129,12 @@ const (
 // action at each write, in turn. The name of a run
 // says what it does: up/kill-after-patch-pods.resize#2 kills the operator after the second resize in the scenario "up".
 func TestFaults(t *testing.T) {
-	sums := &table{}
-	t.Cleanup(func() { t.Log(sums) })
 	for _, s := range world.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			reference := play(t, s, nil, action{}, never, 0)
-			runs, failed := 1, 0
 			run := func(name string, a action, at strikes, lag int) {
-				runs++
-				if !t.Run(name, func(t *testing.T) { play(t, s, &reference, a, at, lag) }) {
-					failed++
-				}
+				t.Run(name, func(t *testing.T) { play(t, s, &reference, a, at, lag) })
 			}
 			numbers := map[string]int{}
 			for i, write := range reference.writes {
@@ -170,33 +162,6 @@ func TestFaults(t *testing.T) {
 					run(a.name+"-storm", a, func(_ world.Write, _, i int) bool { return i <= storm }, 0)
 				}
 			}
-			sums.add(s.Name, len(reference.writes), runs, failed)
 		})
 	}
-}
-
-// table sums up the runs.
-type table struct {
-	mu    sync.Mutex
-	lines []string
-	total [3]int
-}
-
-func (t *table) add(scenario string, sums ...int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lines = append(t.lines, fmt.Sprintf("%s\t%d\t%d\t%d\n", scenario, sums[0], sums[1], sums[2]))
-	for i := range t.total {
-		t.total[i] += sums[i]
-	}
-}
-
-// String is the table.
-func (t *table) String() string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "\nSCENARIO\tWRITES\tRUNS\tVIOLATED\n", strings.Join(t.lines, ""))
-	fmt.Fprintf(w, "all\t%d\t%d\t%d\n", t.total[0], t.total[1], t.total[2])
-	_ = w.Flush() // a string takes everything
-	return out.String()
 }
