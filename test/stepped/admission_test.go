@@ -268,33 +268,6 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	}
 }
 
-// Users restore, copy and update Deployments of ScaledDeployments without a ScaledDeployment in the namespace. The operator
-// does not.
-func TestAUserRestoresADeploymentWithoutAScaledDeployment(t *testing.T) {
-	t.Parallel()
-	namespace, thief := env.Namespace(t), thief(t)
-	stored := testkit.Deployment(namespace, "web")
-	stored.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
-	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "web", UID: "gone", Controller: ptr.To(true)}}
-	applying := stored.DeepCopy()
-	applying.Labels[v1beta1.ApplyingLabel] = "true"
-	for reason, o := range map[string]client.Object{"no params found": applying, "verticalscaler-operator-deployments": stored} {
-		learned(t, func() string {
-			if err := thief.Create(t.Context(), copied(o), client.DryRunAll); err == nil || !strings.Contains(err.Error(), reason) {
-				return fmt.Sprintf("the operator's request ends with %v", err)
-			}
-			return ""
-		})
-	}
-	if err := env.Client.Create(t.Context(), stored); err != nil {
-		t.Fatalf("a user is refused to restore it: %v", err)
-	}
-	stored.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
-	if err := env.Client.Update(t.Context(), stored); err != nil {
-		t.Errorf("a user is refused to update it: %v", err)
-	}
-}
-
 // copied is a copy of an object that is written as a new one.
 func copied(o client.Object) client.Object {
 	out, _ := o.DeepCopyObject().(client.Object)
