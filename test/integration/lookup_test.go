@@ -86,27 +86,6 @@ func TestNoEarlyChangeIsLost(t *testing.T) {
 	allSeen(t, namespace)
 }
 
-func TestNoChangeIsLostAfterTheMappingWasWiped(t *testing.T) {
-	namespace := env.Namespace(t)
-	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
-	testkit.InParallel(t, many(), func(i int) error {
-		if err := env.Client.Create(t.Context(), testkit.Deployment(namespace, nameOf(i))); err != nil {
-			return err
-		}
-		return env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i)))
-	})
-	allSeen(t, namespace)
-	testkit.InParallel(t, many(), func(i int) error {
-		wiped := testkit.Scaler(namespace, nameOf(i), nameOf(i))
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"annotations":null,"target":null,"conditions":null,"observedGeneration":-1}}`))
-		if err := env.Client.Status().Patch(t.Context(), wiped, patch); err != nil {
-			return err
-		}
-		return scaleTo(t.Context(), namespace, nameOf(i), 3)
-	})
-	allSeen(t, namespace)
-}
-
 func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
 
 // allSeen waits until every scaler's status is based on the latest generation of its
