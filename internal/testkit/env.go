@@ -158,9 +158,8 @@ type Write struct {
 	Namespace string
 	Name      string
 	Code      int32
-	Message   string // of a rejected request
-	// Received and Answered are the times by the API server's clock, in microseconds.
-	Received, Answered time.Time
+	Message   string    // of a rejected request
+	Received  time.Time // by the API server's clock, in microseconds
 }
 
 // String describes the request in one line.
@@ -212,7 +211,7 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 		out = append(out, Write{
 			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Group: object.APIGroup, Resource: path.Join(object.Resource, object.Subresource),
 			Namespace: object.Namespace, Name: object.Name, Code: answer.Code, Message: answer.Message,
-			Received: line.RequestReceivedTimestamp.Time, Answered: line.StageTimestamp.Time,
+			Received: line.RequestReceivedTimestamp.Time,
 		})
 	}
 }

@@ -61,7 +61,7 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		defer cancel()
 		return nil, b.explain(ctx, request.Method, err)
 	}
-	response.Body = &boundedBody{ReadCloser: response.Body, ctx: ctx, cancel: cancel, explain: func(err error) error {
+	response.Body = &boundedBody{ReadCloser: response.Body, cancel: cancel, explain: func(err error) error {
 		return b.explain(ctx, request.Method, err)
 	}}
 	return response, nil
@@ -84,7 +84,6 @@ func (b *bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 type boundedBody struct {
 	io.ReadCloser
 
-	ctx     context.Context //nolint:containedctx // a body belongs to one request
 	cancel  context.CancelFunc
 	explain func(error) error
 	failed  error // of the first read that failed
