@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,36 @@ func TestEveryTargetExists(t *testing.T) {
 	}
 	if checked < 50 {
 		t.Errorf("only %d targets have been found", checked)
+	}
+}
+
+// Every test that a document names exists. A name may be a pattern for -run.
+func TestEveryTestExists(t *testing.T) {
+	var tests []string
+	defined := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, "_test.go") {
+			for _, match := range defined.FindAllStringSubmatch(read(t, path), -1) {
+				tests = append(tests, match[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
+	checked := 0
+	for _, path := range pages(t) {
+		for _, name := range named.FindAllString(read(t, path), -1) {
+			checked++
+			if !slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, name) }) {
+				t.Errorf("%s: there is no test %s", path, name)
+			}
+		}
+	}
+	if checked < 150 {
+		t.Errorf("only %d tests are named", checked)
 	}
 }
 
