@@ -185,7 +185,9 @@ func TestBoost(t *testing.T) {
 		}, pods(starting(10*time.Second, pod("web-1", small(), container("log"))))),
 		"keeps app 200m 256Mi; log 100m 128Mi · resizes web-1 to app 400m 256Mi of 800m 512Mi; log 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("Memory that a boosted pod may need to start is not lowered", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(400, 512), amounts(800, 1024)))))),
-		"keeps app 200m 256Mi · PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1, again in 10m51s")
+		"keeps app 200m 256Mi · Boosted: Starting pods have more CPU until they are Ready (startupBoost) · 1/1 applied, again in 10m51s")
+	rule("Nor is it by the boost itself", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 512), amounts(200, 1024)))))),
+		"keeps app 200m 256Mi · resizes web-1 to app 400m 512Mi of 800m 1024Mi · Resizing · 0/1 changing, again in 10m51s")
 }
 
 // createdBoosted are new pods that the API server gave the CPU of a boost.
@@ -214,7 +216,7 @@ func TestBoostsFromTheCreationOfAPod(t *testing.T) {
 	rule("Also while usage is missing", given(decidedBefore(), boosts(), createdBoosted(started(time.Minute, pod("web-1", double()))), func(w *world) { w.situation.MissingUsage = "web-1" }),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · "+told+"Resizing · 0/1 changing")
 	rule("Memory that it may need to start is not lowered", given(decidedBefore(), boosts(), template(sized("app", amounts(100, 512), amounts(200, 1024))), createdBoosted(starting(10*time.Second, pod("web-1", fullMemory)))),
-		"keeps app 200m 256Mi · "+told+"PodsUnavailable: pod web-1: is lowered once it is Ready · 0/1, again in 10m51s")
+		"keeps app 200m 256Mi · "+told+"Boosted: Starting pods have more CPU until they are Ready (startupBoost) · 1/1 applied, again in 10m51s")
 }
 
 func restartsForCPU(c workload.Container) workload.Container {

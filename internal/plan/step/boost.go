@@ -49,12 +49,22 @@ func (p planner) boostedTarget(pod workload.Pod, t target, list []boostable) tar
 		return t
 	}
 	sizes, until := p.boosted(t.sizes, list)
-	sizes = keepBurstable(pod, sizes)
+	sizes = keepBurstable(pod, withMemoryOf(pod, sizes))
 	if until.IsZero() || !p.isPossible(pod, sizes) {
 		return t
 	}
 	t.sizes, t.until = sizes, until
 	return t
+}
+
+// withMemoryOf is the sizes with no less memory than the pod has, which it may need to start.
+func withMemoryOf(pod workload.Pod, sizes []model.Size) []model.Size {
+	out, r := slices.Clone(sizes), model.Memory
+	for i, size := range out {
+		c, _ := pod.Container(size.Container)
+		r.Put(&out[i].Resources, max(r.Request(size.Resources), r.Request(c.Resources)), max(r.Limit(size.Resources), r.Limit(c.Resources)))
+	}
+	return out
 }
 
 // boosted is the sizes with the boosts of all containers that start, and when the first

@@ -100,9 +100,9 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict, refusal model.O
 		return v.within(pod.Started.Add(stuckAfter).Sub(p.now)).blockedBy(blocker)
 	case blocker.Exists():
 		return v.blockedBy(blocker)
-	case v.step.Boost && !frees: // what only lowers waits for the end of the start, as any other
+	case v.step.Boost:
 		return v.as(asksBoost)
-	case frees && isStarting(pod) && (v.step.Boost || !p.startedBoosted(pod)):
+	case frees && isStarting(pod) && !p.startedBoosted(pod):
 		return v.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
 	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
 		return v.as(asksReduction)
