@@ -334,6 +334,16 @@ type ScalingPolicyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="States"
 	States []PolicyCount `json:"states,omitempty"`
 
+	// unsizedNewPods are the scalers whose new pods start as in the pod template, not at the decided
+	// size: by the reason in their condition NewPodsSized, the eight most frequent. Nodes then need
+	// room for the template's requests whenever pods are created or moved.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=8
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Unsized new pods"
+	UnsizedNewPods []PolicyCount `json:"unsizedNewPods,omitempty"`
+
 	// rollout is how far the promotion is.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Rollout"

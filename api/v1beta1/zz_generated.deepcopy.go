@@ -1160,6 +1160,13 @@ func (in *ScalingPolicyStatus) DeepCopyInto(out *ScalingPolicyStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.UnsizedNewPods != nil {
+		in, out := &in.UnsizedNewPods, &out.UnsizedNewPods
+		*out = make([]PolicyCount, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Rollout != nil {
 		in, out := &in.Rollout, &out.Rollout
 		*out = new(PolicyRolloutStatus)

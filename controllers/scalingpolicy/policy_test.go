@@ -351,6 +351,7 @@ func TestSavingsAloneAreWrittenSeldom(t *testing.T) {
 		s.says("shop/web", func(status *v1beta1.VerticalScalerStatus) {
 			cpu, memory := quantity.CPU(cpuMillis), quantity.Memory(256<<20)
 			status.Summary = &v1beta1.Summary{Reason: fmt.Sprint("Reason", cpuMillis)}
+			status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse, Reason: fmt.Sprint("Reason", cpuMillis)}}
 			status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", Target: v1beta1.Amounts{CPU: &cpu, Memory: &memory}}}}
 		})
 		s.sync()
@@ -372,7 +373,7 @@ func TestSavingsAloneAreWrittenSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expectWrites("another Deployment", "status shop/p")
-	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Savings.Recommended.CPU.String() != "200m" || got.States[0].Reason != "Reason400" {
+	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Savings.Recommended.CPU.String() != "200m" || got.States[0].Reason != "Reason400" || got.UnsizedNewPods[0].Reason != "Reason400" {
 		t.Errorf("status %+v", got)
 	}
 	recommends(50)

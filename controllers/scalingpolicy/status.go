@@ -21,8 +21,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
-// slowPeriod is how often a status is written at most because of the states and savings of scalers alone: they follow
-// each recommendation and each change.
+// slowPeriod is how often a status is written at most because of the states, new pods and savings of scalers alone: they
+// follow each recommendation and each change.
 const slowPeriod = 10 * time.Second
 
 // writeStatus writes the status unless it is equal to the one that was read.
@@ -46,9 +46,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// slowWait is how long a status waits of which only states and savings have changed; zero for not at all.
+// slowWait is how long a status waits of which only states, new pods and savings have changed; zero for not at all.
 func (r *Reconciler) slowWait(policy client.ObjectKey, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
-	after.States, after.Savings = before.States, before.Savings
+	after.States, after.UnsizedNewPods, after.Savings = before.States, before.UnsizedNewPods, before.Savings
 	if !equality.Semantic.DeepEqual(before, after) {
 		return 0
 	}
@@ -71,7 +71,7 @@ func statusOf(s *scope) v1beta1.ScalingPolicyStatus {
 	if s.forbidden == "" && s.invalid == nil {
 		status.Summary = s.survey.Summary(s.promoted())
 		status.Selected, status.Scaled = int32(s.survey.Selected), int32(s.survey.Scaled)
-		status.Skipped, status.States, status.Savings = s.survey.Skipped, s.survey.States, s.survey.Savings
+		status.Skipped, status.States, status.UnsizedNewPods, status.Savings = s.survey.Skipped, s.survey.States, s.survey.UnsizedNewPods, s.survey.Savings
 		status.Rollout = nil
 		if s.policy.Promotes() {
 			status.Rollout = rolloutOf(s)

@@ -46,7 +46,10 @@ func fleetPolicy(changes ...func(*v1beta1.ClusterScalingPolicy)) *v1beta1.Cluste
 			{Reason: "OtherScaler", Count: 19, Examples: []string{"shop/a", "shop/b", "shop/c"}},
 			{Reason: "OtherPolicy", Count: 1, Examples: []string{"shop/x\x1b[31m"}, Message: "Such as ScalingPolicy shop/web, which comes first"},
 		},
-		States:  []v1beta1.PolicyCount{{Reason: "RecommendOnly", Count: 450, Examples: []string{"shop/d"}}, {Reason: "Applied", Count: 30}},
+		States: []v1beta1.PolicyCount{{Reason: "RecommendOnly", Count: 450, Examples: []string{"shop/d"}}, {Reason: "Applied", Count: 30}},
+		UnsizedNewPods: []v1beta1.PolicyCount{
+			{Reason: "AdmissionUnavailable", Count: 24, Examples: []string{"shop/a"}, Message: "New pods start as in the pod template: the policy is not installed: kubectl apply -f new-pods.yaml"},
+		},
 		Rollout: &v1beta1.PolicyRolloutStatus{Collecting: 440, Waiting: 16, Verifying: 20, Promoted: 24, Harmed: 1, HarmedExamples: []string{"shop/web"}},
 		Savings: &v1beta1.PolicySavings{Applied: v1beta1.Savings{CPU: q("12"), Memory: q("-3Gi")}, Recommended: v1beta1.Savings{CPU: q("210")}},
 		Conditions: policyConditions(

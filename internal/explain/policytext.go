@@ -43,8 +43,10 @@ type PolicyExplanation struct {
 	Rollout *v1beta1.PolicyRolloutStatus `json:"rollout,omitempty"`
 	// States are the scalers by their reason.
 	States []v1beta1.PolicyCount `json:"states,omitempty"`
+	// UnsizedNewPods are the scalers whose new pods start as in the pod template, by reason.
+	UnsizedNewPods []ReasonCount `json:"unsizedNewPods,omitempty"`
 	// Skipped are the Deployments without a scaler of the policy, by reason.
-	Skipped []Skipped `json:"skipped,omitempty"`
+	Skipped []ReasonCount `json:"skipped,omitempty"`
 	// Savings are how much less is requested; nil if it is not known. SavedCores to RecommendedBytes are the same for programs.
 	Savings          *v1beta1.PolicySavings `json:"-"`
 	SavedCores       *float64               `json:"savedCores,omitempty"`
@@ -55,8 +57,8 @@ type PolicyExplanation struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Skipped are Deployments that a policy selects and does not size, for one reason.
-type Skipped struct {
+// ReasonCount are Deployments that a policy selects, for one reason.
+type ReasonCount struct {
 	Reason `json:",inline"`
 	Count  int `json:"count"`
 	// Examples are some of them, as "<namespace>/<name>".
@@ -65,10 +67,10 @@ type Skipped struct {
 	Message string `json:"message,omitempty"`
 }
 
-// SkippedOf explains why Deployments are skipped.
-func SkippedOf(counts []v1beta1.PolicyCount) (out []Skipped) {
+// CountsOf explains the reasons of counts.
+func CountsOf(counts []v1beta1.PolicyCount) (out []ReasonCount) {
 	for _, c := range counts {
-		out = append(out, Skipped{Reason: policyReason(c.Reason), Count: int(c.Count), Examples: c.Examples, Message: c.Message})
+		out = append(out, ReasonCount{Reason: policyReason(c.Reason), Count: int(c.Count), Examples: c.Examples, Message: c.Message})
 	}
 	return out
 }
@@ -79,7 +81,8 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	p.Operators = e.Operators
 	out := PolicyExplanation{
 		PolicyRow: PolicyRowOf(p, e.Operators, e.Now), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
-		Rollout: p.Status.Rollout, States: p.Status.States, Skipped: SkippedOf(p.Status.Skipped), Savings: p.Status.Savings, Missing: e.Missing,
+		Rollout: p.Status.Rollout, States: p.Status.States, UnsizedNewPods: CountsOf(p.Status.UnsizedNewPods), Skipped: CountsOf(p.Status.Skipped),
+		Savings: p.Status.Savings, Missing: e.Missing,
 	}
 	_, out.ModeMeans = p.Mode()
 	_, out.StartMeans = p.Start()
@@ -150,7 +153,8 @@ func (x PolicyExplanation) Text(now time.Time) string {
 	}
 	x.writeRollout(line)
 	x.writeStates(line)
-	WriteSkipped(line, x.Skipped)
+	WriteCounts(line, "Scalers whose new pods start as in the pod template, also if a node autoscaler moves them", x.UnsizedNewPods)
+	WriteCounts(line, "Skipped Deployments", x.Skipped)
 	of := ""
 	if x.WithoutUsage > 0 {
 		of = fmt.Sprintf(" of %d of %d scalers: the others lack usage", x.Scaled-x.WithoutUsage, x.Scaled)
@@ -216,13 +220,13 @@ func (x PolicyExplanation) writeStates(line func(string, ...any)) {
 	}
 }
 
-// WriteSkipped writes which Deployments are skipped and why.
-func WriteSkipped(line func(string, ...any), all []Skipped) {
+// WriteCounts writes how many Deployments have each reason, and what it means; nothing if there are none.
+func WriteCounts(line func(string, ...any), title string, all []ReasonCount) {
 	if len(all) == 0 {
 		return
 	}
 	line("")
-	line("Skipped Deployments")
+	line("%s", title)
 	for _, s := range all {
 		line("  %6d  %s%s", s.Count, s.Reason.Reason, suchAs(s.Examples))
 		if s.Message != "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -22,7 +23,7 @@ import (
 const (
 	// maxExamples is how many names a count lists.
 	maxExamples = 3
-	// maxStates is how many states of scalers a status lists.
+	// maxStates is how many reasons of scalers a status lists.
 	maxStates = 8
 )
 
@@ -86,6 +87,7 @@ type Survey struct {
 	Selected, Scaled, Pending int
 	Skipped                   []v1beta1.PolicyCount
 	States                    []v1beta1.PolicyCount
+	UnsizedNewPods            []v1beta1.PolicyCount
 	Savings                   *v1beta1.PolicySavings
 	// Rejected is an example of why the API server refuses scalers; empty if it refuses none.
 	Rejected string
@@ -118,7 +120,7 @@ func Count(members []Member) (out Survey) {
 // countScalers sums up the scalers of the policy. One that is about to be deleted counts only as one that is not
 // promoted.
 func (s *Survey) countScalers(members []Member) {
-	states := tally{}
+	states, unsized := tally{}, tally{}
 	var applied, recommended quantity.Amounts
 	known := false
 	for _, m := range members {
@@ -133,6 +135,9 @@ func (s *Survey) countScalers(members []Member) {
 		}
 		s.Scaled++
 		states.add(stateOf(m.Scaler), m.name(), "")
+		if c := meta.FindStatusCondition(m.Scaler.Status.Conditions, v1beta1.ConditionNewPodsSized); c != nil && c.Status == metav1.ConditionFalse {
+			unsized.add(c.Reason, m.name(), c.Message)
+		}
 		saved, ok := savedBy(m.Deployment, m.Scaler)
 		if scaler.LacksUsage(stateOf(m.Scaler)) {
 			saved, ok = quantity.Amounts{}, false // Usage does not confirm the size.
@@ -144,7 +149,7 @@ func (s *Survey) countScalers(members []Member) {
 			recommended = sum(recommended, saved)
 		}
 	}
-	s.States = states.counts(maxStates)
+	s.States, s.UnsizedNewPods = states.counts(maxStates), unsized.counts(maxStates)
 	if known {
 		s.Savings = &v1beta1.PolicySavings{Applied: savings(applied), Recommended: savings(recommended)}
 	}

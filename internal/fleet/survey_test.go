@@ -41,6 +41,13 @@ func decides(a quantity.Amounts) func(*v1beta1.VerticalScaler) {
 	}
 }
 
+// unsized is a status whose new pods start as in the pod template.
+func unsized(reason, message string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		s.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
+	}
+}
+
 func promotes(s *v1beta1.VerticalScaler) {
 	s.Annotations = map[string]string{v1beta1.PromotedAnnotation: "2026-02-03T10:00:00Z"}
 	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
@@ -108,6 +115,27 @@ func TestASurveyCountsWhatAPolicyDoes(t *testing.T) {
 	}
 	if none := Count(nil); none.Selected != 0 || none.Skipped != nil || none.States != nil || none.Summary(0).Deployments != "0/0" {
 		t.Errorf("nothing is counted as %+v", none)
+	}
+}
+
+// A policy counts the scalers whose new pods do not get the decided size, and says why.
+func TestASurveyCountsScalersWhoseNewPodsAreNotSized(t *testing.T) {
+	policy := aPolicy(t, "p")
+	sized := func(s *v1beta1.VerticalScaler) {
+		s.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionTrue, Reason: "Applied"}}
+	}
+	leaving := aMember(policy, "leaving", 1, unsized("QuotaExceeded", "no room"))
+	leaving.Skipped = v1beta1.ReasonExcluded
+	got := Count([]Member{
+		aMember(policy, "b", 1, unsized("AdmissionUnavailable", "not installed")), aMember(policy, "a", 1, unsized("AdmissionUnavailable", "not installed")),
+		aMember(policy, "big", 1, unsized("NodeCapacity", "no node has 9 cores")), aMember(policy, "sized", 1, sized), aMember(policy, "new", 1), leaving,
+	}).UnsizedNewPods
+	want := []v1beta1.PolicyCount{
+		{Reason: "AdmissionUnavailable", Count: 2, Examples: []string{"shop/a", "shop/b"}, Message: "not installed"},
+		{Reason: "NodeCapacity", Count: 1, Examples: []string{"shop/big"}, Message: "no node has 9 cores"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("unsized new pods (-want +got):\n%s", diff)
 	}
 }
 

@@ -67,7 +67,7 @@ type Preview struct {
 	// Namespaces are the namespaces with selected Deployments, the largest first.
 	Namespaces []Share `json:"namespaces,omitempty"`
 	// Skipped are the Deployments that the selectors match and that the policy does not size, by reason.
-	Skipped []explain.Skipped `json:"skipped,omitempty"`
+	Skipped []explain.ReasonCount `json:"skipped,omitempty"`
 	// FirstDay is what changes at once, and Later what changes when scalers are promoted; nil if none is.
 	FirstDay FirstDay `json:"firstDay"`
 	Later    *Later   `json:"later,omitempty"`
@@ -139,7 +139,7 @@ func Of(w World) Preview {
 	members := w.members()
 	survey := fleet.Count(members)
 	shares, wanted := sharesOf(members)
-	out.Selected, out.Sized, out.Namespaces, out.Skipped, out.Savings = survey.Selected, len(wanted), shares, explain.SkippedOf(survey.Skipped), survey.Savings
+	out.Selected, out.Sized, out.Namespaces, out.Skipped, out.Savings = survey.Selected, len(wanted), shares, explain.CountsOf(survey.Skipped), survey.Savings
 	out.FirstDay.count(w, wanted)
 	if p.Promotes() {
 		limit := (fleet.RolloutOf(p.Rules.Rollout).MaxConcurrentPercent*len(wanted) + 99) / 100
@@ -323,7 +323,7 @@ func (p Preview) Text() string {
 	line("")
 	line("Selects %s in %s, and sizes %d of them", explain.Counted(p.Selected, "Deployment", "Deployments"), explain.Counted(len(p.Namespaces), "namespace", "namespaces"), p.Sized)
 	p.writeNamespaces(line)
-	explain.WriteSkipped(line, p.Skipped)
+	explain.WriteCounts(line, "Skipped Deployments", p.Skipped)
 	line("")
 	line("On the first day")
 	p.FirstDay.write(line)
