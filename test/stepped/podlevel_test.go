@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,4 +112,22 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	if n := count(w.Writes(), "deployments"); total(n) > 0 {
 		t.Errorf("writes of Deployments: %v", n)
 	}
+}
+
+// The API server compares what a resize needs with the features that the node declares. Its answer reaches the user.
+func TestPodLevelResourcesNeedANodeThatDeclaresTheFeature(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	node := w.ownNode()
+	w.deploy("web", onNode(node))
+	w.Uses("web", "app", 50, 64)
+	w.Uses("web", "agent", 50, 64)
+	w.Scale("web", pinned("200m", "256Mi"))
+	w.Settle()
+	w.Says("web", "Applied", "False", "Unsupported")
+	message := meta.FindStatusCondition(w.Scaler("web").Status.Conditions, v1beta1.ConditionApplied).Message
+	if !strings.Contains(message, resizesPodLevel) || !strings.Contains(message, node) {
+		t.Errorf("the message does not name the feature and the node: %s", message)
+	}
+	w.hasPodLevel("web", amountsOf("300m", "384Mi"), amountsOf("600m", "768Mi"))
 }

@@ -163,7 +163,8 @@ func kubernetes(git string) (checkResult, string, error) {
 	return checkOK, git, nil
 }
 
-// raisesAfterKills is the first version whose kubelets raise the limit of a pod while a container of it is OOM-killed.
+// raisesAfterKills is the first version whose kubelets raise the limit of a pod while a container of it is OOM-killed. Nodes declare
+// features, not fixes, so only the version tells.
 const raisesAfterKills = "1.37.1"
 
 // kubelets warns of those with a known fault that is fixed.
