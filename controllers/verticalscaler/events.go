@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,17 +15,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // The events that are recorded on the scaler and on its Deployment, by reason.
 const (
-	eventDecided  = "Decided"  // new sizes are decided; only on the Deployment
+	eventDecided  = "Decided"  // new sizes are decided; only on the Deployment: the scaler's status has history
 	eventReverted = "Reverted" // a change made pods worse, and is reverted
 	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes; only on the Deployment
 	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template; only on the Deployment
-	eventApplied  = "Applied"  // all pods have the decided sizes; only on the scaler
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 	eventNotFound = "NotFound" // a name in the spec matches nothing
@@ -51,10 +48,8 @@ func (r *Reconciler) recordEvents(s *scope) {
 	if s.taken != "" {
 		r.recordEvent(s, corev1.EventTypeNormal, s.taken, s.takenNote)
 	}
-	if s.plan.Verdict.State.IsApplied() && s.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
-		r.recordEvent(s, corev1.EventTypeNormal, eventApplied, formatApplied(s.scaler, s.status.Summary))
-	}
-	if stalled := meta.FindStatusCondition(after, v1beta1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != stalled.Reason {
+	stalled, was := meta.FindStatusCondition(after, v1beta1.ConditionStalled), meta.FindStatusCondition(before, v1beta1.ConditionStalled)
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && (was == nil || was.Reason != stalled.Reason) {
 		kind := eventBlocked
 		if stalled.Reason == v1beta1.ReasonConflict {
 			kind = eventConflict
@@ -79,14 +74,6 @@ func (r *Reconciler) recordUnmatched(s *scope) {
 	}
 }
 
-func formatApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
-	text := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
-	if scaler.Mode(&vs.Spec) == v1beta1.UpdateModeInPlace && vs.Status.OriginalResources == nil && !scaler.EvictsPods(&vs.Spec) {
-		text += "; the operator restarted none of them"
-	}
-	return text
-}
-
 func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 	if r.Recorder == nil {
 		return
@@ -99,25 +86,7 @@ func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 	if reason != eventDecided && reason != eventEvicted && reason != eventSetBack {
 		r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
 	}
-	if reason != eventApplied {
-		r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
-	}
-}
-
-func reasonOf(conditions []metav1.Condition, kind string) string {
-	if c := meta.FindStatusCondition(conditions, kind); c != nil {
-		return c.Reason
-	}
-	return ""
-}
-
-func nonEmpty(words ...string) (out []string) {
-	for _, w := range words {
-		if !strings.HasSuffix(w, " ") {
-			out = append(out, w)
-		}
-	}
-	return out
+	r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
 }
 
 // formatChanges lists for the log what the sizes change of containers: "app cpu 100m->200m cpu limit 200m->400m". What is 0

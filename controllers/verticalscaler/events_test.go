@@ -18,9 +18,6 @@ import (
 )
 
 func TestEvents(t *testing.T) {
-	appliedBefore := func(s *v1beta1.VerticalScaler) {
-		s.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: "True", Reason: "Applied"}}
-	}
 	stalledBefore := func(s *v1beta1.VerticalScaler) {
 		s.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "QoSChange"}}
 	}
@@ -34,14 +31,7 @@ func TestEvents(t *testing.T) {
 			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided = true }),
 			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
-		"all pods have them":            {checkout(), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods; the operator restarted none of them"}},
-		"a rollout restarts pods":       {checkout(withMode("Rollout")), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
-		"all pods have had them before": {checkout(appliedBefore), aScope(), nil},
-		"all pods have them, and there is more to say": {
-			checkout(), aScope(func(p *scope) { p.plan.Verdict.Reason = "HPAConflict" }),
-			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods; the operator restarted none of them"},
-		},
-		"nothing was decided, so nothing is applied": {checkout(), aScope(func(p *scope) { p.plan.Decision = nil }), nil},
+		"all pods have them":    {checkout(), aScope(), nil}, // the status says so
 		"a user must act":       {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
 		"a user must still act": {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {

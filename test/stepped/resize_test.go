@@ -64,7 +64,6 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		t.Errorf("history %+v without %q", s.Status.History, steps)
 	}
 	w.Noted(after.UID, "Decided", steps...)
-	w.Noted(s.UID, "Applied", cpu.String(), memory.String(), "3/3")
 
 	writes := w.Writes()
 	for pod, n := range count(accepted(writes), "pods/resize") {
