@@ -19,27 +19,29 @@ const gibPerCore = 8
 
 // WantOf says how urgent the plan's step is, and what it is worth.
 //
-// The benefit is what the step changes of requests, up or down, times the pods that still
-// need it:
+// The benefit is what the step changes of requests, up or down, times the pods:
 //
 //	pods * sum over containers (|cores after - before| + |GiB after - before| / 8)
 //
-// in cores. For a lower request it is what is saved, for a higher one what is missing.
+// in cores. It is infinite once a pod has its size: a workload is finished before the next one begins, so that few are half changed.
 func WantOf(p Plan, s Situation) budget.Want {
-	waiting := float64(max(1, p.Progress.Pods-p.Progress.PodsAtSize))
+	pods := float64(max(1, p.Progress.Pods))
 	want := budget.Want{Class: classOf(p)}
 	switch step := p.Step.(type) {
 	case Resize:
 		pod, _ := s.Pod(step.UID)
-		want.Benefit = worth(pod.Containers, step.Sizes) * waiting
+		want.Benefit = worth(pod.Containers, step.Sizes) * pods
 		if p.Decision.HasReason(DecidedOOMKill) && len(pod.Kills) == 0 {
 			want.Class = budget.Urgent // after all pods that were killed themselves
 		}
 	case Evict:
 		pod, _ := s.Pod(step.UID)
-		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * waiting
+		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * pods
 	case Rewrite:
-		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * float64(max(1, p.Progress.Pods))
+		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * pods
+	}
+	if p.Progress.PodsAtSize > 0 {
+		want.Benefit = math.Inf(1)
 	}
 	return want
 }

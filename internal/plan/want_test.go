@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
@@ -35,12 +36,16 @@ func TestWantOf(t *testing.T) {
 		plan plan.Plan
 		want budget.Want
 	}{
-		"a resize, times the pods that still need it": {
-			plan.Plan{Decision: decided(plan.DecidedScaleUp), Step: plan.Resize{UID: "a", Sizes: sizes}, Progress: plan.Progress{Pods: 10, PodsAtSize: 4}},
-			budget.Want{Class: budget.ScaleUp, Benefit: 6 * 1.25},
+		"a resize, times the pods": {
+			plan.Plan{Decision: decided(plan.DecidedScaleUp), Step: plan.Resize{UID: "a", Sizes: sizes}, Progress: plan.Progress{Pods: 10}},
+			budget.Want{Class: budget.ScaleUp, Benefit: 10 * 1.25},
 		},
-		"a rewrite, times all pods": {
-			plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Rewrite{Sizes: sizes}, Progress: plan.Progress{Pods: 10, PodsAtSize: 4}},
+		"a resize after others": {
+			plan.Plan{Decision: decided(plan.DecidedScaleUp), Step: plan.Resize{UID: "a", Sizes: sizes}, Progress: plan.Progress{Pods: 10, PodsAtSize: 1}},
+			budget.Want{Class: budget.ScaleUp, Benefit: math.Inf(1)},
+		},
+		"a rewrite, times the pods": {
+			plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Rewrite{Sizes: sizes}, Progress: plan.Progress{Pods: 10}},
 			budget.Want{Class: budget.ScaleDown, Benefit: 10 * 1.25},
 		},
 		"an OOM kill":         {plan.Plan{Decision: decided(plan.DecidedOOMKill)}, budget.Want{Class: budget.Emergency}},

@@ -43,7 +43,7 @@ const (
 type Want struct {
 	Class Class
 	// Benefit orders the scalers of one class. It is the size of the change over all pods, in
-	// cores (plan.WantOf), and at least 0.
+	// cores, and at least 0; infinite for a change that has begun (plan.WantOf).
 	Benefit float64
 }
 
