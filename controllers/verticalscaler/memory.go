@@ -38,8 +38,9 @@ type memory struct {
 	failingSince time.Time
 	// unsavedSince is since when the history waits to be saved; zero if it does not.
 	unsavedSince time.Time
-	// untoldSince is since when the status does not tell all progress; zero if it does.
+	// untoldSince is since when the status does not tell all progress, and untoldFor how long it need not; zero if it does.
 	untoldSince time.Time
+	untoldFor   time.Duration
 }
 
 // of returns what is remembered of a scaler.

@@ -31,8 +31,8 @@ const maxHistory = 10
 const (
 	// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
 	progressDelay = 5 * time.Second
-	// waitingDelay is the same for a scaler that is known to change pods, or to wait for that, while it waits for the budget. Once it
-	// is its turn, it plans with the newest recommendation.
+	// waitingDelay is the same for a scaler that waits for the budget, or has waited since: mostly, its turn comes sooner. It
+	// plans with the newest recommendation then.
 	waitingDelay = 10 * time.Minute
 )
 
@@ -40,18 +40,18 @@ const (
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
 	key, delay := client.ObjectKeyFromObject(s.scaler), progressDelay
-	if s.plan.Verdict.Reason == v1beta1.ReasonWaitingForBudget && (waitsForBudget(s.scaler) || meta.IsStatusConditionTrue(s.scaler.Status.Conditions, v1beta1.ConditionChanging)) {
+	if s.plan.Verdict.Reason == v1beta1.ReasonWaitingForBudget {
 		delay = waitingDelay
 	}
-	before, isEqual := r.memory.of(key).untoldSince, scaler.EqualStatus(s.scaler.Status, s.status)
-	since := cmp.Or(before, s.now)
+	before, isEqual := r.memory.of(key), scaler.EqualStatus(s.scaler.Status, s.status)
+	since, delay := cmp.Or(before.untoldSince, s.now), max(before.untoldFor, delay)
 	if left := delay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
-		r.memory.change(key, func(m *memory) { m.untoldSince = since })
+		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = since, delay })
 		s.again(left)
 		return nil
 	}
-	if !before.IsZero() {
-		r.memory.change(key, func(m *memory) { m.untoldSince = time.Time{} })
+	if !before.untoldSince.IsZero() {
+		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = time.Time{}, 0 })
 	}
 	if isEqual {
 		return nil
@@ -82,12 +82,6 @@ func isProgress(s *scope) bool {
 		}
 	}
 	return scaler.EqualStatus(before, after)
-}
-
-// waitsForBudget reports whether the status that was read says that a change waits for the budget.
-func waitsForBudget(vs *v1beta1.VerticalScaler) bool {
-	applied := meta.FindStatusCondition(vs.Status.Conditions, v1beta1.ConditionApplied)
-	return applied != nil && applied.Reason == v1beta1.ReasonWaitingForBudget
 }
 
 // completeStatus turns the values of a reconcile into the status.
