@@ -6,24 +6,50 @@ package verticalscaler
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
-// apply is a phase: it takes the plan's step.
+// apply is a phase: it takes the plan's step. The status tells a user's edit first.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
 	ended, err := r.permit(s)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
 		return false, s.answer(err)
 	}
+	if r.tellsFirst(s) {
+		ended(errStaleCache) // The slot is free until the next reconcile.
+		s.plan = plan.NotTaken(s.plan, s.observation.situation, s.policy, s.now, plan.Obstacle{})
+		s.again(staleCacheRetry)
+		return false, nil
+	}
 	if err = r.saveNow(ctx, s); err == nil {
 		err = r.take(ctx, s)
 	}
 	ended(err)
 	return false, s.answer(err)
+}
+
+// tellsFirst reports whether the status is to tell an edit of the scaler or its Deployment before a pod is resized, which may
+// take two slow writes. It is tried once. An OOM-killed or starting pod does not wait for it.
+func (r *Reconciler) tellsFirst(s *scope) (first bool) {
+	step, isResize := s.plan.Step.(plan.Resize)
+	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
+		return false
+	}
+	version := s.scaler.ResourceVersion
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { first, m.toldFirst = m.toldFirst != version, version })
+	return first
+}
+
+// isEdited reports whether the status that was read tells an older generation of the scaler or its Deployment.
+func (s *scope) isEdited() bool {
+	before := &s.scaler.Status
+	return before.Target != nil && (before.ObservedGeneration != s.scaler.Generation || before.Target.Generation != s.observation.situation.Deployment.Generation)
 }
 
 // take takes the plan's step.

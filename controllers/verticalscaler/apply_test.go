@@ -4,10 +4,17 @@
 package verticalscaler
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -47,5 +54,61 @@ func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 	}
 	if unchanged := formatChanges(containers, []plan.Size{{Container: "app", Resources: before}}); unchanged != "" {
 		t.Errorf("nothing changes, but %q", unchanged)
+	}
+}
+
+// olderTarget is the status of a scaler whose Deployment has been edited since.
+func olderTarget(s *v1beta1.VerticalScaler) {
+	s.Status.Target = &v1beta1.Target{UID: "deployment-1", Generation: 0}
+}
+
+func TestAnEditIsToldBeforeAPodIsResized(t *testing.T) {
+	p := newPlant(t, 400, olderTarget) // of 100m
+	p.Budget = budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
+	p.refused = errors.New("not before the edit is told")
+	vs, result, err := p.reconcile()
+	if err != nil || len(p.resized) > 0 || result.RequeueAfter > staleCacheRetry {
+		t.Errorf("resized %v, again in %s, %v", p.resized, result.RequeueAfter, err)
+	}
+	if vs.Status.Target.Generation != 1 || vs.Status.Decision != nil || len(vs.Status.History) > 0 {
+		t.Errorf("the status tells %+v, and the decision %+v", vs.Status.Target, vs.Status.Decision)
+	}
+	p.refused = nil
+	if vs = p.mustReconcile(); len(p.resized) != 1 || vs.Status.Decision == nil {
+		t.Errorf("then: resized %v, the decision is %+v", p.resized, vs.Status.Decision)
+	}
+}
+
+func TestAStatusThatCannotBeWrittenKeepsNoResizeWaiting(t *testing.T) {
+	p := newPlant(t, 400, olderTarget)
+	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return errors.New("etcd")
+		},
+	})
+	for try, resized := range []int{0, 1} {
+		if _, _, err := p.reconcile(); err == nil || len(p.resized) != resized {
+			t.Errorf("try %d: resized %v, %v", try+1, p.resized, err)
+		}
+	}
+}
+
+func TestUrgentResizesDoNotWaitUntilAnEditIsTold(t *testing.T) {
+	for what, c := range map[string]struct {
+		step  plan.Step
+		pod   workload.Pod
+		first bool
+	}{
+		"a raise":        {plan.Resize{UID: "a"}, workload.Pod{UID: "a"}, true},
+		"a killed pod":   {plan.Resize{UID: "a"}, workload.Pod{UID: "a", Kills: []workload.OOMKill{{Container: "app"}}}, false},
+		"a starting pod": {plan.Resize{UID: "a", Boost: true}, workload.Pod{UID: "a"}, false},
+		"no resize":      {nil, workload.Pod{UID: "a"}, false},
+	} {
+		s := &scope{scaler: checkout(olderTarget), plan: plan.Plan{Decision: &plan.Decision{Reason: plan.DecidedOOMKill}, Step: c.step}}
+		s.scaler.ResourceVersion = "1"
+		s.observation.situation = plan.Situation{Deployment: workload.Deployment{Generation: 1}, Pods: []workload.Pod{c.pod}}
+		if first := (&Reconciler{}).tellsFirst(s); first != c.first {
+			t.Errorf("%s: the edit is told first: %t", what, first)
+		}
 	}
 }

@@ -41,6 +41,8 @@ type memory struct {
 	// untoldSince is since when the status does not tell all progress, and untoldFor how long it need not; zero if it does.
 	untoldSince time.Time
 	untoldFor   time.Duration
+	// toldFirst is the last version of the scaler whose status was to tell an edit before a resize.
+	toldFirst string
 }
 
 // of returns what is remembered of a scaler.

@@ -39,12 +39,12 @@ var resolves = map[string]string{
 const failingFor = 10 * time.Second
 
 // mayWaitToSave reports whether the history is saved once the budget permits a change of the scaler: while some scalers wait for
-// the budget, and for 10 minutes at most.
+// the budget, or the status is to tell an edit first, and for 10 minutes at most.
 func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
-	isScarce := r.Budget != nil && r.Budget.Waiting() > 0
+	mayWait := s.isEdited() || r.Budget != nil && r.Budget.Waiting() > 0
 	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) {
 		since := cmp.Or(m.unsavedSince, s.now)
-		if may = isScarce && m.failingSince.IsZero() && s.now.Sub(since) < waitingDelay; may {
+		if may = mayWait && m.failingSince.IsZero() && s.now.Sub(since) < waitingDelay; may {
 			m.unsavedSince = since
 		} else {
 			m.unsavedSince = time.Time{}
