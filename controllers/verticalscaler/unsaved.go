@@ -54,9 +54,11 @@ func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
 }
 
 // saveNow saves a history that has waited, before a change that the budget has permitted. If that fails, the next reconcile
-// does so first, and tells why it cannot.
+// does so first, and tells why it cannot. One more resize for a recorded decision needs no save: what led to the decision was
+// saved before its first one. The evidence of an OOM kill ends with the resize, and a boost needs no decision.
 func (r *Reconciler) saveNow(ctx context.Context, s *scope) error {
-	if !s.isUnsaved || s.plan.Step == nil {
+	step, isResize := s.plan.Step.(plan.Resize)
+	if !s.isUnsaved || s.plan.Step == nil || isResize && !step.Boost && !s.plan.Decided && len(podOf(s.observation.situation, step.UID).Kills) == 0 {
 		return nil
 	}
 	err := r.Histories.Save(ctx, s.scaler, s.observation.situation.Recommendations, s.now)

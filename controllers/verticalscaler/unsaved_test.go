@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 var checkpoints = schema.GroupResource{Group: "autoscaling.verticalscaler.io", Resource: "verticalscalercheckpoints"}
@@ -132,5 +135,37 @@ func TestWhatWaitsForTheBudgetIsSavedBeforeItIsChanged(t *testing.T) {
 	p.refused = nil
 	if p.mustReconcile(); len(p.resized) != 1 {
 		t.Errorf("resized %v once the history can be saved", p.resized)
+	}
+}
+
+// What was learned since a decision is saved within minutes, and before its next resize only if that is based on it.
+func TestOneMoreResizeForADecisionIsNotSavedFirst(t *testing.T) {
+	for _, isKilled := range []bool{false, true} {
+		p := newPlant(t, 400) // of 100m
+		p.actuates = true
+		p.Budget = budget.New(budget.Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
+		p.mustReconcile()
+		for _, name := range []string{"other", "waits"} {
+			p.Budget.Ask(noon, types.NamespacedName{Namespace: p.key.Namespace, Name: name}, budget.Want{})
+		}
+		p.Histories.With(p.key, func(histories history.Histories) { // another target, which is no other decision
+			histories.Add(usage.Sample{Container: "app", Pod: "checkout-1-a", Time: noon.Add(time.Minute), CPUMillis: 400, MemoryBytes: 107 * mebi}, p.Params.History)
+		})
+		p.refused = apierrors.NewInternalError(errors.New("etcd"))
+		if isKilled {
+			var pod corev1.Pod
+			if err := p.server.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "checkout-1-b"}, &pod); err != nil {
+				t.Fatal(err)
+			}
+			pod.Status.ContainerStatuses[0].RestartCount = 1
+			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(noon)}
+			if err := p.server.Status().Update(t.Context(), &pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.clock.SetTime(noon.Add(time.Minute))
+		if _, _, err := p.reconcile(); err != nil || (len(p.resized) == 2) == isKilled {
+			t.Errorf("a pod is killed: %t; resized %v, %v", isKilled, p.resized, err)
+		}
 	}
 }
