@@ -42,6 +42,9 @@ func check(t *testing.T, c *cluster) {
 			if !p.isDeferred() && p.has != p.asked {
 				t.Fatalf("interval %d: pod %s has %v, asks for %v, and waits for nothing", c.step, p.Name, p.has, p.asked)
 			}
+			if min(p.has.CPUMillis, p.has.MemoryBytes) == 0 {
+				t.Fatalf("interval %d: pod %s has %v", c.step, p.Name, p.has)
+			}
 			if p.used > p.average+1e-9 {
 				t.Fatalf("interval %d: pod %s gets %g of the %g that it wants", c.step, p.Name, p.used, p.average)
 			}

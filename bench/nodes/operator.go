@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -200,13 +201,14 @@ func (o *operator) decided(p *pod) quantity.Amounts {
 }
 
 // newPod is what the API server gives the next pod: what is decided if its ReplicaSet has proved that, and no less than the
-// template's otherwise.
+// template's otherwise. What is not decided is the template's.
 func (o *operator) newPod(d *deployment) quantity.Amounts {
 	n := o.situation.NewPods
 	if len(n.Sizes) == 0 {
 		return d.template
 	}
 	size := n.Sizes[0].Requests
+	size.CPUMillis, size.MemoryBytes = cmp.Or(size.CPUMillis, d.template.CPUMillis), cmp.Or(size.MemoryBytes, d.template.MemoryBytes)
 	if n.ReplicaSet == d.replicaSet() {
 		return size
 	}
