@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
-// apply is a phase: it takes the plan's step. The status tells a user's edit first.
+// apply is a phase: it takes the plan's step. The status tells an edit of the Deployment first.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
 	ended, err := r.permit(s)
 	if err != nil {
@@ -34,11 +34,12 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.answer(err)
 }
 
-// tellsFirst reports whether the status is to tell an edit of the scaler or its Deployment before a pod is resized, which may
-// take two slow writes. It is tried once. An OOM-killed or starting pod does not wait for it.
+// tellsFirst reports whether the status is to tell an edit of the Deployment before a pod is resized, which may take two slow
+// writes. It is tried once. An OOM-killed or starting pod does not wait for it. Nor does what an edit of the scaler allows to be
+// tried again: once that edit is told, it no longer does.
 func (r *Reconciler) tellsFirst(s *scope) (first bool) {
 	step, isResize := s.plan.Step.(plan.Resize)
-	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
+	if !isResize || step.Boost || !s.isEdited() || s.policy.Edited || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
 		return false
 	}
 	version := s.scaler.ResourceVersion

@@ -59,7 +59,7 @@ func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 
 // olderTarget is the status of a scaler whose Deployment has been edited since.
 func olderTarget(s *v1beta1.VerticalScaler) {
-	s.Status.Target = &v1beta1.Target{UID: "deployment-1", Generation: 0}
+	s.Status.Target, s.Status.ObservedGeneration = &v1beta1.Target{UID: "deployment-1", Generation: 0}, s.Generation
 }
 
 func TestAnEditIsToldBeforeAPodIsResized(t *testing.T) {
@@ -95,17 +95,19 @@ func TestAStatusThatCannotBeWrittenKeepsNoResizeWaiting(t *testing.T) {
 
 func TestUrgentResizesDoNotWaitUntilAnEditIsTold(t *testing.T) {
 	for what, c := range map[string]struct {
-		step  plan.Step
-		pod   workload.Pod
-		first bool
+		step   plan.Step
+		pod    workload.Pod
+		edited bool
+		first  bool
 	}{
-		"a raise":        {plan.Resize{UID: "a"}, workload.Pod{UID: "a"}, true},
-		"a killed pod":   {plan.Resize{UID: "a"}, workload.Pod{UID: "a", Kills: []workload.OOMKill{{Container: "app"}}}, false},
-		"a starting pod": {plan.Resize{UID: "a", Boost: true}, workload.Pod{UID: "a"}, false},
-		"no resize":      {nil, workload.Pod{UID: "a"}, false},
+		"a raise":        {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a"}, first: true},
+		"edited scaler":  {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a"}, edited: true},
+		"a killed pod":   {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a", Kills: []workload.OOMKill{{Container: "app"}}}},
+		"a starting pod": {step: plan.Resize{UID: "a", Boost: true}, pod: workload.Pod{UID: "a"}},
+		"no resize":      {pod: workload.Pod{UID: "a"}},
 	} {
 		s := &scope{scaler: checkout(olderTarget), plan: plan.Plan{Decision: &plan.Decision{Reason: plan.DecidedOOMKill}, Step: c.step}}
-		s.scaler.ResourceVersion = "1"
+		s.scaler.ResourceVersion, s.policy.Edited = "1", c.edited
 		s.observation.situation = plan.Situation{Deployment: workload.Deployment{Generation: 1}, Pods: []workload.Pod{c.pod}}
 		if first := (&Reconciler{}).tellsFirst(s); first != c.first {
 			t.Errorf("%s: the edit is told first: %t", what, first)
