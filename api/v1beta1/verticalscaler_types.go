@@ -614,8 +614,9 @@ type RecommendationPolicy struct {
 
 	// safetyMarginPercent is an extra reserve, in percent: added to the CPU level that the profile
 	// chooses, and the minimum above the memory peak. The profile alone reserves 8 to 23 percent
-	// for memory. In the first day of usage, CPU gets at least 15 percent and memory twice the
-	// profile's reserve. 0 leaves the reserve to the profile. Defaults to 0.
+	// for memory. In the first hours of usage, CPU gets at least 15 percent, less in the first days,
+	// and memory twice the profile's reserve for a day. 0 leaves the reserve to the profile.
+	// Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0

@@ -109,7 +109,7 @@ var stepWords = []Step{
 	{Code: recommend.SameTime, Means: "the highest usage around this time of day, in the last days"},
 	{Code: recommend.Peak, Means: "the highest usage of eight days"},
 	{Code: recommend.Volatility, Means: "a margin for how much usage peaks vary"},
-	{Code: recommend.LimitedHistory, Means: "a margin until a day of usage is known"},
+	{Code: recommend.LimitedHistory, Means: "a margin in the first days of usage"},
 	{Code: recommend.SafetyMargin, Means: "the policy's safetyMarginPercent"},
 	{Code: recommend.OOMFloor, Means: "the amount that an OOM kill has shown to be necessary"},
 	{Code: recommend.RaiseDidNotHelp, Means: "the size before raises that did not stop the OOM kills"},

@@ -323,7 +323,7 @@ var kinds = map[string]kind{
 		},
 		cpu: func(l *loop, limit int64) float64 { return idle(l, limit) * 3 * l.leads(l.pod, l.now) },
 		check: func(l *loop) string {
-			if l.isAlarmed() || l.most > 3*int64(l.need) || slices.Min(slices.Collect(maps.Keys(l.cpuSizes))) < 150 {
+			if l.isAlarmed() || l.most > 3*int64(l.need) || slices.ContainsFunc(slices.Collect(maps.Keys(l.cpuSizes)), func(limit int64) bool { return limit < 150 }) {
 				return fmt.Sprintf("up to %d Mi, of which a leader needs %.0f; CPU limits: %v; reasons: %v", l.most/mebi, l.need/mebi, l.cpuSizes, l.seen)
 			}
 			return ends("")(l)
@@ -570,7 +570,7 @@ func (l *loop) use(now time.Time) {
 func (l *loop) decide(now time.Time) {
 	s := &l.world.situation
 	plan.NoteTemplate(history.Histories{"app": &l.history}, *s)
-	rec, ok := recommend.For("app", &l.history, recommend.Policy{CPU: true, Memory: true}, l.rec, l.params)
+	rec, ok := recommend.For("app", &l.history, recommend.Policy{CPU: true, Memory: true, LimitsCPU: l.kind.factor == 1}, l.rec, l.params)
 	if !ok {
 		return
 	}

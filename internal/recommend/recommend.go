@@ -54,8 +54,7 @@ const (
 	Peak = "Peak"
 	// Volatility is the memory margin that follows from how much usage changes.
 	Volatility = "Volatility"
-	// LimitedHistory is the CPU margin until a day of usage has been observed, if the policy
-	// adds less.
+	// LimitedHistory is the CPU margin in the first days of usage, if the policy adds less.
 	LimitedHistory = "LimitedHistory"
 	// SafetyMargin is the margin of the policy.
 	SafetyMargin = "SafetyMargin"
@@ -88,6 +87,8 @@ type Policy struct {
 	MarginPercent int
 	// CPU and Memory say which resources are recommended.
 	CPU, Memory bool
+	// LimitsCPU is true if the CPU limit is the request, so that a container cannot use more than it requests.
+	LimitsCPU bool
 	// MinAllowed and MaxAllowed bound the result; 0 is no bound. If they contradict each
 	// other, MaxAllowed wins.
 	MinAllowed, MaxAllowed quantity.Amounts
@@ -182,9 +183,9 @@ type Params struct {
 	// a target from being lowered. Default 8 days, the memory window.
 	FullEvidence time.Duration
 
-	// ConfidenceUnit is the observed time that certainly covers a day. After a quarter of it,
-	// the upper bound is twice the target. Until it has passed, margins are higher, because a
-	// higher peak is still likely. Default 24 h.
+	// ConfidenceUnit is the observed time that certainly covers a day. After a quarter of it, the upper bound of
+	// memory is twice the target. Until it has passed, the margin of memory is higher, because a higher peak is still
+	// likely; that of CPU fades until four times as much has passed. Default 24 h.
 	ConfidenceUnit time.Duration
 }
 
@@ -327,8 +328,12 @@ func codeOf(b ensemble.Basis) string {
 // it:
 //
 //	level   margin   target   bounds after 8 days
-//	200m         -     200m     177m..209m
-//	200m      15 %     230m     204m..241m
+//	200m         -     200m     177m..203m
+//	200m      15 %     230m     204m..234m
+//
+// The upper bound narrows sooner than that of memory: CPU that is lowered too far is raised within minutes, but too
+// little memory is an OOM kill. Where the CPU limit is the request, a container lacks CPU until then, so the bound is
+// four times as wide.
 //
 // A request below current usage is too small, however close it is. The lower bound is then the
 // target.
@@ -336,8 +341,8 @@ func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 	need, floor := h.CPU(), h.TemplateFloor().CPUMillis
 	e := estimate{raise: raiseCPUPercent, needed: max(need.Urgent, need.Capped, floor), reasons: make([]Reason, 0, maxSteps)}
 	e.step(CPU, codeOf(need.Basis), min(need.Millis, quantity.MaxCPUMillis))
-	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
-		e.add(CPU, LimitedHistory, limitedPerMille)
+	if margin, least := policy.perMille(), limitedPerMille(c); margin < least {
+		e.add(CPU, LimitedHistory, least)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}
@@ -346,11 +351,12 @@ func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 	e.step(CPU, Minimum, MinCPUMillis)
 
 	e.lower = narrowed(e.target*100/(100+raiseCPUPercent), c/4)
-	if isLimited(c) {
-		e.raise = max(e.raise, limitedPerMille/10) // usage may use the margin
-	}
 	e.lower = max(e.lower, min(MinCPUMillis, e.target))
-	e.upper = widened(e.target, c/4, quantity.MaxCPUMillis)
+	width := c / 12
+	if policy.LimitsCPU {
+		width = c / 3
+	}
+	e.upper = widened(e.target, width, quantity.MaxCPUMillis)
 	return e
 }
 
@@ -415,8 +421,14 @@ func spent(perMille int64, c float64) int64 {
 	return 100 * used / (1000 + perMille - used)
 }
 
-// limitedPerMille is the smallest margin of CPU while the history is limited.
-const limitedPerMille = 150
+// limitedPerMille is the smallest margin of CPU while the history is limited: 15 % until 6 to 13 hours are known, 1 % at
+// the end, and none after four to eight days.
+func limitedPerMille(confidence float64) int64 {
+	if confidence <= 1.0/4 {
+		return 0
+	}
+	return min(150, int64(40*confidence))
+}
 
 // isLimited reports whether the history may cover less than a day. That is the case until 24 to 48 hours
 // have been observed, by the phase, when the bounds change anyway. A request that was raised because of it is
@@ -435,11 +447,12 @@ func raised(amount, perMille int64) int64 {
 // confidence is the confidence unit divided by the evidence. Evidence counts in doublings: 1, 2, 4,
 // 8, ... minutes, each times 2^phase. The bounds thus change when it has doubled, and not with every sample.
 //
-//	evidence   counts as   confidence   upper bound × (1 + c/4)   lower bound × (1 + c/4000)^-2
-//	   2 min       2 min          720                       181                           0.718
-//	   1 h        32 min           45                      12.2                           0.978
-//	   1 d      1024 min          1.4                      1.35                           0.999
-//	   8 d      8192 min         0.18                      1.04                           1.000
+//	                                    upper bound of memory        of CPU
+//	evidence   counts as   confidence             × (1 + c/4)   × (1 + c/12)   lower bound × (1 + c/4000)^-2
+//	   2 min       2 min          720                     181             61                           0.718
+//	   1 h        32 min           45                    12.2            4.8                           0.978
+//	   1 d      1024 min          1.4                    1.35           1.12                           0.999
+//	   8 d      8192 min         0.18                    1.04           1.01                           1.000
 func confidence(evidence time.Duration, phase float64, p Params) float64 {
 	return float64(p.ConfidenceUnit) / counted(doublings(evidence, phase), phase)
 }

@@ -87,7 +87,7 @@ func steady() *Container {
 		Name:       "app",
 		Target:     amounts(230, 460),
 		LowerBound: quantity.Amounts{CPUMillis: 204, MemoryBytes: 451 * mebi},
-		UpperBound: amounts(241, 481),
+		UpperBound: amounts(234, 481),
 		Uncapped:   amounts(230, 460),
 		Observed:   8 * day,
 		Reasons: []Reason{
@@ -118,7 +118,7 @@ func TestFor(t *testing.T) {
 		"after 2 minutes, the bounds are wide": {
 			history: seen(2*time.Minute, constant(200, 400)), policy: policy,
 			want: &Container{
-				Target: amounts(230, 512), LowerBound: amounts(147, 502), UpperBound: amounts(230*181, 512*181),
+				Target: amounts(230, 512), LowerBound: amounts(147, 502), UpperBound: amounts(230*61, 512*181),
 				Uncapped: amounts(230, 512), Observed: 2 * time.Minute,
 				Reasons: append(steady().Reasons[:3:3], Reason{Resource: "memory", Code: "Volatility", Value: 512 * mebi, PerMille: 280}),
 			},
@@ -126,15 +126,31 @@ func TestFor(t *testing.T) {
 		"after 2 minutes, there is a margin that nobody asked for": {
 			history: seen(2*time.Minute, constant(200, 400)), policy: Policy{CPU: true},
 			want: &Container{
-				Target: amounts(230, 0), LowerBound: amounts(147, 0), UpperBound: amounts(230*181, 0),
+				Target: amounts(230, 0), LowerBound: amounts(147, 0), UpperBound: amounts(230*61, 0),
 				Uncapped: amounts(230, 0), Observed: 2 * time.Minute,
 				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "LimitedHistory", Value: 230, PerMille: 150}},
+			},
+		},
+		"after a day, the margin is smaller": {
+			history: seen(day, constant(200, 400)), policy: Policy{CPU: true},
+			want: &Container{
+				Target: amounts(212, 0), LowerBound: amounts(188, 0), UpperBound: amounts(237, 0),
+				Uncapped: amounts(212, 0), Observed: day,
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "LimitedHistory", Value: 212, PerMille: 56}},
+			},
+		},
+		"after a day, the bound is wider where the limit is the request": {
+			history: seen(day, constant(200, 400)), policy: Policy{CPU: true, LimitsCPU: true},
+			want: &Container{
+				Target: amounts(212, 0), LowerBound: amounts(188, 0), UpperBound: amounts(312, 0),
+				Uncapped: amounts(212, 0), Observed: day,
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "LimitedHistory", Value: 212, PerMille: 56}},
 			},
 		},
 		"spikes of 10 minutes an hour count": {
 			history: seen(8*day, spikes), policy: with(func(p *Policy) { p.Memory = false }),
 			want: &Container{
-				Target: amounts(690, 0), LowerBound: amounts(615, 0), UpperBound: amounts(721, 0),
+				Target: amounts(690, 0), LowerBound: amounts(615, 0), UpperBound: amounts(701, 0),
 				Uncapped: amounts(690, 0), Observed: 8 * day,
 				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 600}, {Resource: "cpu", Code: "SafetyMargin", Value: 690, PerMille: 150}},
 			},
@@ -147,7 +163,7 @@ func TestFor(t *testing.T) {
 			}(),
 			policy: with(func(p *Policy) { p.Memory = false }),
 			want: &Container{
-				Target: amounts(2369, 0), LowerBound: amounts(2114, 0), UpperBound: amounts(2474, 0),
+				Target: amounts(2369, 0), LowerBound: amounts(2114, 0), UpperBound: amounts(2404, 0),
 				Uncapped: amounts(2369, 0), Observed: 8 * day,
 				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 2060}, {Resource: "cpu", Code: "SafetyMargin", Value: 2369, PerMille: 150}},
 			},
@@ -419,7 +435,7 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 			want: func() *Container {
 				c := steady()
 				c.Target.CPUMillis, c.Uncapped.CPUMillis = 280, 280
-				c.LowerBound.CPUMillis, c.UpperBound.CPUMillis = 256, 301
+				c.LowerBound.CPUMillis, c.UpperBound.CPUMillis = 256, 293
 				return c
 			}(),
 		},
@@ -449,7 +465,7 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 			history: raisedTemplate(seen(8*day, constant(200, 400)), amounts(300, 1000)), previous: steady(),
 			want: func() *Container {
 				c := steady()
-				c.Target, c.Uncapped, c.LowerBound, c.UpperBound = amounts(300, 1000), amounts(300, 1000), amounts(300, 1000), amounts(314, 1044)
+				c.Target, c.Uncapped, c.LowerBound, c.UpperBound = amounts(300, 1000), amounts(300, 1000), amounts(300, 1000), amounts(305, 1044)
 				c.Reasons = []Reason{
 					c.Reasons[0], c.Reasons[1],
 					{Resource: "cpu", Code: "TemplateRaised", Value: 300},

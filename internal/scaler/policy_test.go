@@ -18,6 +18,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -179,6 +181,24 @@ func TestRecommendPolicy(t *testing.T) {
 	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})).Spec, "app")
 	if diff := cmp.Diff(recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
 		t.Errorf("as said (-want +got):\n%s", diff)
+	}
+}
+
+// A container whose limit is its request cannot use more than that, so its bound narrows later.
+func TestTheUpperBoundIsWiderWhereTheLimitIsTheRequest(t *testing.T) {
+	params := recommend.DefaultParams()
+	h := &history.Container{}
+	for minute := range 120 {
+		h.Add(usage.Sample{Pod: "web-0", Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 200, MemoryBytes: 400 << 20}, params.History)
+	}
+	bound := func(request, limit int64) int64 {
+		app := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(request, 0), Limits: amounts(limit, 0)}}
+		recs := Recommendations(checkout(), workload.Deployment{Containers: []workload.Container{app}}, nil, history.Histories{"app": h}, nil, params)
+		return recs[0].UpperBound.CPUMillis
+	}
+	none, twice, same, alone := bound(500, 0), bound(500, 1000), bound(500, 500), bound(0, 500)
+	if none != twice || same < 2*none || alone != same {
+		t.Errorf("the upper bound is %dm without a limit, %dm with twice the request, %dm with the request, and %dm with a limit alone", none, twice, same, alone)
 	}
 }
 

@@ -4,6 +4,7 @@
 package scaler
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 
@@ -25,6 +26,8 @@ func Recommendations(
 		name := container.Name
 		policy := RecommendPolicy(&s.Spec, name)
 		policy.Phase, policy.Requests = Share(s.UID), requestsOf(container, pods, s.Status.Decision)
+		limit := container.Resources.Limits.CPUMillis
+		policy.LimitsCPU = limit > 0 && limit <= cmp.Or(container.Resources.Requests.CPUMillis, limit)
 		learned := histories.Container(name)
 		if learned == nil || (!policy.CPU && !policy.Memory) {
 			continue

@@ -43,7 +43,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	w.Stop()
 	w.wipe("web")
 	w.Remove(&v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"}})
-	w.Uses("web", "app", 100, 100) // two hours of evidence would not be enough to lower to this
+	w.Uses("web", "app", 100, 100) // an hour of evidence is not enough to lower to this
 	mark := w.mark()
 	w.Start()
 	kept := func() {

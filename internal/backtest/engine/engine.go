@@ -56,7 +56,7 @@ func Of(p profile.Profile) backtest.Rule {
 			return &policy{
 				container: c,
 				params:    params,
-				policy:    recommend.Policy{Profile: p, CPU: true, Memory: c.HasMemory},
+				policy:    recommend.Policy{Profile: p, CPU: true, Memory: c.HasMemory, LimitsCPU: c.CPULimit == 1},
 			}
 		},
 	}

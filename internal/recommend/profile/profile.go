@@ -10,8 +10,8 @@
 //	Frugal     reserves less, starves more             8-day peak and  5 to 20 %
 //	Safe       starves a few minutes a day at most     8-day peak and 20 to 50 %
 //
-// Until a day of usage has been observed, the margin of memory is doubled, and CPU gets 15 % more in
-// each profile.
+// Until a day of usage has been observed, the margin of memory is doubled. In the first days, CPU gets 15 to 1 % more
+// in each profile.
 package profile
 
 import "github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
