@@ -113,14 +113,11 @@ func (p policy) sizerFor(d *deployment, w world) sizer {
 }
 
 type options struct {
-	worlds             []world
-	policies           []policy
-	skip               tables.Patterns
-	seeds, days, count int
+	worlds                     []world
+	policies                   []policy
+	skip                       tables.Patterns
+	seeds, warmUp, days, count int
 }
-
-// warmUp is how many days are simulated before those that are measured.
-const warmUp = 3
 
 func run(args []string, out, progress io.Writer) error {
 	o := options{}
@@ -133,7 +130,8 @@ func run(args []string, out, progress io.Writer) error {
 		return err
 	})
 	flags.IntVar(&o.seeds, "seeds", 3, "how many fleets are drawn, with the seeds 1, 2 and so on")
-	flags.IntVar(&o.days, "days", 7, "how many days are measured, after 3 of warm-up")
+	flags.IntVar(&o.warmUp, "warm-up", 3, "how many days are simulated before those that are measured")
+	flags.IntVar(&o.days, "days", 7, "how many days are measured")
 	flags.IntVar(&o.count, "deployments", 100, "how many Deployments a fleet has")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -151,7 +149,7 @@ func run(args []string, out, progress io.Writer) error {
 			o.worlds = append(o.worlds, w)
 		}
 	}
-	if *names != "" && len(o.worlds) != len(wanted) || min(o.seeds, o.days, o.count) < 1 || flags.NArg() > 1 {
+	if *names != "" && len(o.worlds) != len(wanted) || min(o.seeds, o.warmUp+1, o.days, o.count) < 1 || flags.NArg() > 1 {
 		return errors.New("unknown worlds, no seeds, days or Deployments, or more than one folder: see -help")
 	}
 	recorded := traces.Make(50, 14*24*time.Hour, interval)
@@ -171,7 +169,7 @@ func run(args []string, out, progress io.Writer) error {
 // simulate writes a table for each world.
 func (o options) simulate(recorded, generated []series, out, progress io.Writer) error {
 	fmt.Fprintf(out, "Seeds 1 to %d, %d Deployments of %d pods, %d days after %d of warm-up. Ratios are to %s, paired by seed.\n\n",
-		o.seeds, o.count, replicas, o.days, warmUp, o.policies[0].name)
+		o.seeds, o.count, replicas, o.days, o.warmUp, o.policies[0].name)
 	for _, w := range o.worlds {
 		began, all := time.Now(), recorded
 		if w.generated {
@@ -202,8 +200,8 @@ func (o options) results(w world, all []series) [][]counts {
 			free <- struct{}{}
 			group.Go(func() {
 				c := newCluster(w, p, all, o.count, uint64(seed+1))
-				for step := range (warmUp + o.days) * perDay {
-					c.advance(step >= warmUp*perDay)
+				for step := range (o.warmUp + o.days) * perDay {
+					c.advance(step >= o.warmUp*perDay)
 				}
 				results[i][seed] = c.counts
 				<-free

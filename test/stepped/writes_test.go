@@ -45,6 +45,16 @@ func logWrites(t *testing.T, title string, before, now map[string]int, per int) 
 	return sum
 }
 
+// checkWritesPerChange logs the writes since then for each resize, and fails if there are more than that.
+func checkWritesPerChange(t *testing.T, w *fixture, before map[string]int, many int, most float64) {
+	t.Helper()
+	after := writesOfMany(w, many)
+	changes := after["patch pods/resize"] - before["patch pods/resize"]
+	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > most {
+		t.Errorf("%.2f writes a change", sum)
+	}
+}
+
 // The usage of many workloads doubles at once.
 func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	t.Parallel()
@@ -62,11 +72,7 @@ func TestAWaveCostsFewWritesAChange(t *testing.T) {
 		w.Uses(nameOf(i), "app", 600, 480)
 	}
 	w.Minutes(8)
-	after := writesOfMany(w, many)
-	changes := after["patch pods/resize"] - before["patch pods/resize"]
-	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > 2.4 {
-		t.Errorf("%.2f writes a change", sum)
-	}
+	checkWritesPerChange(t, w, before, many, 2.4)
 	for i := range many {
 		w.Sized(nameOf(i))
 	}
@@ -90,11 +96,7 @@ func TestTheFirstMinutesOfAWaveCostFewWrites(t *testing.T) {
 		w.Uses(nameOf(i), "app", 600, 480)
 	}
 	w.Minutes(5)
-	after := writesOfMany(w, many)
-	changes := after["patch pods/resize"] - before["patch pods/resize"]
-	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > 2.8 {
-		t.Errorf("%.2f writes a change", sum)
-	}
+	checkWritesPerChange(t, w, before, many, 2.8)
 }
 
 // While most of a fleet waits for the budget, and each turn changes one pod, its usage goes on growing. What waits writes little.
@@ -116,11 +118,7 @@ func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
 		}
 		w.Minutes(1)
 	}
-	after := writesOfMany(w, many)
-	changes := after["patch pods/resize"] - before["patch pods/resize"]
-	if sum := logWrites(t, fmt.Sprintf("each of %d changes", changes), before, after, changes); sum > 3.4 {
-		t.Errorf("%.2f writes a change", sum)
-	}
+	checkWritesPerChange(t, w, before, many, 3.4)
 }
 
 // A request above its target waits for evidence, which grows. That is no reason to write.

@@ -27,8 +27,11 @@ const nodeGrace = 3 * time.Minute
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
 // requeues for the next one.
 func (p planner) setBack() (planner, *model.Resize) {
-	mayTakeBack := func(pod workload.Pod) bool { // with a fallback that evicts, the size is what pods are replaced for; a boost is not
-		return p.policy.SizesNewPods && p.policy.ResizesNewPods() || p.policy.EvictsUnderPressure() && slices.ContainsFunc(pod.Containers, p.isBoosted)
+	mayTakeBack := func(pod workload.Pod) bool {
+		if p.policy.EvictsUnderPressure() { // whose pods are replaced for their size, but not for a boost
+			return slices.ContainsFunc(pod.Containers, p.isBoosted)
+		}
+		return p.policy.SizesNewPods && p.policy.ResizesNewPods()
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.Pods {
