@@ -34,12 +34,11 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.answer(err)
 }
 
-// tellsFirst reports whether the status is to tell an edit of the Deployment before a pod is resized, which may take two slow
-// writes. It is tried once. An OOM-killed or starting pod does not wait for it, nor does an edit of the scaler: told alone, it would
-// no longer let the plan try again what it has given up.
+// tellsFirst reports whether the status is to tell an edit before a pod is resized, which may take two slow writes. It is tried
+// once. An OOM-killed or starting pod does not wait for it.
 func (r *Reconciler) tellsFirst(s *scope) (first bool) {
 	step, isResize := s.plan.Step.(plan.Resize)
-	if !isResize || step.Boost || !s.isEdited() || s.policy.Edited || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
+	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
 		return false
 	}
 	version := s.scaler.ResourceVersion

@@ -95,19 +95,17 @@ func TestAStatusThatCannotBeWrittenKeepsNoResizeWaiting(t *testing.T) {
 
 func TestUrgentResizesDoNotWaitUntilAnEditIsTold(t *testing.T) {
 	for what, c := range map[string]struct {
-		step   plan.Step
-		pod    workload.Pod
-		edited bool
-		first  bool
+		step  plan.Step
+		pod   workload.Pod
+		first bool
 	}{
 		"a raise":        {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a"}, first: true},
-		"edited scaler":  {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a"}, edited: true},
 		"a killed pod":   {step: plan.Resize{UID: "a"}, pod: workload.Pod{UID: "a", Kills: []workload.OOMKill{{Container: "app"}}}},
 		"a starting pod": {step: plan.Resize{UID: "a", Boost: true}, pod: workload.Pod{UID: "a"}},
 		"no resize":      {pod: workload.Pod{UID: "a"}},
 	} {
 		s := &scope{scaler: checkout(olderTarget), plan: plan.Plan{Decision: &plan.Decision{Reason: plan.DecidedOOMKill}, Step: c.step}}
-		s.scaler.ResourceVersion, s.policy.Edited = "1", c.edited
+		s.scaler.ResourceVersion = "1"
 		s.observation.situation = plan.Situation{Deployment: workload.Deployment{Generation: 1}, Pods: []workload.Pod{c.pod}}
 		if first := (&Reconciler{}).tellsFirst(s); first != c.first {
 			t.Errorf("%s: the edit is told first: %t", what, first)

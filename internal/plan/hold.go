@@ -25,12 +25,25 @@ func NotTaken(p Plan, s Situation, policy Policy, now time.Time, o Obstacle) Pla
 	case o.Exists():
 		v = o.Verdict().Within(v.RequeueAfter)
 	}
-	return held(p, s, policy, now, v)
+	return held(p, retried(s, policy), policy, now, v)
+}
+
+// retried is the situation without what an edit of the scaler gives another try: contests, reverted changes, and sizes that new
+// pods did not get. Also a plan that is held forgets them, since the next one no longer knows of the edit.
+func retried(s Situation, policy Policy) Situation {
+	if policy.Edited {
+		s.Decision, s.RevertedChanges = s.Decision.Uncontested(), nil
+		if s.NewPods.IneffectiveOnPod != "" {
+			s.NewPods.IneffectiveOnPod, s.NewPods.EffectiveSince = "", time.Time{}
+		}
+		s.NewPods.FailedAt, s.NewPods.Failure = time.Time{}, ""
+	}
+	return s
 }
 
 // held is the plan that keeps what is recorded. While nothing may be resized, nothing would end the boosts of new pods.
 func held(p Plan, s Situation, policy Policy, now time.Time, v Verdict) Plan {
-	newPods := step.WithFailure(s.NewPods, s, policy, now)
+	newPods := step.WithFailure(s.NewPods, s, now)
 	if s.IsUnclaimed || s.Frozen.Exists() || s.Unable.Exists() || policy.Suspended || policy.Paused != "" {
 		newPods.Starts = nil
 	}
@@ -95,7 +108,7 @@ func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
 	default:
 		return p, false
 	}
-	p.RevertedChanges = verification.StillReverted(s, policy, now)
+	p.RevertedChanges = verification.StillReverted(s, now)
 	p.NewPods.IneffectiveOnPod = s.NewPods.IneffectiveOnPod
 	return p, true
 }

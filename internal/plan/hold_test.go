@@ -69,3 +69,22 @@ func TestAFailedStepDecidesNothing(t *testing.T) {
 		}
 	}
 }
+
+// The status that tells an edit is written with a held plan, too: later, nobody knows that it was to give another try.
+func TestAHeldPlanForgetsWhatAnEditGivesAnotherTry(t *testing.T) {
+	w := given(
+		decidedBefore(func(d *plan.Decision) { d.Reverts, d.ContestedBy = 2, []string{"gitops"} }), pods(pod("web-1", small())),
+		admission(func(n *plan.NewPods) { n.IneffectiveOnPod, n.FailedAt, n.Failure = "web-0", noon, "no quota" }),
+		func(w *world) { w.situation.RevertedChanges = []plan.RevertedChange{{Container: "app", At: noon}} },
+	)
+	later := plan.Obstacle{Reason: "WaitingForBudget", Message: "later"}
+	for _, edited := range []bool{false, true} {
+		w.policy.Edited = edited
+		next := plan.NotTaken(w.next(noon), w.situation, w.policy, noon, later)
+		isContested, isReverted := next.Decision.Reverts > 0 || next.Decision.ContestedBy != nil, len(next.RevertedChanges) > 0
+		hasFailed := next.NewPods.IneffectiveOnPod != "" || !next.NewPods.FailedAt.IsZero() || next.NewPods.Failure != ""
+		if isContested == edited || isReverted == edited || hasFailed == edited || next.Decision.Request("app", plan.CPU) == 0 {
+			t.Errorf("edited %t: contested %t, reverted %t, failed %t:\n%s", edited, isContested, isReverted, hasFailed, say(next))
+		}
+	}
+}

@@ -31,6 +31,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	if s.Unsized.Exists() && !policy.NeedsSizedNewPods() {
 		policy.SizesNewPods = false
 	}
+	s = retried(s, policy)
 	if p, isIdle := idle(s, policy, now); isIdle {
 		return p
 	}
@@ -41,7 +42,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	if s.Unsized.Exists() && policy.SizesOnlyNewPods() {
 		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
-	p.NewPods = step.WithFailure(p.NewPods, s, policy, now)
+	p.NewPods = step.WithFailure(p.NewPods, s, now)
 	if failure := s.Deployment.CreateFailure; failure != "" && p.Decision != nil && !p.Verdict.State.IsStalled() {
 		message := "Pods are missing: " + failure
 		if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure {
@@ -56,7 +57,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 // to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
 	recorded := s.Decision
-	s.RevertedChanges = verification.StillReverted(s, policy, now)
+	s.RevertedChanges = verification.StillReverted(s, now)
 	s.Decision = step.NoteReverts(s, policy, now)
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges

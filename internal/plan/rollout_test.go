@@ -57,7 +57,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 	rule("A second revert is the end of it", given(rollout, decidedBefore(reverted(1)), appTakenOver()),
 		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")
 	rule("What is contested is tried again once the scaler is edited", given(rollout, decidedBefore(reverted(2)), appTakenOver(), func(w *world) { w.policy.Edited = true }),
-		"keeps app 200m 256Mi · then rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
+		"keeps app 200m 256Mi, written · rewrites app 200m 256Mi of 400m 512Mi · RollingOut · 0/2 changing")
 	rule("A revert counts also where the next decision is made at the same time",
 		given(rollout, decidedBefore(reverted(1)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 		"decides app 400m 256Mi (LowerBound), reverted 2 times · Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again · 0/2 stalled")

@@ -30,16 +30,13 @@ const (
 )
 
 // NoteReverts is the decision with one more revert, if another controller has undone it
-// since the last reconcile. An edited scaler starts again.
+// since the last reconcile, unless the scaler was edited.
 func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.Decision {
 	d := s.Decision
 	if !policy.MayRollOut() {
 		d = d.NotApplied()
 	}
-	switch {
-	case policy.Edited:
-		return d.Uncontested()
-	case d == nil, d.Reverts >= maxReverts:
+	if policy.Edited || d == nil || d.Reverts >= maxReverts {
 		return d
 	}
 	p := plannerFor(s, policy, now)

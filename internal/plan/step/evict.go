@@ -119,7 +119,7 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
 		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
 	}
-	if failed := WithFailure(p.newPods, p.Situation, p.policy, p.now); !failed.FailedAt.IsZero() { // a replacement would not get the size
+	if failed := WithFailure(p.newPods, p.Situation, p.now); !failed.FailedAt.IsZero() { // a replacement would not get the size
 		return p.within(failed.FailedAt.Add(failureMemory).Sub(p.now)).without(failed.Obstacle.Verdict())
 	}
 	if wait := p.untilLearned(); wait > 0 {

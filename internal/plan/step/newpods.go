@@ -219,14 +219,13 @@ func (p planner) startedWith(made workload.Footprint, sizes []model.Size, proved
 const failureMemory = 24 * time.Hour
 
 // WithFailure is what new pods get, if nothing is known to prevent their creation: nothing for a day after the API server
-// has refused pods with sizes, whatever the cause, and until a user edits the spec. The cause may be an admission policy, a
-// quota or a LimitRange.
-func WithFailure(n model.NewPods, s model.Situation, policy model.Policy, now time.Time) model.NewPods {
+// has refused pods with sizes, whatever the cause. It may be an admission policy, a quota or a LimitRange.
+func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPods {
 	at, message := s.NewPods.FailedAt, s.NewPods.Failure
 	switch {
 	case s.Deployment.CreateFailure != "" && len(s.NewPods.Sizes) > 0:
 		at, message = now, s.Deployment.CreateFailure
-	case policy.Edited, at.IsZero(), !now.Before(at.Add(failureMemory)):
+	case at.IsZero(), !now.Before(at.Add(failureMemory)):
 		return n
 	}
 	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{
@@ -271,10 +270,6 @@ func (p planner) learnNewPods() model.NewPods {
 // are decided now.
 func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	isKnownIneffective := n.IneffectiveOnPod != ""
-	if isKnownIneffective && p.policy.Edited { // a user wants it to be tried again
-		n.IneffectiveOnPod, n.EffectiveSince = "", time.Time{}
-		return n
-	}
 	before := p.Situation.NewPods
 	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {

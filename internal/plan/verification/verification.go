@@ -171,12 +171,9 @@ func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	return out[:min(len(out), maxReverted)]
 }
 
-// StillReverted are the reverted changes that are not tried again: until twice as much
-// usage has been observed, after a week, or when a user has edited the scaler.
-func StillReverted(s model.Situation, policy model.Policy, now time.Time) (out []model.RevertedChange) {
-	if policy.Edited {
-		return nil
-	}
+// StillReverted are the reverted changes that are not tried again, until twice as much
+// usage has been observed, or for a week.
+func StillReverted(s model.Situation, now time.Time) (out []model.RevertedChange) {
 	for _, c := range s.RevertedChanges {
 		rec, _ := s.Recommendation(c.Container)
 		switch {
