@@ -21,7 +21,8 @@
 //   - The operator is driven by its own plans, with the defaults of the API. Budgets of disruptions, quotas and priorities are
 //     not part of the model.
 //
-// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait if a Deferred resize is never withdrawn. Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
+// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait if a Deferred resize is never withdrawn.
+// Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
 //
 // The same folder and seeds lead to the same tables, on any number of processors.
 package main

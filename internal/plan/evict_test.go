@@ -48,6 +48,11 @@ func infeasible(name string) workload.Pod {
 	})
 }
 
+// shortOfMemory is infeasible, but for its memory only.
+func shortOfMemory(name string) workload.Pod {
+	return with(infeasible(name), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(200, 128), amounts(400, 256)) })
+}
+
 // made is a pod that was made a minute ago.
 func made(p workload.Pod) workload.Pod {
 	return with(p, func(p *workload.Pod) { p.Created, p.Started = noon.Add(-time.Minute), noon.Add(-time.Minute) })
@@ -95,14 +100,14 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 	rule("One that is only going holds up nothing, nor one that has ended",
 		given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-3", large())), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), with(infeasible("web-4"), func(p *workload.Pod) { p.Running, p.Ended, p.Ready = false, true, false }))),
 		"keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
-	rule("But for that one itself, if it is OOM-killed", given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
+	rule("But for that one itself, if it is OOM-killed", given(orRecreate, decidedBefore(killed), rollingOut, pods(shortOfMemory("web-1"), notReady(shortOfMemory("web-2")))),
 		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
-	down := with(notReady(infeasible("web-1")), unmovable)
-	rule("Not one that is down if it is not to be evicted", given(orRecreate, decidedBefore(killed), pods(down, notReady(infeasible("web-2")))),
+	down := with(notReady(shortOfMemory("web-1")), unmovable)
+	rule("Not one that is down if it is not to be evicted", given(orRecreate, decidedBefore(killed), pods(down, notReady(shortOfMemory("web-2")))),
 		"keeps app 200m 256Mi · evicts web-2 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
-	rule("Nor one that is ready beside it", given(orRecreate, decidedBefore(killed), pods(down, infeasible("web-2"))),
+	rule("Nor one that is ready beside it", given(orRecreate, decidedBefore(killed), pods(down, shortOfMemory("web-2"))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2")
-	rule("And not the next one before it is back", given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(infeasible("web-1")), notReady(made(pod("web-3", large()))))),
+	rule("And not the next one before it is back", given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(shortOfMemory("web-1")), notReady(made(pod("web-3", large()))))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity · 1/2 changing")
 	rule("Not before a PodDisruptionBudget is asked again",
 		given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(infeasible("web-1"), infeasible("web-2"))),
@@ -195,7 +200,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 		},
 		"and is waited for, also if pods are unavailable at their old size": {
 			world: given(underPressure, boosts(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), pods(
-				with(notReady(infeasible("web-1")), func(p *workload.Pod) { p.Running = true }), made(starting(time.Minute, pod("web-4", double()))),
+				with(notReady(shortOfMemory("web-1")), func(p *workload.Pod) { p.Running = true }), made(starting(time.Minute, pod("web-4", double()))),
 			), admission(func(a *plan.NewPods) {
 				a.Starts = []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
 			})),

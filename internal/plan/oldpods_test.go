@@ -52,7 +52,7 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 	}
 	rule := rulesOf(t)
 	rule("After an OOM kill, the old pods of a paused rollout are resized", given(canary, oom, pausedRollout, killedAt(250)),
-		"keeps app 200m 256Mi · resizes web-old-0 to app 200m 256Mi of 400m 512Mi · Resizing · 1/10 changing")
+		"keeps app 200m 256Mi · resizes web-old-0 to app 100m 256Mi of 200m 512Mi · Resizing · 1/10 changing")
 	rule("All is well once the old pods have the size, too",
 		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
 		"keeps app 200m 256Mi · Applied · 3/3 applied")

@@ -26,6 +26,8 @@ func TestWhichPodIsResized(t *testing.T) {
 			p.Actual["app"] = small().Resources
 		})
 	}
+	killed := func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }
+	memoryAlone := sized("app", amounts(100, 256), amounts(200, 512))
 	eight := func(flying int) func(*world) {
 		return func(w *world) {
 			w.situation.Pods = nil
@@ -55,8 +57,14 @@ func TestWhichPodIsResized(t *testing.T) {
 		}),
 		"keeps app 200m 256Mi · resizes web-5 to app 200m 256Mi of 400m 512Mi · Resizing · 0/8 changing")
 	rule("A Deferred pod does not hold up what follows an OOM kill",
-		given(decidedBefore(recently, func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
-		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m0s")
+		given(decidedBefore(recently, killed), pods(with(waiting("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Containers[0] = memoryAlone }), pod("web-2", small()))),
+		"keeps app 200m 256Mi · resizes web-2 to app 100m 256Mi of 200m 512Mi · Resizing · 0/2 changing, again in 9m0s")
+	rule("After an OOM kill, CPU waits until the memory is applied, because the node may have no room for it",
+		given(decidedBefore(recently, killed), pods(pod("web-1", memoryAlone), pod("web-2", memoryAlone))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
+	rule("It does not wait if there was no room for the memory alone",
+		given(decidedBefore(recently, killed), pods(pod("web-1", small())), rejected(memoryAlone.Resources, "Deferred", "No room")),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing")
 	rule("A Deferred pod does not hold up one that gives something back",
 		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
 		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 9m0s")

@@ -191,21 +191,24 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 		slices.Equal(next.Reasons, before.Reasons)
 }
 
-// pass plans, and applies resizes at once.
-func (p *policy) pass(applied quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
-	s := p.situation(applied)
-	s.Recommendations, s.Decision = []recommend.Container{*p.recommended}, p.decision
-	next := plan.Next(s, p.planPolicy(), now)
-	p.decision = next.Decision
-	resize, isResize := next.Step.(plan.Resize)
-	p.settled, p.wake = !isResize, time.Time{}
-	if next.Verdict.RequeueAfter > 0 {
-		p.wake = now.Add(next.Verdict.RequeueAfter)
+// pass plans, and applies resizes at once. There are two after an OOM kill, since memory comes before CPU.
+func (p *policy) pass(applied quantity.Amounts, now time.Time) (_ quantity.Amounts, isResized bool) {
+	for range 2 {
+		s := p.situation(applied)
+		s.Recommendations, s.Decision = []recommend.Container{*p.recommended}, p.decision
+		next := plan.Next(s, p.planPolicy(), now)
+		p.decision = next.Decision
+		resize, isResize := next.Step.(plan.Resize)
+		p.settled, p.wake = !isResize, time.Time{}
+		if next.Verdict.RequeueAfter > 0 {
+			p.wake = now.Add(next.Verdict.RequeueAfter)
+		}
+		if len(resize.Sizes) == 0 {
+			break
+		}
+		applied, isResized = resize.Sizes[0].Requests, true
 	}
-	if len(resize.Sizes) == 0 {
-		return applied, false
-	}
-	return resize.Sizes[0].Requests, true
+	return applied, isResized
 }
 
 // situation is a Deployment of one pod with these requests. All pods have the same size, so one stands for all.

@@ -40,7 +40,27 @@ func (p planner) targetOf(pod workload.Pod) target {
 		return target{sizes: p.rescued(pod, t.sizes)}
 	}
 	list := p.boostables(pod, t.sizes)
-	return p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list)
+	return p.memoryFirst(pod, p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list))
+}
+
+// memoryFirst is the target without more CPU while the kubelet has not applied the memory that a pod gets after an OOM kill. A
+// kubelet grants all of a resize or nothing, and the node may have room for the memory only.
+func (p planner) memoryFirst(pod workload.Pod, t target) target {
+	has := pod
+	has.Containers = model.AppliedTo(pod)
+	if !p.Decision.IsUrgentRestart() || !anySize(has, t.sizes, model.Memory.Raises) {
+		return t
+	}
+	sizes := slices.Clone(t.sizes)
+	for i, size := range sizes {
+		if c, _ := pod.Container(size.Container); model.CPU.Raises(c.Resources, size.Resources) {
+			model.CPU.Put(&sizes[i].Resources, c.Requests.CPUMillis, c.Limits.CPUMillis)
+		}
+	}
+	if sizes = keepBurstable(pod, sizes); p.isPossible(pod, sizes) {
+		t.sizes = sizes
+	}
+	return t
 }
 
 // boostedTarget is the target with the boosts of the pod's containers that start.
