@@ -195,19 +195,13 @@ func (o *Operator) send(verb string, object any, subresource string, dryRun []st
 		from := len(world.changes)
 		world.isOurs = verb == "patch" || verb == "update"
 		err := send()
-		w.Code = codeOf(err)
-		written, isTyped := object.(client.Object)
-		switch {
-		case verb == "apply", !isTyped: // The document has no type that the monitor knows.
-			world.cache.forget()
-			world.versions()
-		case err == nil && verb != "delete" && written.GetUID() != "":
-			world.cache.forgetKind(written)
-			world.see(copyOf(written))
-		default:
-			world.cache.forgetKind(written)
-		}
 		world.isOurs = false
+		w.Code = codeOf(err)
+		if written, isTyped := object.(client.Object); isTyped && verb != "apply" {
+			world.cache.forgetKind(written)
+		} else {
+			world.cache.forget()
+		}
 		w.changes = slices.ContainsFunc(world.changes[from:], Change.isEffective)
 		return err
 	}

@@ -4,10 +4,8 @@
 package world
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -31,30 +28,25 @@ import (
 //     the QoS class, are refused by the API server.
 //
 // Which sizes may be written is checked in internal/plan. A reconcile may have seen a scaler before its latest edit, so what
-// the previous spec allows is allowed, too. On a real API server, changes of different kinds are not seen in their order, so
-// all scalers are read first.
+// the previous spec allows is allowed, too. It needs an API server in memory: on a real one, rights and admission policies
+// confine the operator.
 func (w *World) monitor() (out []string) {
 	h := history{}
 	for _, e := range w.changes {
 		if s, ok := e.Object.(*v1beta1.VerticalScaler); ok {
-			h[s.Name] = append(h[s.Name], version{s, revision(s), e.Type == watch.Deleted})
+			h[s.Name] = append(h[s.Name], version{s, e.Type == watch.Deleted})
 		}
-	}
-	for _, versions := range h {
-		slices.SortFunc(versions, func(a, b version) int { return cmp.Compare(a.at, b.at) })
-	}
-	for _, e := range w.changes {
 		if !e.isOurs || e.Before == nil || e.Type == watch.Deleted || !e.isEffective() {
 			continue
 		}
 		wrong := ""
 		if _, pod, ok := versionsOf[*corev1.Pod](e); ok {
-			wrong = h.forbids(deploymentOf(pod), revision(pod), scaler.ResizesPods)
+			wrong = h.forbids(deploymentOf(pod), scaler.ResizesPods)
 		} else if before, after, ok := versionsOf[*appsv1.Deployment](e); ok && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
 			wrong = h.forbidsRewrite(before, after)
 		}
 		if wrong != "" {
-			out = append(out, fmt.Sprintf("%T %s, at revision %d: %s", e.Object, e.Object.GetName(), revision(e.Object), wrong))
+			out = append(out, fmt.Sprintf("%T %s, at revision %s: %s", e.Object, e.Object.GetName(), e.Object.GetResourceVersion(), wrong))
 		}
 	}
 	return out
@@ -63,10 +55,9 @@ func (w *World) monitor() (out []string) {
 // history are the versions of the scalers by name, in order.
 type history map[string][]version
 
-// version is a scaler as it was from a revision on.
+// version is a scaler as it was once.
 type version struct {
 	*v1beta1.VerticalScaler
-	at     int64
 	isGone bool
 }
 
@@ -79,20 +70,11 @@ func deploymentOf(pod *corev1.Pod) string {
 	return owner.Name[:max(0, strings.LastIndex(owner.Name, "-"))]
 }
 
-// revision is the object's resource version, which orders all writes of the cluster.
-func revision(o client.Object) int64 {
-	at, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return at
-}
-
-// forbids describes why no scaler may write to a Deployment or its pods at a revision.
-func (h history) forbids(deployment string, at int64, may func(*v1beta1.VerticalScalerSpec) bool) string {
+// forbids describes why no scaler may write to a Deployment or its pods now.
+func (h history) forbids(deployment string, may func(*v1beta1.VerticalScalerSpec) bool) string {
 	why := fmt.Sprintf("no scaler names Deployment %q", deployment)
 	for _, versions := range h {
-		for _, spec := range specsAt(versions, at) {
+		for _, spec := range specsOf(versions) {
 			if spec.DeploymentName != deployment {
 				continue
 			}
@@ -105,12 +87,10 @@ func (h history) forbids(deployment string, at int64, may func(*v1beta1.Vertical
 	return why
 }
 
-// specsAt returns the specs that a reconcile may have seen: the one at that time, and the one before.
-func specsAt(versions []version, at int64) (specs []*v1beta1.VerticalScalerSpec) {
+// specsOf returns the specs that a reconcile may have seen: the latest one, and the one before.
+func specsOf(versions []version) (specs []*v1beta1.VerticalScalerSpec) {
 	for _, v := range slices.Backward(versions) {
 		switch {
-		case v.at >= at:
-			continue
 		case v.isGone, len(specs) >= 2:
 			return specs
 		case len(specs) == 0 || !apiequality.Semantic.DeepEqual(*specs[len(specs)-1], v.Spec):
@@ -135,7 +115,7 @@ func (h history) forbidsRewrite(before, after *appsv1.Deployment) string {
 	case isRestored:
 		return ""
 	}
-	return h.forbids(after.Name, revision(after), scaler.WritesTemplate)
+	return h.forbids(after.Name, scaler.WritesTemplate)
 }
 
 // hasRecorded reports whether a scaler has recorded the values of a container that were written as the original ones. A value

@@ -30,7 +30,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +75,6 @@ type World struct {
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
-	seen    map[types.UID]client.Object // on a real API server
 
 	// api is the API server, if it is in memory.
 	api *API
@@ -113,7 +111,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options Options) 
 	w := &World{
 		TB: t, Options: options, Namespace: namespace, Client: api, ctx: t.Context(),
 		Clock: clocktesting.NewFakeClock(options.StartingAt), config: operatorconfig.Default(), numbers: map[string]int{},
-		trimmed: map[client.Object]client.Object{}, seen: map[types.UID]client.Object{},
+		trimmed: map[client.Object]client.Object{},
 	}
 	if w.api, _ = api.(*API); w.api != nil {
 		w.record()
@@ -231,9 +229,6 @@ func (w *World) work() {
 	}
 	if w.Operator == nil {
 		return
-	}
-	if w.api == nil {
-		w.versions() // so that the monitor tells the operator's writes from those of others
 	}
 	w.Operator.reconcile(w.ctx)
 	if w.Operator.killed {
@@ -354,7 +349,7 @@ func (w *World) staysQuiet() {
 	}
 }
 
-// versions are the versions of the objects of the namespace, by UID. It records what has changed.
+// versions are the versions of the objects of the namespace, by UID.
 func (w *World) versions() map[types.UID]string {
 	w.Helper()
 	if w.api != nil {
@@ -370,30 +365,9 @@ func (w *World) versions() map[types.UID]string {
 		}
 		for _, o := range itemsOf(list) {
 			versions[o.GetUID()] = fmt.Sprintf("%T %s %s", o, o.GetName(), o.GetResourceVersion())
-			w.see(o)
-		}
-	}
-	for uid, o := range w.seen {
-		if versions[uid] == "" {
-			delete(w.seen, uid)
-			w.changed(watch.Deleted, o, o)
 		}
 	}
 	return versions
-}
-
-// see records a version of an object, if it is another one than before. One in memory records all that it stores.
-func (w *World) see(o client.Object) {
-	before, known := w.seen[o.GetUID()]
-	if w.api != nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
-		return
-	}
-	w.seen[o.GetUID()] = o
-	kind := watch.Added
-	if known {
-		kind = watch.Modified
-	}
-	w.changed(kind, before, o)
 }
 
 // wrote notes a write of a controller or a kubelet to an object, and returns its error.
