@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,9 +37,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/watch"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -142,8 +145,12 @@ type request struct {
 	*http.Request
 	*collection
 
-	namespace, object, subresource string
+	info *apirequest.RequestInfo
+	key  types.NamespacedName // of the object; its namespace is that of a list or a watch
 }
+
+// requests tells what requests are about.
+var requests = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -157,10 +164,18 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.answer(w, r, http.StatusCreated, &authorized)
 		return
 	}
-	req, ok := a.parse(r)
-	if !ok {
+	info, err := requests.NewRequestInfo(r)
+	if err != nil {
+		a.refuse(w, r, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	req := request{r, a.resources[info.APIGroup+"/"+info.Resource], info, types.NamespacedName{Namespace: info.Namespace, Name: info.Name}}
+	if req.collection == nil {
 		a.discover(w, r)
 		return
+	}
+	if !req.isNamespaced {
+		req.key.Namespace = ""
 	}
 	if r.Method == http.MethodGet {
 		a.read(w, req)
@@ -172,12 +187,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if delay > 0 && cluster.Pause(r.Context(), delay/10+rand.N(delay*9/5)) != nil {
 		return // the client has left
 	}
-	did := write{received: received, key: types.NamespacedName{Namespace: req.namespace, Name: req.object}}
-	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
-	did.kind = verb + " " + req.name
-	if req.subresource != "" {
-		did.kind += "/" + req.subresource
-	}
+	did := write{received: received, key: req.key, kind: info.Verb + " " + path.Join(req.name, info.Subresource)}
 	object, err := a.write(req)
 	if err != nil {
 		a.count("refused: " + did.kind + ": " + string(apierrors.ReasonForError(err)))
@@ -189,7 +199,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	did.object, did.key.Name, did.completed = object, object.GetName(), time.Now()
 	a.wrote(did)
 	status := http.StatusOK
-	if verb == "create" {
+	if info.Verb == "create" {
 		status = http.StatusCreated
 	}
 	a.answer(w, r, status, object)
@@ -199,32 +209,6 @@ func (a *api) count(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counts[what]++
-}
-
-// parse finds what a request is about.
-func (a *api) parse(r *http.Request) (out request, ok bool) {
-	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	group := ""
-	switch {
-	case words[0] == "api" && len(words) > 2:
-		words = words[2:]
-	case words[0] == "apis" && len(words) > 3:
-		group, words = words[1], words[3:]
-	default:
-		return out, false
-	}
-	out.Request = r
-	if words[0] == "namespaces" && len(words) > 2 {
-		out.namespace, words = words[1], words[2:]
-	}
-	out.collection, ok = a.resources[group+"/"+words[0]]
-	if len(words) > 1 {
-		out.object = words[1]
-	}
-	if len(words) > 2 {
-		out.subresource = words[2]
-	}
-	return out, ok
 }
 
 // discover answers what the server has.
@@ -267,30 +251,27 @@ func (a *api) discover(w http.ResponseWriter, r *http.Request) {
 
 // read answers a request that changes nothing.
 func (a *api) read(w http.ResponseWriter, r request) {
-	if r.object != "" {
-		a.count("get " + r.name)
+	a.count(r.info.Verb + " " + r.name)
+	if r.info.Verb == "get" {
 		a.mu.Lock()
-		object, ok := r.objects[types.NamespacedName{Namespace: r.namespace, Name: r.object}]
+		object, ok := r.objects[r.key]
 		a.mu.Unlock()
 		if !ok {
-			a.refuse(w, r.Request, apierrors.NewNotFound(r.groupResource(), r.object))
+			a.refuse(w, r.Request, apierrors.NewNotFound(r.groupResource(), r.key.Name))
 			return
 		}
 		a.answer(w, r.Request, http.StatusOK, object)
 		return
 	}
 	selects, err := r.selector()
-	if err != nil {
+	switch {
+	case err != nil:
 		a.refuse(w, r.Request, apierrors.NewBadRequest(err.Error()))
-		return
-	}
-	if r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1" {
-		a.count("watch " + r.name)
+	case r.info.Verb == "watch":
 		a.watch(w, r, selects)
-		return
+	default:
+		a.list(w, r, selects)
 	}
-	a.count("list " + r.name)
-	a.list(w, r, selects)
 }
 
 func (r *collection) groupResource() schema.GroupResource {
@@ -314,7 +295,7 @@ func (r request) selector() (func(client.Object) bool, error) {
 		}
 	}
 	return func(o client.Object) bool {
-		return (r.namespace == "" || o.GetNamespace() == r.namespace) && byLabels.Matches(labels.Set(o.GetLabels())) &&
+		return (r.key.Namespace == "" || o.GetNamespace() == r.key.Namespace) && byLabels.Matches(labels.Set(o.GetLabels())) &&
 			byFields.Matches(fields.Set{metav1.ObjectNameField: o.GetName()})
 	}, nil
 }
@@ -344,7 +325,7 @@ func (a *api) list(w http.ResponseWriter, r request, selects func(client.Object)
 	var found []runtime.Object
 	var end metav1.ListMeta
 	a.mu.Lock()
-	keys := r.keys(r.namespace)
+	keys := r.keys(r.key.Namespace)
 	for i, key := range keys {
 		object := r.objects[key]
 		if after != "" && key.String() <= after || !selects(object) {
@@ -460,7 +441,7 @@ func (a *api) follow(r request, selects func(client.Object) bool) (watching *wat
 	defer a.mu.Unlock()
 	switch {
 	case from == 0 || streams:
-		for _, key := range r.keys(r.namespace) {
+		for _, key := range r.keys(r.key.Namespace) {
 			watching.send(event{what: watch.Added, object: r.objects[key]})
 		}
 	case from < r.missing:
@@ -547,7 +528,6 @@ func (a *api) write(r request) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := types.NamespacedName{Namespace: r.namespace, Name: r.object}
 	decoded := func() (client.Object, error) {
 		object, _, err := a.codecs.UniversalDeserializer().Decode(body, &r.kind, nil)
 		if err != nil {
@@ -561,20 +541,20 @@ func (a *api) write(r request) (client.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		object.SetNamespace(r.namespace)
+		object.SetNamespace(r.key.Namespace)
 		return a.create(r.collection, object)
 	case http.MethodPut:
 		object, err := decoded()
 		if err != nil {
 			return nil, err
 		}
-		return a.update(r.collection, key, r.subresource, func(client.Object) (client.Object, error) { return object, nil })
+		return a.update(r.collection, r.key, r.info.Subresource, func(client.Object) (client.Object, error) { return object, nil })
 	case http.MethodPatch:
 		patch := patchers[types.PatchType(r.Header.Get("Content-Type"))]
 		if patch == nil {
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, r.groupResource(), r.object, r.Header.Get("Content-Type"), 0, true)
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, r.Method, r.groupResource(), r.key.Name, r.Header.Get("Content-Type"), 0, true)
 		}
-		return a.update(r.collection, key, r.subresource, func(stored client.Object) (client.Object, error) {
+		return a.update(r.collection, r.key, r.info.Subresource, func(stored client.Object) (client.Object, error) {
 			text, err := json.Marshal(stored)
 			if err != nil {
 				return nil, err
@@ -587,9 +567,9 @@ func (a *api) write(r request) (client.Object, error) {
 	case http.MethodDelete:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		stored, ok := r.objects[key]
+		stored, ok := r.objects[r.key]
 		if !ok {
-			return nil, apierrors.NewNotFound(r.groupResource(), key.Name)
+			return nil, apierrors.NewNotFound(r.groupResource(), r.key.Name)
 		}
 		deleted := copied(stored)
 		a.store(r.collection, watch.Deleted, deleted)
