@@ -100,27 +100,32 @@ func isSteady(w testkit.Write) bool { return w.Resource != "leases" }
 
 const operatorConfig = `apiVersion: config.verticalscaler.io/v1beta1
 kind: OperatorConfiguration
-metrics:
-  bindAddress: "0"
+metrics: %[1]s
 health:
   bindAddress: "0"
 leaderElection:
-  namespace: %[1]s
+  namespace: %[2]s
 freeze:
-  namespace: %[1]s
+  namespace: %[2]s
 `
 
-// startOperator starts the operator with the limits of config/manager and the default configuration.
+// agent begins the user agent of the operator's requests.
+const agent = "verticalscaler-operator"
+
+// StartOperator starts the operator's program on one CPU, with the default configuration but for its metrics. Its log and its
+// configuration are in the folder.
+func StartOperator(folder, path, kubeconfig, metrics string, memoryMiB int) (*process.Process, error) {
+	config := filepath.Join(folder, "operator.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, operatorConfig, metrics, System), 0o600); err != nil {
+		return nil, err
+	}
+	return start(folder, path, agent, kubeconfig, []string{fmt.Sprintf("MEMORY_LIMIT=%d", memoryMiB<<20)}, "-config="+config)
+}
+
+// startOperator starts it with the memory limit of config/manager.
 func (r *rig) startOperator(o Options) (programs, error) {
-	config := filepath.Join(o.dir, "operator.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, operatorConfig, system), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := r.start(o, o.Operator, "verticalscaler-operator", []string{"MEMORY_LIMIT=536870912"}, "-config="+config)
-	if err != nil {
-		return nil, err
-	}
-	return programs{p}, nil
+	p, err := StartOperator(o.dir, o.Operator, r.env.Kubeconfig(), `{bindAddress: "0"}`, 512)
+	return programs{{p, agent}}, err
 }
 
 // startVPA starts the recommender and the updater with their defaults. Nobody checks for the admission
@@ -137,22 +142,22 @@ func (r *rig) startVPA(o Options) (all programs, err error) {
 		if err != nil {
 			return all, err
 		}
-		flags := slices.Concat(component.flags, []string{"--kubeconfig=" + r.env.Kubeconfig(), "--address=" + address})
-		p, err := r.start(o, component.path, filepath.Base(component.path), []string{"NAMESPACE=" + system}, flags...)
+		name, kubeconfig := filepath.Base(component.path), r.env.Kubeconfig()
+		flags := slices.Concat(component.flags, []string{"--kubeconfig=" + kubeconfig, "--address=" + address})
+		p, err := start(o.dir, component.path, name, kubeconfig, []string{"NAMESPACE=" + System}, flags...)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, p)
+		all = append(all, program{p, name})
 	}
 	return all, nil
 }
 
-// start starts a program on one CPU.
-func (r *rig) start(o Options, path, agent string, env []string, flags ...string) (program, error) {
+// start starts a program on one CPU. Its log is in the folder.
+func start(folder, path, name, kubeconfig string, env []string, flags ...string) (*process.Process, error) {
 	command := exec.Command(path, flags...)
-	command.Env = slices.Concat(env, []string{"KUBECONFIG=" + r.env.Kubeconfig(), "GOMAXPROCS=1"})
-	p, err := process.Start(agent, filepath.Join(o.dir, agent+".log"), command)
-	return program{p, agent}, err
+	command.Env = slices.Concat(env, []string{"KUBECONFIG=" + kubeconfig, "GOMAXPROCS=1"})
+	return process.Start(name, filepath.Join(folder, name+".log"), command)
 }
 
 // installVPA installs the CRDs of VPA, which are in its module.

@@ -23,8 +23,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// system is the namespace of the operator's lease.
-const system = "verticalscaler-system"
+// System is the namespace of the operator's lease.
+const System = "verticalscaler-system"
 
 // rig is a cluster with the fleet. It plays the controllers of Deployments and ReplicaSets, and the
 // scheduler: it creates what they would create. kwok plays the kubelets.
@@ -54,7 +54,7 @@ func startRig(ctx context.Context, deployments int, progress func(string, ...any
 		stopUsage()
 		return env.Stop()
 	}
-	return r, r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
+	return r, r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: System}})
 }
 
 // create creates an object, or reads it if it exists.

@@ -42,32 +42,41 @@ func (u *fleetUsage) raise(isRaised func(deployment int) bool) {
 	u.isRaised = isRaised
 }
 
-// list is the usage of all pods of a namespace, or of all namespaces.
-func (u *fleetUsage) list(namespace string) (out []usage.Sample, err error) {
+func (u *fleetUsage) list(namespace string) ([]usage.Sample, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return UsageOf(namespace, u.deployments, Pods, func(deployment, _ int, s *usage.Sample) {
+		s.CPUMillis, s.MemoryBytes = CPUMillis, MemoryBytes
+		if u.isRaised != nil && u.isRaised(deployment) {
+			s.CPUMillis, s.MemoryBytes = raisedCPU, raisedMemory
+		}
+	}), nil
+}
+
+// UsageOf is the usage of all pods of a namespace, or of all namespaces, in a fleet of so many Deployments and of pods of each.
+// set sets the usage of each container of a pod.
+func UsageOf(namespace string, deployments, pods int, set func(deployment, pod int, s *usage.Sample)) (out []usage.Sample) {
 	sample := usage.Sample{Time: time.Now().Truncate(resolution), Window: resolution}
-	first, end := 0, u.deployments
+	first, end := 0, deployments
 	if namespace != "" {
 		if _, err := fmt.Sscanf(namespace, "team-%d", &first); err != nil {
-			return nil, nil // a namespace without the fleet
+			return nil // a namespace without the fleet
 		}
 		first *= PerNamespace
 		end = min(end, first+PerNamespace)
 	}
 	for i := first; i < end; i++ {
-		sample.Namespace, sample.CPUMillis, sample.MemoryBytes = Namespace(i), CPUMillis, MemoryBytes
-		if u.isRaised != nil && u.isRaised(i) {
-			sample.CPUMillis, sample.MemoryBytes = raisedCPU, raisedMemory
-		}
-		for j := range Pods {
+		sample.Namespace = Namespace(i)
+		for j := range pods {
+			sample.Pod = PodName(i, j)
+			set(i, j, &sample)
 			for c := range Containers {
-				sample.Pod, sample.Container = PodName(i, j), ContainerName(c)
+				sample.Container = ContainerName(c)
 				out = append(out, sample)
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 const usageService = "usage"

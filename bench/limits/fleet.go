@@ -7,25 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/bench/cluster"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -34,7 +27,7 @@ const podsPerNode = 30
 
 // seed creates the fleet: that of package cluster, with all of its pods running.
 func (s *session) seed() error {
-	defaults, err := scalerDefaults(s.root)
+	schema, err := crdschema.OfCRD(s.root, "autoscaling.verticalscaler.io_verticalscalers.yaml")
 	if err != nil {
 		return err
 	}
@@ -47,7 +40,7 @@ func (s *session) seed() error {
 		kind   string
 		object client.Object
 	}{
-		{"/namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}},
+		{"/namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.System}}},
 		{"admissionregistration.k8s.io/mutatingadmissionpolicies", admission.Policy()},
 		{"admissionregistration.k8s.io/mutatingadmissionpolicybindings", admission.Binding()},
 	}
@@ -99,8 +92,13 @@ func (s *session) seed() error {
 				return err
 			}
 		}
-		scaler, err := defaults(cluster.Scaler(i))
+		scaler := cluster.Scaler(i)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scaler)
 		if err != nil {
+			return err
+		}
+		schema.Default(content)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, scaler); err != nil {
 			return err
 		}
 		if err := create("autoscaling.verticalscaler.io/verticalscalers", scaler); err != nil {
@@ -206,67 +204,17 @@ func fieldsOf(value map[string]any) map[string]any {
 	return out
 }
 
-// scalerDefaults sets the defaults of the CRD, as an API server does.
-func scalerDefaults(root string) (func(*v1beta1.VerticalScaler) (*v1beta1.VerticalScaler, error), error) {
-	text, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "autoscaling.verticalscaler.io_verticalscalers.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		return nil, err
-	}
-	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, internal, nil); err != nil {
-		return nil, err
-	}
-	structural, err := structuralschema.NewStructural(internal)
-	if err != nil {
-		return nil, err
-	}
-	return func(scaler *v1beta1.VerticalScaler) (*v1beta1.VerticalScaler, error) {
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scaler)
-		if err != nil {
-			return nil, err
-		}
-		defaulting.Default(object, structural)
-		out := &v1beta1.VerticalScaler{}
-		return out, runtime.DefaultUnstructuredConverter.FromUnstructured(object, out)
-	}, nil
-}
-
-// resolution is the time between two measurements of usage, as in metrics-server.
-const resolution = 15 * time.Second
-
 // list is the usage of all pods of a namespace, or of all namespaces. CPU follows the hour by 5 %, and each pod differs from the
 // next one by up to 5 %.
-func (s *session) list(namespace string) (out []usage.Sample, err error) {
-	sample := usage.Sample{Time: time.Now().Truncate(resolution), Window: resolution}
-	first, end := 0, s.Scalers
-	if namespace != "" {
-		if _, err := fmt.Sscanf(namespace, "team-%d", &first); err != nil {
-			return nil, nil // a namespace without the fleet
-		}
-		first *= cluster.PerNamespace
-		end = min(end, first+cluster.PerNamespace)
-	}
-	part := float64(sample.Time.Unix()%3600) / 3600
+func (s *session) list(namespace string) ([]usage.Sample, error) {
 	factor := s.factor()
-	for i := first; i < end; i++ {
-		sample.Namespace = cluster.Namespace(i)
-		hour, scale := 1+0.05*math.Sin(2*math.Pi*(part+float64(i%24)/24)), 1.0
+	return cluster.UsageOf(namespace, s.Scalers, s.Pods, func(i, j int, of *usage.Sample) {
+		scale, second := 1.0, of.Time.Unix()
 		if !s.isSpared(i) {
 			scale = factor
 		}
-		for j := range s.Pods {
-			differs := 0.95 + 0.1*float64((i+7*j+int(sample.Time.Unix()/15))%11)/10
-			sample.Pod = cluster.PodName(i, j)
-			sample.CPUMillis, sample.MemoryBytes = int64(cluster.CPUMillis*hour*scale*differs), int64(cluster.MemoryBytes*scale*(0.99+0.02*differs))
-			for c := range cluster.Containers {
-				sample.Container = cluster.ContainerName(c)
-				out = append(out, sample)
-			}
-		}
-	}
-	return out, nil
+		hour := 1 + 0.05*math.Sin(2*math.Pi*(float64(second%3600)/3600+float64(i%24)/24))
+		differs := 0.95 + 0.1*float64((i+7*j+int(second/15))%11)/10
+		of.CPUMillis, of.MemoryBytes = int64(cluster.CPUMillis*hour*scale*differs), int64(cluster.MemoryBytes*scale*(0.99+0.02*differs))
+	}), nil
 }

@@ -36,9 +36,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
-// system is the namespace of the operator's lease.
-const system = "verticalscaler-system"
-
 // authorized is the answer to each question about rights.
 var authorized = authorizationv1.SelfSubjectAccessReview{
 	TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
@@ -127,20 +124,6 @@ func (s *session) run(ctx context.Context) (err error) {
 	return os.RemoveAll(s.folder)
 }
 
-const operatorConfig = `apiVersion: config.verticalscaler.io/v1beta1
-kind: OperatorConfiguration
-metrics:
-  bindAddress: %[1]s
-  secure: false
-  scalers: aggregated
-health:
-  bindAddress: "0"
-leaderElection:
-  namespace: %[2]s
-freeze:
-  namespace: %[2]s
-`
-
 // startOperator starts the operator, with the default configuration but for its metrics, which are sums.
 func (s *session) startOperator(ctx context.Context, server *httptest.Server) error {
 	if s.Operator == "" {
@@ -158,20 +141,16 @@ func (s *session) startOperator(ctx context.Context, server *httptest.Server) er
 		return err
 	}
 	s.metrics = "http://" + address + "/metrics"
-	kubeconfig, config := filepath.Join(s.folder, "kubeconfig"), filepath.Join(s.folder, "operator.yaml")
 	access := clientcmdapi.NewConfig()
 	access.Clusters["it"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 	access.Contexts["it"] = &clientcmdapi.Context{Cluster: "it"}
 	access.CurrentContext = "it"
+	kubeconfig := filepath.Join(s.folder, "kubeconfig")
 	if err := clientcmd.WriteToFile(*access, kubeconfig); err != nil {
 		return err
 	}
-	if err := os.WriteFile(config, fmt.Appendf(nil, operatorConfig, address, system), 0o600); err != nil {
-		return err
-	}
-	command := exec.Command(s.Operator, "-config="+config)
-	command.Env = []string{"KUBECONFIG=" + kubeconfig, "GOMAXPROCS=1", fmt.Sprintf("MEMORY_LIMIT=%d", s.MemoryLimit<<20)}
-	s.operator, err = process.Start("operator", filepath.Join(s.folder, "operator.log"), command)
+	metrics := fmt.Sprintf("{bindAddress: %q, secure: false, scalers: aggregated}", address)
+	s.operator, err = cluster.StartOperator(s.folder, s.Operator, kubeconfig, metrics, s.MemoryLimit)
 	return err
 }
 

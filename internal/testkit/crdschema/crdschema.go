@@ -62,6 +62,9 @@ func OfCRD(root, file string) (*Schema, error) {
 	return Of(crd.Spec.Versions[len(crd.Spec.Versions)-1].Schema.OpenAPIV3Schema)
 }
 
+// Default sets the defaults of an object's fields.
+func (s *Schema) Default(object map[string]any) { defaulting.Default(object, s.structural) }
+
 // Refusals are the reasons why an API server would reject the object, including its status, or drop
 // a field of it.
 func (s *Schema) Refusals(o *unstructured.Unstructured) (out []string) {
@@ -70,7 +73,7 @@ func (s *Schema) Refusals(o *unstructured.Unstructured) (out []string) {
 	for _, path := range pruning.PruneWithOptions(object, s.structural, true, track) {
 		out = append(out, fmt.Sprintf("unknown field %q", path))
 	}
-	defaulting.Default(object, s.structural)
+	s.Default(object)
 	var problems field.ErrorList
 	problems = append(problems, validation.ValidateCustomResource(nil, object, s.validator)...)
 	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
