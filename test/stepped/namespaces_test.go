@@ -28,13 +28,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -53,9 +50,11 @@ type install struct {
 	watched []string
 	// names maps the namespaces of the manifests to those of the test.
 	names map[string]string
-	log   logbook
-	usage *testkit.Usage
-	clock *clocktesting.FakeClock
+	// worlds play the controllers and kubelets of these namespaces, by the namespaces' names.
+	worlds map[string]*world.World
+	log    logbook
+	usage  *testkit.Usage
+	clock  *clocktesting.FakeClock
 }
 
 // The namespaces of the manifests.
@@ -90,8 +89,10 @@ func installed(t *testing.T, component string, namespaces ...string) *install {
 		t.Fatal(err)
 	}
 	i := &install{
-		T: t, objects: env.Rendered(t, folder), names: map[string]string{}, usage: testkit.NewUsage(), clock: clocktesting.NewFakeClock(time.Now()),
+		T: t, objects: env.Rendered(t, folder), names: map[string]string{}, worlds: map[string]*world.World{},
+		usage: testkit.NewUsage(), clock: clocktesting.NewFakeClock(time.Now()),
 	}
+	createNodes(t)
 	for _, name := range namespaces {
 		i.names[name] = env.Namespace(t)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.names[name]}}
@@ -234,56 +235,33 @@ func (i *install) mayLead(account string) {
 	})
 }
 
-// minutes lets minutes pass until f describes nothing that is wrong. A manager has its own threads, so the test waits for
-// them, with one round of usage in each minute.
-func (i *install) minutes(f func() string) {
+// in is the world in a namespace. A manager has its own threads, so the test waits for them, with one round of usage and of
+// everybody's work in each minute.
+func (i *install) in(namespace string) *world.World {
 	i.Helper()
-	testkit.Eventually(i.T, 2*time.Minute, func() string {
-		i.clock.Step(time.Minute)
-		for _, namespace := range i.names {
-			i.actuate(namespace)
-		}
-		return f()
-	})
-}
-
-// actuate applies the resizes of the pods in a namespace, as kubelets do.
-func (i *install) actuate(namespace string) {
-	i.Helper()
-	var pods corev1.PodList
-	if err := env.Client.List(i.Context(), &pods, client.InNamespace(namespace)); err != nil {
-		i.Fatal(err)
+	if i.worlds[namespace] == nil {
+		i.worlds[namespace] = world.New(i.T, env.Client, namespace, world.Options{RealTime: func(f func() string) {
+			i.Helper()
+			testkit.Eventually(i.T, 2*time.Minute, func() string {
+				i.clock.Step(time.Minute)
+				for _, w := range i.worlds {
+					w.Round(func() string { return "" })
+				}
+				return f()
+			})
+		}})
 	}
-	for _, pod := range pods.Items {
-		if pod.Status.ObservedGeneration == pod.Generation {
-			continue
-		}
-		world.Actuate(&pod, metav1.Now())
-		if err := env.Client.Status().Update(i.Context(), &pod); err != nil && !apierrors.IsConflict(err) {
-			i.Fatal(err)
-		}
-	}
+	return i.worlds[namespace]
 }
 
 // deploy runs a Deployment of one pod and its scaler.
 func (i *install) deploy(namespace, name string, mode v1beta1.UpdateMode, cpuMillis int64) {
 	i.Helper()
-	d, s := testkit.Deployment(namespace, name), testkit.Scaler(namespace, name, name)
-	s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To[int32](0), VerificationSeconds: ptr.To[int32](0)}
-	if mode == v1beta1.UpdateModeInPlace {
-		s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
-	}
-	for _, o := range []client.Object{d, s} {
-		if err := env.Client.Create(i.Context(), o); err != nil {
-			i.Fatal(err)
-		}
-	}
-	if _, err := env.Run(i.Context(), d); err != nil {
-		i.Fatal(err)
-	}
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
-	if err := env.Client.Status().Update(i.Context(), d); err != nil {
-		i.Fatal(err)
+	w := i.in(namespace)
+	w.Create(testkit.Deployment(namespace, name))
+	w.Scale(name, world.InMode(mode))
+	for w.Round(func() string { return w.IsRunning(name) }) != "" {
+		continue // nothing else happens meanwhile
 	}
 	i.uses(namespace, name, cpuMillis)
 }
@@ -291,55 +269,21 @@ func (i *install) deploy(namespace, name string, mode v1beta1.UpdateMode, cpuMil
 // uses sets the CPU of the pod of a Deployment.
 func (i *install) uses(namespace, name string, cpuMillis int64) {
 	i.Helper()
-	pod := i.pod(namespace, name)
+	pod := i.in(namespace).Pods(name)[0]
 	i.usage.Set(namespace, pod.Name, "app", cpuMillis, 240<<20)
 	i.usage.Set(namespace, pod.Name, testkit.Sidecar, 10, 16<<20)
 }
 
-// pod reads the pod of a Deployment.
-func (i *install) pod(namespace, name string) *corev1.Pod {
+// isSized lets minutes pass until the pod of a Deployment requests at least so much CPU.
+func (i *install) isSized(namespace, name string, least int64) {
 	i.Helper()
-	var pods corev1.PodList
-	if err := env.Client.List(i.Context(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app": name}); err != nil {
-		i.Fatal(err)
-	}
-	if len(pods.Items) != 1 {
-		i.Fatalf("Deployment %s has %d pods", name, len(pods.Items))
-	}
-	return &pods.Items[0]
-}
-
-// isSized describes what is wrong unless the pod of a Deployment requests at least so much CPU.
-func (i *install) isSized(namespace, name string, least int64) string {
-	i.Helper()
-	if got := i.pod(namespace, name).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got < least {
-		return fmt.Sprintf("the pod of %s/%s requests %dm", namespace, name, got)
-	}
-	return ""
-}
-
-// scaler reads a scaler.
-func (i *install) scaler(namespace, name string) *v1beta1.VerticalScaler {
-	i.Helper()
-	var s v1beta1.VerticalScaler
-	if err := env.Client.Get(i.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &s); err != nil {
-		i.Fatal(err)
-	}
-	return &s
-}
-
-// lacks describes what is wrong unless a condition of a scaler is as it should be.
-func (i *install) lacks(namespace, name, kind, status, reason string, words ...string) string {
-	i.Helper()
-	c := ptr.Deref(meta.FindStatusCondition(i.scaler(namespace, name).Status.Conditions, kind), metav1.Condition{})
-	wrong := string(c.Status) != status || c.Reason != reason
-	for _, word := range words {
-		wrong = wrong || !strings.Contains(c.Message, word)
-	}
-	if wrong {
-		return fmt.Sprintf("%s is %s, %s: %q; want %s, %s, with %q", kind, c.Status, c.Reason, c.Message, status, reason, words)
-	}
-	return ""
+	w := i.in(namespace)
+	w.Eventually(func() string {
+		if got := world.Asked(&w.Pods(name)[0], "app").Requests.Cpu().MilliValue(); got < least {
+			return fmt.Sprintf("the pod of %s/%s requests %dm", namespace, name, got)
+		}
+		return ""
+	})
 }
 
 // nothingForbidden fails the test if the operator has sent a request that it has no right to.
@@ -418,37 +362,26 @@ func (i *install) worksWithin() {
 		i.deploy(namespace, "web", v1beta1.UpdateModeInPlace, 300)
 		i.deploy(namespace, "rolled", v1beta1.UpdateModeRollout, 500) // needs the rights to change a template, and to restore it
 	}
-	template := func(namespace string) int64 {
-		var d appsv1.Deployment
-		if err := env.Client.Get(i.Context(), client.ObjectKey{Namespace: namespace, Name: "rolled"}, &d); err != nil {
-			i.Fatal(err)
-		}
-		return d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
-	}
-
 	metrics, health := testkit.FreeAddress(i.T), testkit.FreeAddress(i.T)
 	mark := env.Mark()
 	account, operator := i.run(metrics, health)
 	for _, namespace := range i.watched {
-		i.minutes(func() string {
-			if cpu := template(namespace); cpu < 500 {
-				return fmt.Sprintf("the template of rolled requests %dm: %s", cpu, i.lacks(namespace, "rolled", v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied))
-			}
-			return i.isSized(namespace, "web", 300)
-		})
-		i.minutes(func() string {
-			return i.lacks(namespace, "web", v1beta1.ConditionClusterAccess, "False", v1beta1.ReasonNamespacedInstall,
-				strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies")
-		})
-		if err := env.Client.Delete(i.Context(), i.scaler(namespace, "rolled")); err != nil {
-			i.Fatal(err)
+		w := i.in(namespace)
+		requests := func(is func(cpuMillis int64) bool) {
+			w.Helper()
+			w.Eventually(func() string {
+				if cpu := w.Deployment("rolled").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); !is(cpu.MilliValue()) {
+					return fmt.Sprintf("the template of rolled requests %s", cpu)
+				}
+				return ""
+			})
 		}
-		i.minutes(func() string {
-			if cpu := template(namespace); cpu != 100 {
-				return fmt.Sprintf("the restored template requests %dm", cpu)
-			}
-			return ""
-		})
+		requests(func(cpuMillis int64) bool { return cpuMillis >= 500 })
+		i.isSized(namespace, "web", 300)
+		w.Says("web", v1beta1.ConditionClusterAccess, "False", v1beta1.ReasonNamespacedInstall,
+			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies")
+		w.Remove(w.Scaler("rolled"))
+		requests(func(cpuMillis int64) bool { return cpuMillis == 100 }) // as before
 	}
 
 	if body, code := get(i.T, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "lacks the right to create tokenreviews") {
@@ -460,7 +393,7 @@ func (i *install) worksWithin() {
 	if body, code := get(i.T, "http://"+health+"/readyz"); code != http.StatusOK {
 		i.Errorf("/readyz answers %d: %s", code, body)
 	}
-	if s := i.scaler(other, "web"); len(s.Status.Conditions) > 0 || len(s.Status.Annotations) > 0 {
+	if s := i.in(other).Scaler("web"); len(s.Status.Conditions) > 0 || len(s.Status.Annotations) > 0 {
 		i.Errorf("a scaler of another namespace says %+v", s.Status)
 	}
 	operator.Stop(i.T)
@@ -486,21 +419,21 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	}
 	health := testkit.FreeAddress(t)
 	account, _ := i.run("0", health)
-	i.minutes(func() string { return i.isSized(theShop, "web", 300) })
+	i.isSized(theShop, "web", 300)
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
 	}
 	if n := i.log.count("A feature is disabled", theBank, "list", "pods"); n == 0 {
 		t.Errorf("the log does not say that namespace %s is not watched: %s", theBank, i.log.lines)
 	}
-	if s := i.scaler(theBank, "web"); len(s.Status.Conditions) > 0 {
+	if s := i.in(theBank).Scaler("web"); len(s.Status.Conditions) > 0 {
 		t.Errorf("an unreadable scaler says %+v", s.Status.Conditions)
 	}
 
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == theBank })
 	i.uses(theShop, "web", 600)
-	i.minutes(func() string { return i.isSized(theBank, "web", 300) })
-	i.minutes(func() string { return i.isSized(theShop, "web", 600) })
+	i.isSized(theBank, "web", 300)
+	i.isSized(theShop, "web", 600)
 	i.nothingForbidden(account)
 }
 

@@ -28,16 +28,22 @@ import (
 // the admission policies check its writes.
 func newServed(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
-	for _, node := range world.Nodes {
-		if err := env.Node(t.Context(), node.Name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createNodes(t)
 	operator, err := env.AsOperator()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newFixtureOn(t, env.Client, env.Namespace(t), operator, options...)
+}
+
+// createNodes makes sure that the nodes of the worlds exist.
+func createNodes(t *testing.T) {
+	t.Helper()
+	for _, node := range world.Nodes {
+		if err := env.Node(t.Context(), node.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestKubectlScalesAndWaits(t *testing.T) {
