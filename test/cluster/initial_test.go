@@ -7,7 +7,6 @@ package cluster
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +14,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -27,31 +24,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// component is rendered to dist/new-pods.yaml.
-const component = "config/new-pods"
-
 // newPods sizes new pods: it installs the policy, which all tests share.
 func newPods(t *testing.T) *fixture {
 	t.Helper()
-	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
-		grantTo(t, object, testkit.System, testkit.ServiceAccount)
-	}
-	return newFixture(t)
-}
-
-// grantTo applies an object of a component, with its rights granted to a service account.
-func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account string) {
-	t.Helper()
-	if object.GetKind() == "ClusterRoleBinding" {
-		subject := map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": namespace, "name": account}
-		if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-	if err := env.Client.Apply(t.Context(), config, client.FieldOwner("test"), client.ForceOwnership); err != nil {
+	if err := env.InstallComponents(t.Context(), "new-pods"); err != nil {
 		t.Fatal(err)
 	}
+	return newFixture(t)
 }
 
 // told are the Deployments of this namespace whose sizes the API server is told, by their names.

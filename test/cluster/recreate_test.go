@@ -7,7 +7,6 @@ package cluster
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -24,8 +23,8 @@ import (
 // evicting sizes new pods, and lets the operators evict.
 func evicting(t *testing.T) *fixture {
 	t.Helper()
-	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "config/recreate")) {
-		grantTo(t, object, testkit.System, testkit.ServiceAccount)
+	if err := env.InstallComponents(t.Context(), "recreate"); err != nil {
+		t.Fatal(err)
 	}
 	return newPods(t)
 }
