@@ -58,11 +58,11 @@ func (e *Env) render(ctx context.Context, folder string) (objects []*unstructure
 		}
 		return nil, fmt.Errorf("rendering %s: %w", folder, err)
 	}
-	return decoded(stream)
+	return Decoded(stream)
 }
 
-// decoded are the objects of a stream of YAML documents.
-func decoded(stream []byte) (objects []*unstructured.Unstructured, err error) {
+// Decoded are the objects of a stream of YAML documents.
+func Decoded(stream []byte) (objects []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
 	for {
 		object := &unstructured.Unstructured{}

@@ -33,7 +33,7 @@ func (e *Env) InjectSidecars(ctx context.Context) error {
 		return nil
 	}
 	e.sidecars = true
-	objects, err := decoded(sidecarPolicy)
+	objects, err := Decoded(sidecarPolicy)
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,13 @@ package install
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	sigsyaml "sigs.k8s.io/yaml"
+	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -134,17 +131,14 @@ func previous(t *testing.T) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	objects, err := testkit.Decoded(text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var file bytes.Buffer
-	for {
-		var o unstructured.Unstructured
-		if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		age(t, &o)
-		document, err := sigsyaml.Marshal(o.Object)
+	for _, o := range objects {
+		age(t, o)
+		document, err := yaml.Marshal(o.Object)
 		if err != nil {
 			t.Fatal(err)
 		}

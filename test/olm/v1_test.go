@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // The names in docs/olm.md.
@@ -69,7 +70,7 @@ func TestVersion1(t *testing.T) {
 	asInstaller(t, "delete", objects, "--wait=false")
 	for _, o := range decoded(t, objects) {
 		eventually(t, func() string {
-			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&o), o.DeepCopy()); !apierrors.IsNotFound(err) {
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy()); !apierrors.IsNotFound(err) {
 				return fmt.Sprintf("%s %s is still there: %v", o.GetKind(), o.GetName(), err)
 			}
 			return ""
@@ -120,16 +121,11 @@ func kubectl(t *testing.T, command, objects string, args ...string) {
 	}
 }
 
-func decoded(t *testing.T, text string) (out []unstructured.Unstructured) {
+func decoded(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
-	for d := range strings.SplitSeq("\n"+text, "\n---\n") {
-		var o unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(d), &o.Object); err != nil {
-			t.Fatal(err)
-		}
-		if o.GetKind() != "" {
-			out = append(out, o)
-		}
+	objects, err := testkit.Decoded([]byte(text))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return objects
 }
