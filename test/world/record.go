@@ -40,7 +40,11 @@ func (w *World) Rest(minutes int) {
 			break
 		}
 	}
-	w.staysQuiet()
+	before := len(w.writes)
+	w.Operator.reconcile(w.ctx)
+	if writes := w.writes[before:]; len(writes) > 0 {
+		w.Errorf("nothing has happened, and the operator writes %v", writes)
+	}
 }
 
 // cacheable is a view as the operator caches it. Pods and ReplicaSets are stored whole.

@@ -105,7 +105,13 @@ func sizings() []Scenario {
 				}
 			},
 			then: func(w *World) {
-				w.AwaitUsage(silentRounds)
+				until := w.Usage.Rounds + silentRounds
+				w.Await("usage to be read", func() string {
+					if w.Usage.Rounds < until {
+						return "not yet"
+					}
+					return ""
+				})
 				if wrong := w.podsAre(web, func(pod *corev1.Pod) string { return asks(pod, large) }); wrong != "" {
 					w.Fatalf("while a pod is silent, %s", wrong)
 				}

@@ -312,18 +312,6 @@ func (w *World) Await(what string, f func() string) {
 	w.Fatalf("after %d minutes, awaiting %s: %s", patience, what, wrong)
 }
 
-// AwaitUsage lets rounds of usage pass.
-func (w *World) AwaitUsage(rounds int) {
-	w.Helper()
-	until := w.Usage.Rounds + rounds
-	w.Await("usage to be read", func() string {
-		if w.Usage.Rounds < until {
-			return "not yet"
-		}
-		return ""
-	})
-}
-
 // Kill lets a container run out of memory. It restarts at once.
 func (w *World) Kill(pod *corev1.Pod, container string) {
 	w.Helper()
@@ -339,15 +327,6 @@ func (w *World) Kill(pod *corev1.Pod, container string) {
 
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
 func (w *World) Writes() []Write { return w.writes }
-
-func (w *World) staysQuiet() {
-	w.Helper()
-	before := len(w.writes)
-	w.Operator.reconcile(w.ctx)
-	if writes := w.writes[before:]; len(writes) > 0 {
-		w.Errorf("nothing has happened, and the operator writes %v", writes)
-	}
-}
 
 // versions are the versions of the objects of the namespace, by UID.
 func (w *World) versions() map[types.UID]string {
