@@ -257,9 +257,6 @@ func (e *Env) Kubeconfig() string { return e.kubeconfig }
 // PATH.
 func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
-// isUsersOwn reports whether the cluster is one that VERTICALSCALER_TEST_KUBECONFIG names.
-func (e *Env) isUsersOwn() bool { return e.kubectl == "" }
-
 // NeedKwok skips a test that controls kwok if the cluster has real nodes.
 func (e *Env) NeedKwok(t testing.TB) {
 	t.Helper()
