@@ -63,9 +63,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
 	// what is retried, and a resync is Routine (Reconciler.result).
-	mapped := func(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
-		return queue.Mapped(clock.RealClock{}, find)
-	}
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -75,12 +72,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, owner)).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, owner), builder.WithPredicates(scalerPredicate())).
 		// A foreign Deployment that has the name an owner wants.
-		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(ownersByDeploymentName(mgr.GetCache()))), builder.WithPredicates(controllerChangedPredicate())).
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(ownersByDeploymentName(mgr.GetCache()))), builder.WithPredicates(controllerChangedPredicate())).
 		// A foreign VerticalScaler: it has the name of the owner.
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, &handler.EnqueueRequestForObject{}), builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec)).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, queue.Mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec)).
 		WithOptions(queue.Options(workers)).
 		Complete(r)
 	if err != nil {

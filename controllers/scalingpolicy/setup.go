@@ -106,7 +106,7 @@ func (r *Reconciler) startMembers(ctx context.Context, q requests) error {
 func (r *Reconciler) startPolicies(ctx context.Context, q requests) error {
 	routine := queue.InClass(q, queue.Routine)
 	lookUp := func(find queue.Find) {
-		queue.LookUp(ctx, clock.RealClock{}, find, func(found reconcile.Request) { routine.AddAfter(found, pause) })
+		queue.LookUp(ctx, find, func(found reconcile.Request) { routine.AddAfter(found, pause) })
 	}
 	r.lookUpPolicies.Store(&lookUp)
 	return nil
@@ -114,17 +114,14 @@ func (r *Reconciler) startPolicies(ctx context.Context, q requests) error {
 
 // setupMembers builds the controller that has a request for each Deployment.
 func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
-	mapped := func(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
-		return queue.Mapped(clock.RealClock{}, find)
-	}
 	building := ctrl.NewControllerManagedBy(mgr).Named(membersName).WithOptions(queue.Options(r.Workers)).
 		WatchesRawSource(source.Func(r.startMembers)).
 		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, handler.EnqueueRequestsFromMapFunc(membersOfScaler)), memberPredicate())).
-		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate()))
+		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, queue.In(queue.Edit, queue.Mapped(r.membersOfPolicy)), policyPredicate()))
 	if r.ServesCluster {
 		building.
-			WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate())).
-			WatchesRawSource(r.kind(namespaceMetadata(), queue.In(queue.Edit, mapped(r.membersOfNamespace)), namespacePredicate()))
+			WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, queue.In(queue.Edit, queue.Mapped(r.membersOfPolicy)), policyPredicate())).
+			WatchesRawSource(r.kind(namespaceMetadata(), queue.In(queue.Edit, queue.Mapped(r.membersOfNamespace)), namespacePredicate()))
 	}
 	return building.Complete(members{r})
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -344,7 +343,7 @@ func (w *world) handle(e watchEvent) {
 		}
 	case *appsv1.Deployment:
 		if passes(deploymentPredicate(), e) {
-			w.bring(e, queue.Mapped(clock.RealClock{}, lookup{worldClient{w: w}}.ofDeployment))
+			w.bring(e, queue.Mapped(lookup{worldClient{w: w}}.ofDeployment))
 		}
 	}
 }

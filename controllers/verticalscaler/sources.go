@@ -22,20 +22,23 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
+// requests is the queue of the controller.
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // vpaSource triggers a reconcile of the scalers whose Deployments a VerticalPodAutoscaler
 // starts or stops to size. The controller starts after the VerticalPodAutoscalers are known.
 type vpaSource struct {
-	vpas  *inventory.VPAs
-	of    func(context.Context, workload.VPA) ([]reconcile.Request, error)
-	clock clock.Clock
+	vpas *inventory.VPAs
+	of   func(context.Context, workload.VPA) ([]reconcile.Request, error)
 }
 
 var _ source.SyncingSource = vpaSource{}
 
 // Start implements source.Source.
-func (s vpaSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (s vpaSource) Start(ctx context.Context, q requests) error {
+	changed := queue.InClass(q, queue.Workload)
 	s.vpas.Follow(ctx, func(vpa workload.VPA) {
-		queue.LookUp(ctx, s.clock, func(ctx context.Context) ([]reconcile.Request, error) { return s.of(ctx, vpa) }, requests.Add)
+		queue.LookUp(ctx, func(ctx context.Context) ([]reconcile.Request, error) { return s.of(ctx, vpa) }, changed.Add)
 	})
 	return nil
 }
@@ -48,93 +51,65 @@ func (s vpaSource) String() string { return "VerticalPodAutoscalers" }
 
 // podSource triggers a reconcile of the scaler that claims a Deployment when something changes that is read
 // of the Deployment's pods. After an OOM kill it is urgent.
-type podSource struct {
-	pods  interface{ OnChange(inventory.PodHandler) }
-	of    func(context.Context, types.NamespacedName) ([]reconcile.Request, error)
-	clock clock.Clock
+func podSource(pods Pods, of func(context.Context, types.NamespacedName) ([]reconcile.Request, error)) source.Func {
+	return func(ctx context.Context, q requests) error {
+		urgent, usual := queue.InClass(q, queue.Urgent), queue.InClass(q, queue.Workload)
+		pods.OnChange(func(deployment types.NamespacedName, before, after *workload.Pod) {
+			add := usual.Add
+			if after != nil && workload.IsKilledSince(before, after) {
+				add = urgent.Add
+			}
+			queue.LookUp(ctx, func(ctx context.Context) ([]reconcile.Request, error) { return of(ctx, deployment) }, add)
+		})
+		return nil
+	}
 }
-
-// Start implements source.Source.
-func (s podSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	urgent, usual := queue.InClass(requests, queue.Urgent), queue.InClass(requests, queue.Workload)
-	s.pods.OnChange(func(deployment types.NamespacedName, before, after *workload.Pod) {
-		add := usual.Add
-		if after != nil && workload.IsKilledSince(before, after) {
-			add = urgent.Add
-		}
-		queue.LookUp(ctx, s.clock, func(ctx context.Context) ([]reconcile.Request, error) { return s.of(ctx, deployment) }, add)
-	})
-	return nil
-}
-
-// String names the source in the log.
-func (s podSource) String() string { return "Pods" }
 
 // budgetSource triggers a reconcile of the scalers that the budget lets continue.
-type budgetSource struct {
-	budget *budget.Budget
-	clock  clock.WithTicker
-}
-
-// Start implements source.Source.
-func (t *budgetSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go func() {
-		for ctx.Err() == nil {
-			keys, at := t.budget.Next(t.clock.Now())
-			for _, key := range keys {
-				queue.Add(reconcile.Request{NamespacedName: key})
+func budgetSource(changes *budget.Budget) source.Func {
+	return func(ctx context.Context, q requests) error {
+		urgent := queue.InClass(q, queue.Urgent)
+		go func() {
+			for ctx.Err() == nil {
+				now := clock.RealClock{}.Now()
+				keys, at := changes.Next(now)
+				trigger(urgent, keys)
+				var due <-chan time.Time // of the next change that the budget lets continue; nil if that is not known
+				if !at.IsZero() {
+					due = clock.RealClock{}.After(at.Sub(now))
+				}
+				select {
+				case <-ctx.Done():
+				case <-changes.Changed():
+				case <-due:
+				}
 			}
-			t.wait(ctx, at)
-		}
-	}()
-	return nil
-}
-
-// wait returns when the budget changes, at that time unless it is zero, or when the context
-// ends.
-func (t *budgetSource) wait(ctx context.Context, at time.Time) {
-	var due <-chan time.Time
-	if !at.IsZero() {
-		timer := t.clock.NewTimer(at.Sub(t.clock.Now()))
-		defer timer.Stop()
-		due = timer.C()
-	}
-	select {
-	case <-ctx.Done():
-	case <-t.budget.Changed():
-	case <-due:
+		}()
+		return nil
 	}
 }
 
-// freezeSource watches the freeze switch and triggers a reconcile of all scalers that do not stand
-// back when it changes.
-type freezeSource struct {
-	freeze  *freeze.Switch
-	api     corev1client.ConfigMapsGetter
-	scalers lookup
-	clock   clock.WithTicker
-}
-
-// firstLook is how long the controller waits for the state of the switch before it starts.
+// firstLook is how long the controller waits for the state of the freeze switch before it starts.
 // After that, it reports that the state is unknown, and changes nothing.
 const firstLook = 10 * time.Second
 
-// Start implements source.Source.
-func (t *freezeSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	return t.freeze.Watch(ctx, t.api, func() {
-		queue.LookUp(ctx, t.clock, func(ctx context.Context) ([]reconcile.Request, error) { return t.scalers.inNamespace(ctx, "") }, requests.Add)
-	})
-}
-
-// WaitForSync implements source.SyncingSource.
-func (t *freezeSource) WaitForSync(ctx context.Context) error {
-	timer := t.clock.NewTimer(firstLook)
-	defer timer.Stop()
-	select {
-	case <-t.freeze.Known():
-	case <-timer.C():
-		log.FromContext(ctx).Info("Cannot read the freeze switch yet: all changes wait", "ConfigMap", t.freeze.ConfigMap)
-	case <-ctx.Done():
+// freezeSource watches the freeze switch and triggers a reconcile of all scalers that do not stand
+// back when it changes.
+func freezeSource(state *freeze.Switch, api corev1client.ConfigMapsGetter, scalers lookup) source.Func {
+	return func(ctx context.Context, q requests) error {
+		routine := queue.InClass(q, queue.Routine)
+		err := state.Watch(ctx, api, func() {
+			queue.LookUp(ctx, func(ctx context.Context) ([]reconcile.Request, error) { return scalers.inNamespace(ctx, "") }, routine.Add)
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-state.Known():
+		case <-clock.RealClock{}.After(firstLook):
+			log.FromContext(ctx).Info("Cannot read the freeze switch yet: all changes wait", "ConfigMap", state.ConfigMap)
+		case <-ctx.Done():
+		}
+		return nil
 	}
-	return nil
 }

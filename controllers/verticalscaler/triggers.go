@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,14 +33,11 @@ import (
 // (Reconciler.result).
 func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
 	find := lookup{cached}
-	mapped := func(of func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
-		return queue.Mapped(clock.RealClock{}, of)
-	}
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource{r.Pods, find.claimants, clock.RealClock{}})
+	building.WatchesRawSource(podSource(r.Pods, find.claimants))
 	if r.Budget != nil {
-		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
+		building.WatchesRawSource(budgetSource(r.Budget))
 	}
 
 	// A user has changed a scaler, or which of the scalers of a Deployment is the first. For has the class Edit.
@@ -51,18 +46,18 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 	// Something has changed around a scaler.
 	building.
-		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
-		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(find.ofNamespace)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
-		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(find.ofQuota(r.memory.mayWaitForQuota))), builder.WithPredicates(quotaPredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(find.ofHPA)), builder.WithPredicates(predicates.HPASpec))
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, queue.Mapped(find.ofNamespace)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
+		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, queue.Mapped(find.ofQuota(r.memory.mayWaitForQuota))), builder.WithPredicates(quotaPredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, queue.Mapped(find.ofHPA)), builder.WithPredicates(predicates.HPASpec))
 	if r.VPAs != nil {
-		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, find.ofVPA, clock.RealClock{}}))
+		building.WatchesRawSource(vpaSource{r.VPAs, find.ofVPA})
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
 	if r.Freeze != nil {
-		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, find, clock.RealClock{}}))
+		building.WatchesRawSource(freezeSource(r.Freeze, r.FreezeAPI, find))
 	}
 }
 
@@ -118,7 +113,6 @@ func quotaPredicate() predicate.Predicate {
 // keepOrder keeps the order of the scalers, and triggers those whose standing an event changes. So a reconcile may
 // see an order that is newer than the cache, and is repeated if that made a difference.
 func keepOrder(order *precedence.Order) handler.EventHandler {
-	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	note := func(obj client.Object, q requests) {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
 			trigger(q, order.Note(vs))
@@ -133,7 +127,7 @@ func keepOrder(order *precedence.Order) handler.EventHandler {
 	}
 }
 
-func trigger(q workqueue.TypedRateLimitingInterface[reconcile.Request], keys []types.NamespacedName) {
+func trigger(q requests, keys []types.NamespacedName) {
 	for _, key := range keys {
 		q.Add(reconcile.Request{NamespacedName: key})
 	}

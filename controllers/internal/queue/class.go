@@ -5,7 +5,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Class is how urgent a request is, and its priority in the queue. Higher classes are served first.
@@ -53,59 +51,15 @@ func (c Class) Priority() *int { return new(int(c)) }
 
 // In returns the handler, for requests of that class. What its watch lists when it starts stays Routine.
 func In(class Class, h handler.EventHandler) handler.EventHandler {
-	return &classed{class, h}
-}
-
-type classed struct {
-	class Class
-	handler.EventHandler
-}
-
-// Create implements handler.EventHandler.
-func (h *classed) Create(ctx context.Context, e event.CreateEvent, q requests) {
-	h.EventHandler.Create(ctx, e, InClass(q, h.class))
-}
-
-// Update implements handler.EventHandler.
-func (h *classed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
-	h.EventHandler.Update(ctx, e, InClass(q, h.class))
-}
-
-// Delete implements handler.EventHandler.
-func (h *classed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
-	h.EventHandler.Delete(ctx, e, InClass(q, h.class))
-}
-
-// Generic implements handler.EventHandler.
-func (h *classed) Generic(ctx context.Context, e event.GenericEvent, q requests) {
-	h.EventHandler.Generic(ctx, e, InClass(q, h.class))
-}
-
-// From returns the source, for requests of that class.
-func From(class Class, s source.Source) source.SyncingSource { return &classedSource{s, class} }
-
-type classedSource struct {
-	source.Source
-	class Class
-}
-
-// Start implements source.Source.
-func (s *classedSource) Start(ctx context.Context, q requests) error {
-	return s.Source.Start(ctx, InClass(q, s.class))
-}
-
-// WaitForSync implements source.SyncingSource.
-func (s *classedSource) WaitForSync(ctx context.Context) error {
-	if syncing, ok := s.Source.(source.SyncingSource); ok {
-		return syncing.WaitForSync(ctx)
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q requests) { h.Create(ctx, e, InClass(q, class)) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q requests) { h.Update(ctx, e, InClass(q, class)) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q requests) { h.Delete(ctx, e, InClass(q, class)) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q requests) { h.Generic(ctx, e, InClass(q, class)) },
 	}
-	return nil
 }
 
-// String names the source in the log.
-func (s *classedSource) String() string { return fmt.Sprintf("%v", s.Source) }
-
-// requests is the queue that handlers and sources get.
+// requests is the queue that handlers get.
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // InClass is the queue, for requests of that class. A queue without priorities, as tests have it,

@@ -4,8 +4,6 @@
 package queue
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
@@ -107,37 +104,6 @@ func TestTheClassOfAHandler(t *testing.T) {
 	watched.Delete(t.Context(), event.DeleteEvent{Object: pod("2")}, &got)
 	if diff := cmp.Diff([]Class{Routine, Workload, Workload, Workload}, got.classes); diff != "" {
 		t.Errorf("classes of a listed, a created, an updated and a deleted object (-want +got):\n%s", diff)
-	}
-}
-
-// syncing is a source that adds one request.
-type syncing struct {
-	source.Func
-	err error
-}
-
-func (s syncing) WaitForSync(context.Context) error { return s.err }
-
-func TestTheClassOfASource(t *testing.T) {
-	add := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		q.Add(in("shop", 1))
-		return nil
-	})
-	var got added
-	never := errors.New("not synced")
-	for _, s := range []source.Source{From(Urgent, add), From(Routine, syncing{add, never})} {
-		if err := s.Start(t.Context(), &got); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff([]Class{Urgent, Routine}, got.classes); diff != "" {
-		t.Errorf("classes of two sources (-want +got):\n%s", diff)
-	}
-	if err := From(Routine, syncing{add, never}).WaitForSync(t.Context()); !errors.Is(err, never) {
-		t.Errorf("the source synced with %v", err)
-	}
-	if err := From(Routine, add).WaitForSync(t.Context()); err != nil {
-		t.Errorf("a source that does not sync did not sync: %v", err)
 	}
 }
 

@@ -26,7 +26,7 @@ type Find func(context.Context) ([]reconcile.Request, error)
 
 // LookUp adds the requests that are found. A look-up that fails is repeated until it succeeds or the context ends, so that
 // the event that led to it is not lost.
-func LookUp(ctx context.Context, c clock.Clock, find Find, add func(reconcile.Request)) {
+func LookUp(ctx context.Context, find Find, add func(reconcile.Request)) {
 	err := lookUp(ctx, find, add)
 	if err == nil {
 		return
@@ -34,11 +34,9 @@ func LookUp(ctx context.Context, c clock.Clock, find Find, add func(reconcile.Re
 	go func() {
 		for delay := firstLookup; err != nil && ctx.Err() == nil; delay = min(2*delay, longestLookup) {
 			log.FromContext(ctx).Error(err, "Cannot look up what an event concerns", "retryAfter", delay.String())
-			timer := c.NewTimer(delay)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
-			case <-timer.C():
+			case <-clock.RealClock{}.After(delay):
 				err = lookUp(ctx, find, add)
 			}
 		}
@@ -55,9 +53,9 @@ func lookUp(ctx context.Context, find Find, add func(reconcile.Request)) error {
 
 // Mapped returns the handler that adds the requests that are found for an object, and for an update those of the old and the
 // new one. It is EnqueueRequestsFromMapFunc of controller-runtime with LookUp.
-func Mapped(c clock.Clock, find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
+func Mapped(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
 	enqueue := func(ctx context.Context, q requests, objects ...client.Object) {
-		LookUp(ctx, c, func(ctx context.Context) (all []reconcile.Request, err error) {
+		LookUp(ctx, func(ctx context.Context) (all []reconcile.Request, err error) {
 			for _, object := range objects {
 				found, failed := find(ctx, object)
 				all, err = append(all, found...), errors.Join(err, failed)

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,7 +52,7 @@ func TestALookUpThatFailsIsRepeated(t *testing.T) {
 		q := newTestQueue(t)
 		find, asked := byName(10)
 		start := time.Now()
-		In(Workload, Mapped(clock.RealClock{}, find)).Delete(t.Context(), event.DeleteEvent{Object: aPod("web", "1")}, q)
+		In(Workload, Mapped(find)).Delete(t.Context(), event.DeleteEvent{Object: aPod("web", "1")}, q)
 		if got := drained(q); len(got) != 0 {
 			t.Errorf("a look-up that fails has found %v", got)
 		}
@@ -82,7 +81,7 @@ func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
 		q := newTestQueue(t)
 		var fails atomic.Bool
 		fails.Store(true)
-		h := Mapped(clock.RealClock{}, func(_ context.Context, object client.Object) ([]reconcile.Request, error) {
+		h := Mapped(func(_ context.Context, object client.Object) ([]reconcile.Request, error) {
 			if object.GetName() == "new" && fails.Load() {
 				return nil, errors.New("no cache")
 			}
@@ -105,7 +104,7 @@ func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
 func TestARequestIsAddedOnce(t *testing.T) {
 	var got added
 	find, _ := byName(0)
-	In(Urgent, Mapped(clock.RealClock{}, find)).Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, &got)
+	In(Urgent, Mapped(find)).Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, &got)
 	if diff := cmp.Diff([]Class{Urgent}, got.classes); diff != "" {
 		t.Errorf("classes of the requests (-want +got):\n%s", diff)
 	}
