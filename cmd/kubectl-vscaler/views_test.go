@@ -183,7 +183,7 @@ func TestAllViewsAgreeAboutPoliciesAndScaledDeployments(t *testing.T) {
 		s.put(policy, owner)
 
 		action := ""
-		if row := explain.PolicyRowOf(explain.ClusterPolicyOf(policy), nil, time.Now()); row.Ends == explain.ByUser {
+		if row := explain.PolicyRowOf(explain.PolicyOf(policy), nil, time.Now()); row.Ends == explain.ByUser {
 			action = name
 		}
 		if got := scaler.ActionOf(policy.Status); got != action {

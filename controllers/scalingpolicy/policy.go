@@ -118,14 +118,11 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 
 // read reads a policy; nil if there is none, or if it is being deleted.
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope, error) {
-	s := &scope{now: r.Clock.Now()}
+	s := &scope{now: r.Clock.Now(), object: &v1beta1.ScalingPolicy{}}
 	if key.Namespace == "" {
-		object := &v1beta1.ClusterScalingPolicy{}
-		s.object, s.status = object, &object.Status
-	} else {
-		object := &v1beta1.ScalingPolicy{}
-		s.object, s.status = object, &object.Status
+		s.object = &v1beta1.ClusterScalingPolicy{}
 	}
+	s.status = fleet.ViewOf(s.object).Status
 	if err := r.Cached.Get(ctx, key, s.object); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(key)
@@ -152,7 +149,7 @@ func (r *Reconciler) checkRights(_ context.Context, s *scope) (done bool, err er
 
 // checkSelectors is a phase: a policy whose selectors cannot be parsed selects nothing, and keeps its scalers.
 func (r *Reconciler) checkSelectors(_ context.Context, s *scope) (done bool, err error) {
-	s.policy, s.invalid = r.parse(s.object)
+	s.policy, s.invalid = fleet.Read(s.object, r.OwnNamespace)
 	return s.invalid != nil, nil
 }
 
@@ -201,20 +198,7 @@ func (r *Reconciler) scalersBy(ctx context.Context, which ...client.ListOption) 
 	if err := r.Cached.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
 	}
-	out := map[types.NamespacedName]fleet.Scalers{}
-	for i := range list.Items {
-		s := &list.Items[i]
-		named := out[client.ObjectKeyFromObject(s)]
-		named.Named = s
-		out[client.ObjectKeyFromObject(s)] = named
-		if !fleet.IsGenerated(s) {
-			key := types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}
-			target := out[key]
-			target.OfUser = s
-			out[key] = target
-		}
-	}
-	return out, nil
+	return fleet.ScalersBy(list.Items), nil
 }
 
 // markHarm is a phase: it notes on promoted scalers that they did harm while they were verified.

@@ -127,21 +127,10 @@ func (r *Reconciler) add(to *policies, object client.Object) {
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
-	if policy, err := r.parse(object); err == nil { // The status of the policy reports the error.
+	if policy, err := fleet.Read(object, r.OwnNamespace); err == nil { // The status of the policy reports the error.
 		to.byUID[object.GetUID()] = policy
 		to.valid = append(to.valid, policy)
 	}
-}
-
-// parse reads a policy. The error says which selector cannot be parsed.
-func (r *Reconciler) parse(object client.Object) (*fleet.Policy, error) {
-	switch o := object.(type) {
-	case *v1beta1.ScalingPolicy:
-		return fleet.Read(o)
-	case *v1beta1.ClusterScalingPolicy:
-		return fleet.ReadCluster(o, r.OwnNamespace)
-	}
-	return nil, fmt.Errorf("%T is no policy", object)
 }
 
 // namespace reads what policies see of a namespace. Namespaces that may not be read have no labels.

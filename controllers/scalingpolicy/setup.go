@@ -246,18 +246,9 @@ func memberPredicate() predicate.Predicate {
 func policyPredicate() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
-		predicates.Updates(func(before, after client.Object) bool { return observed(after) < observed(before) }))
-}
-
-// observed is the generation that the status of a policy describes.
-func observed(policy client.Object) int64 {
-	switch p := policy.(type) {
-	case *v1beta1.ScalingPolicy:
-		return p.Status.ObservedGeneration
-	case *v1beta1.ClusterScalingPolicy:
-		return p.Status.ObservedGeneration
-	}
-	return 0
+		predicates.Updates(func(before, after client.Object) bool {
+			return fleet.ViewOf(after).Status.ObservedGeneration < fleet.ViewOf(before).Status.ObservedGeneration
+		}))
 }
 
 // namespacePredicate passes changes that select or exclude Deployments.

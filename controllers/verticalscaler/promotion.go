@@ -63,16 +63,9 @@ func (r *Reconciler) findPolicy(ctx context.Context, s *scope) (done bool, err e
 
 // rulesOf are the rules of a policy; nil if it does not exist.
 func (r *Reconciler) rulesOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*v1beta1.PolicyRules, error) {
-	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
-	var rules *v1beta1.PolicyRules
-	var policy client.Object
-	if owner.Kind == v1beta1.ClusterScalingPolicyKind {
-		key.Namespace = ""
-		cluster := &v1beta1.ClusterScalingPolicy{}
-		policy, rules = cluster, &cluster.Spec.PolicyRules
-	} else {
-		namespaced := &v1beta1.ScalingPolicy{}
-		policy, rules = namespaced, &namespaced.Spec.PolicyRules
+	key, policy := types.NamespacedName{Name: owner.Name}, client.Object(&v1beta1.ClusterScalingPolicy{})
+	if owner.Kind == v1beta1.ScalingPolicyKind {
+		key.Namespace, policy = namespace, &v1beta1.ScalingPolicy{}
 	}
 	switch err := r.Policies.Get(ctx, key, policy, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
@@ -82,7 +75,7 @@ func (r *Reconciler) rulesOf(ctx context.Context, namespace string, owner *metav
 	case policy.GetUID() != owner.UID:
 		return nil, nil
 	}
-	return rules, nil
+	return fleet.ViewOf(policy).Rules, nil
 }
 
 // promotionBy is what the rules ask of a scaler that is not promoted; nil if they are unknown.

@@ -20,32 +20,13 @@ import (
 
 // Policy is a ScalingPolicy or a ClusterScalingPolicy.
 type Policy struct {
-	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
-	Kind   string
-	Object metav1.Object
-	Rules  *v1beta1.PolicyRules
-	Status *v1beta1.ScalingPolicyStatus
-	// Excluded are the Deployments that the policy excludes; nil for none.
-	Excluded *v1beta1.DeploymentExclusions
-	// Cluster is the spec of a ClusterScalingPolicy; nil for a ScalingPolicy.
-	Cluster *v1beta1.ClusterScalingPolicySpec
+	fleet.View
 	// Operators tell the fallback of scalers that name none; nil if it is not known.
 	Operators Operators
 }
 
-// PolicyOf reads a ScalingPolicy.
-func PolicyOf(p *v1beta1.ScalingPolicy) Policy {
-	return Policy{Kind: v1beta1.ScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Excluded: p.Spec.Exclude}
-}
-
-// ClusterPolicyOf reads a ClusterScalingPolicy.
-func ClusterPolicyOf(p *v1beta1.ClusterScalingPolicy) Policy {
-	out := Policy{Kind: v1beta1.ClusterScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Cluster: &p.Spec}
-	if p.Spec.Exclude != nil {
-		out.Excluded = &p.Spec.Exclude.DeploymentExclusions
-	}
-	return out
-}
+// PolicyOf is the policy without Operators.
+func PolicyOf(policy metav1.Object) Policy { return Policy{View: fleet.ViewOf(policy)} }
 
 // Purpose is what the policy is for, in a sentence.
 func (p Policy) Purpose() string {

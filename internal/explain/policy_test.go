@@ -78,7 +78,7 @@ func webPolicy() *v1beta1.ScalingPolicy {
 
 func policyCases() map[string]explain.PolicyEvidence {
 	of := func(p *v1beta1.ClusterScalingPolicy) explain.PolicyEvidence {
-		return explain.PolicyEvidence{Policy: explain.ClusterPolicyOf(p), Now: noon}
+		return explain.PolicyEvidence{Policy: explain.PolicyOf(p), Now: noon}
 	}
 	silent := of(fleetPolicy())
 	silent.Operators = explain.Operators{{Namespace: "verticalscaler-system", LastHeard: ago(10 * time.Minute)}}
@@ -185,7 +185,7 @@ func TestPoliciesAreBlindWithTheirScalers(t *testing.T) {
 		140: {"PromotionInProgress", "True", "140 of 480 are without usage"},
 		470: {"MetricsIncomplete", "False", "Usage is missing for nearly all pods: metrics are down (470 of 480 scalers)"},
 	} {
-		p := explain.ClusterPolicyOf(fleetPolicy(status(func(s *v1beta1.ScalingPolicyStatus) {
+		p := explain.PolicyOf(fleetPolicy(status(func(s *v1beta1.ScalingPolicyStatus) {
 			s.States = []v1beta1.PolicyCount{{Reason: "Applied", Count: 480 - blind}, {Reason: "MetricsIncomplete", Count: blind - 3}, {Reason: "MetricsUnavailable", Count: 3}}
 		})))
 		x := explain.OfPolicy(explain.PolicyEvidence{Policy: p, Now: noon})

@@ -68,73 +68,73 @@ func isSet(annotations map[string]string, key string) bool {
 	return ok && value != "false"
 }
 
-// Policy is a ScalingPolicy or a ClusterScalingPolicy with parsed selectors.
-type Policy struct {
-	// Object is the policy. It may not be modified.
-	Object metav1.Object
+// View is what a ScalingPolicy and a ClusterScalingPolicy have in common. It points into the object.
+type View struct {
 	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
-	Kind string
-	// Rules are those of its spec.
-	Rules *v1beta1.PolicyRules
-	// Status is its status.
+	Kind   string
+	Object metav1.Object
+	Rules  *v1beta1.PolicyRules
 	Status *v1beta1.ScalingPolicyStatus
+	// Excluded are the Deployments that the policy excludes; nil for none.
+	Excluded *v1beta1.DeploymentExclusions
+	// Cluster is the spec of a ClusterScalingPolicy; nil for a ScalingPolicy.
+	Cluster *v1beta1.ClusterScalingPolicySpec
+}
 
-	namespaces     labels.Selector // nil for the policy's own namespace
-	deployments    labels.Selector
-	excluded       labels.Selector
-	excludedNames  sets.Set[string]
-	excludedSpaces sets.Set[string]
-	withSystem     bool
+// ViewOf is the view of a policy. It panics for any other object.
+func ViewOf(policy metav1.Object) View {
+	switch p := policy.(type) {
+	case *v1beta1.ScalingPolicy:
+		return View{Kind: v1beta1.ScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Excluded: p.Spec.Exclude}
+	case *v1beta1.ClusterScalingPolicy:
+		out := View{Kind: v1beta1.ClusterScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Cluster: &p.Spec}
+		if p.Spec.Exclude != nil {
+			out.Excluded = &p.Spec.Exclude.DeploymentExclusions
+		}
+		return out
+	}
+	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
+}
+
+// Policy is a policy with parsed selectors. Its object may not be modified.
+type Policy struct {
+	View
+
+	namespaces            labels.Selector // nil for the policy's own namespace
+	deployments, excluded labels.Selector
+	excludedNames         sets.Set[string]
+	excludedSpaces        sets.Set[string]
 	// ownNamespace is the namespace of the operator, which belongs to the system.
 	ownNamespace string
 }
 
-// Read parses a ScalingPolicy. The error says which selector cannot be parsed.
-func Read(p *v1beta1.ScalingPolicy) (*Policy, error) {
-	out := &Policy{Object: p, Kind: v1beta1.ScalingPolicyKind, Rules: &p.Spec.PolicyRules, Status: &p.Status, withSystem: true}
-	if err := out.parse(p.Spec.Exclude); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// ReadCluster parses a ClusterScalingPolicy. ownNamespace is the namespace of the operator; empty if it is not
-// known. The error says which selector cannot be parsed.
-func ReadCluster(p *v1beta1.ClusterScalingPolicy, ownNamespace string) (*Policy, error) {
-	out := &Policy{
-		Object: p, Kind: v1beta1.ClusterScalingPolicyKind, Rules: &p.Spec.PolicyRules, Status: &p.Status,
-		withSystem: p.Spec.SystemNamespaces == v1beta1.SystemNamespacesInclude, ownNamespace: ownNamespace,
-	}
-	var err error
-	if out.namespaces, err = parse(&p.Spec.NamespaceSelector, "spec.namespaceSelector"); err != nil {
-		return nil, err
-	}
-	var exclude *v1beta1.DeploymentExclusions
-	if p.Spec.Exclude != nil {
-		exclude, out.excludedSpaces = &p.Spec.Exclude.DeploymentExclusions, sets.New(p.Spec.Exclude.Namespaces...)
-	}
-	if err := out.parse(exclude); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (p *Policy) parse(exclude *v1beta1.DeploymentExclusions) (err error) {
-	p.deployments = labels.Everything()
-	if p.Rules.DeploymentSelector != nil {
-		if p.deployments, err = parse(p.Rules.DeploymentSelector, "spec.deploymentSelector"); err != nil {
-			return err
+// Read parses the selectors of a policy. ownNamespace is the namespace of the operator; empty if it is not known. The
+// error says which selector cannot be parsed.
+func Read(policy metav1.Object, ownNamespace string) (p *Policy, err error) {
+	p = &Policy{View: ViewOf(policy), deployments: labels.Everything(), excluded: labels.Nothing(), ownNamespace: ownNamespace}
+	if p.Cluster != nil {
+		if p.namespaces, err = parse(&p.Cluster.NamespaceSelector, "spec.namespaceSelector"); err != nil {
+			return nil, err
+		}
+		if p.Cluster.Exclude != nil {
+			p.excludedSpaces = sets.New(p.Cluster.Exclude.Namespaces...)
 		}
 	}
-	p.excluded = labels.Nothing()
-	if exclude == nil {
-		return nil
+	if p.Rules.DeploymentSelector != nil {
+		if p.deployments, err = parse(p.Rules.DeploymentSelector, "spec.deploymentSelector"); err != nil {
+			return nil, err
+		}
 	}
-	p.excludedNames = sets.New(exclude.Deployments...)
-	if exclude.DeploymentSelector != nil {
-		p.excluded, err = parse(exclude.DeploymentSelector, "spec.exclude.deploymentSelector")
+	if p.Excluded == nil {
+		return p, nil
 	}
-	return err
+	p.excludedNames = sets.New(p.Excluded.Deployments...)
+	if p.Excluded.DeploymentSelector != nil {
+		if p.excluded, err = parse(p.Excluded.DeploymentSelector, "spec.exclude.deploymentSelector"); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // parse converts a selector. An empty one selects nothing: the schema refuses it.
@@ -172,7 +172,7 @@ func (p *Policy) Promotes() bool {
 
 // Covers reports whether Deployments of the namespace can be selected.
 func (p *Policy) Covers(namespace string) bool {
-	return p.Kind == v1beta1.ClusterScalingPolicyKind || p.Object.GetNamespace() == namespace
+	return p.Cluster != nil || p.Object.GetNamespace() == namespace
 }
 
 // Match reports whether the selectors of the policy match a Deployment, and for what reason it is left alone all the
@@ -183,7 +183,7 @@ func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipp
 		return false, ""
 	}
 	switch {
-	case !p.withSystem && p.isSystem(d.Namespace):
+	case p.Cluster != nil && p.Cluster.SystemNamespaces != v1beta1.SystemNamespacesInclude && p.isSystem(d.Namespace):
 		return true, v1beta1.ReasonSystemNamespace
 	case d.Excluded, namespace.Excluded, p.excludedSpaces.Has(d.Namespace), p.excludedNames.Has(d.Name), p.excluded.Matches(labels.Set(d.Labels)):
 		return true, v1beta1.ReasonExcluded

@@ -31,7 +31,7 @@ func aPolicy(t *testing.T, name string, changes ...func(*v1beta1.ScalingPolicy))
 	for _, change := range changes {
 		change(p)
 	}
-	out, err := Read(p)
+	out, err := Read(p, "sizing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func aClusterPolicy(t *testing.T, name string, changes ...func(*v1beta1.ClusterS
 	for _, change := range changes {
 		change(p)
 	}
-	out, err := ReadCluster(p, "sizing")
+	out, err := Read(p, "sizing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,13 +242,13 @@ func TestASelectorThatCannotBeParsedIsNamed(t *testing.T) {
 		p := &v1beta1.ClusterScalingPolicy{}
 		p.Spec.NamespaceSelector = selects("env", "live")
 		change(p)
-		if policy, err := ReadCluster(p, ""); err == nil || err.Error() != want || policy != nil {
-			t.Errorf("ReadCluster() = %v, %v, want no policy and %s", policy, err, want)
+		if policy, err := Read(p, ""); err == nil || err.Error() != want || policy != nil {
+			t.Errorf("Read() = %v, %v, want no policy and %s", policy, err, want)
 		}
 	}
 	namespaced := &v1beta1.ScalingPolicy{}
 	namespaced.Spec.DeploymentSelector = &broken
-	if policy, err := Read(namespaced); err == nil || policy != nil {
+	if policy, err := Read(namespaced, ""); err == nil || policy != nil {
 		t.Errorf("Read() = %v, %v, want no policy", policy, err)
 	}
 }

@@ -50,6 +50,24 @@ type Scalers struct {
 	OfUser *v1beta1.VerticalScaler
 }
 
+// ScalersBy are scalers by the Deployments that they concern. The result points into the list.
+func ScalersBy(list []v1beta1.VerticalScaler) map[types.NamespacedName]Scalers {
+	out := map[types.NamespacedName]Scalers{}
+	for i := range list {
+		s := &list[i]
+		key, target := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, scaler.Target(s)
+		named := out[key]
+		named.Named = s
+		out[key] = named
+		if !IsGenerated(s) {
+			byUser := out[target]
+			byUser.OfUser = s
+			out[target] = byUser
+		}
+	}
+	return out
+}
+
 // MemberOf is what a policy does about a Deployment. ok is false if its selectors do not match, or if the namespace is
 // being deleted.
 func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers, rejected string) (m Member, ok bool) {

@@ -246,11 +246,11 @@ func TestTheOperatorCarriesOutPolicies(t *testing.T) {
 	t.Parallel()
 	object := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet", UID: "1"}}
 	object.Spec.Rollout.Start, object.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInPlace
-	policy, err := fleet.Read(object)
+	policy, err := fleet.Read(object, "verticalscaler-system")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := fleet.ReadCluster(&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "2"}}, "verticalscaler-system")
+	other, err := fleet.Read(&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "2"}}, "verticalscaler-system")
 	if err != nil {
 		t.Fatal(err)
 	}

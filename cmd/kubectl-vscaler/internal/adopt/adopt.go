@@ -99,7 +99,7 @@ func (o *adopting) read(c *cobra.Command) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	isNamespaced := kube.Described(policy).Cluster == nil
+	isNamespaced := fleet.ViewOf(policy).Cluster == nil
 	switch in := policy.GetNamespace(); {
 	case isNamespaced && in == "":
 		policy.SetNamespace(namespace)
@@ -161,7 +161,7 @@ func (o *adopting) adopt(ctx context.Context, c client.Client, policy client.Obj
 	}
 	o.say("%s %s", resourceOf(policy), s.past())
 	if o.output == "table" {
-		fmt.Fprintf(o.Out, "See how it is doing: %s explain %s/%s%s\n", cli.Name, kube.Described(policy).Kind, policy.GetName(), inNamespace(policy.GetNamespace()))
+		fmt.Fprintf(o.Out, "See how it is doing: %s explain %s/%s%s\n", cli.Name, fleet.ViewOf(policy).Kind, policy.GetName(), inNamespace(policy.GetNamespace()))
 	}
 	return nil
 }
@@ -333,15 +333,15 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 	if operator, ok := s.operators.For(s.policy.GetNamespace()); ok {
 		own = operator.Namespace
 	}
-	described := kube.Described(stored)
+	described := explain.PolicyOf(stored)
 	described.Operators = s.operators
 	w = adoption.World{Described: described, Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
-	if w.Policy, err = kube.Parsed(stored, own); err != nil {
+	if w.Policy, err = fleet.Read(stored, own); err != nil {
 		return w, err
 	}
 	for _, other := range s.others {
 		// One that cannot be parsed selects nothing.
-		if p, err := kube.Parsed(other, own); err == nil {
+		if p, err := fleet.Read(other, own); err == nil {
 			w.Others = append(w.Others, p)
 		}
 	}
@@ -425,7 +425,7 @@ func (s *surveyor) doubts(ctx context.Context) (out []string) {
 		out = append(out, fmt.Sprintf("the operator in namespace %s lacks the rights that policies need: %s", operator.Namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.Policies)))
 	}
 	if s.existing != nil {
-		if c := meta.FindStatusCondition(kube.Described(s.existing).Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != "True" && !slices.Contains(out, c.Message) {
+		if c := meta.FindStatusCondition(fleet.ViewOf(s.existing).Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != "True" && !slices.Contains(out, c.Message) {
 			out = append(out, fmt.Sprintf("the policy that exists is not Ready (%s): %s", c.Reason, explain.Printable(c.Message)))
 		}
 	}

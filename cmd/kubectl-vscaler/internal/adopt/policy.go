@@ -30,13 +30,13 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 // resourceOf is the name of a policy as kubectl prints it.
 func resourceOf(policy client.Object) string {
-	return strings.ToLower(kube.Described(policy).Kind) + "." + v1beta1.GroupVersion.Group + "/" + policy.GetName()
+	return strings.ToLower(fleet.ViewOf(policy).Kind) + "." + v1beta1.GroupVersion.Group + "/" + policy.GetName()
 }
 
 // policyCopy is a copy of a policy.
@@ -87,11 +87,11 @@ func isSame(a, b client.Object) bool {
 
 // setDefaults sets those defaults of the schema that a preview needs.
 func setDefaults(policy client.Object) {
-	rules := kube.Described(policy).Rules
-	rules.Rollout.Start = cmp.Or(rules.Rollout.Start, v1beta1.UpdateModeRecommend)
-	rules.Template.UpdatePolicy.UpdateMode = cmp.Or(rules.Template.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
-	if p, ok := policy.(*v1beta1.ClusterScalingPolicy); ok {
-		p.Spec.SystemNamespaces = cmp.Or(p.Spec.SystemNamespaces, v1beta1.SystemNamespacesExclude)
+	view := fleet.ViewOf(policy)
+	view.Rules.Rollout.Start = cmp.Or(view.Rules.Rollout.Start, v1beta1.UpdateModeRecommend)
+	view.Rules.Template.UpdatePolicy.UpdateMode = cmp.Or(view.Rules.Template.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
+	if view.Cluster != nil {
+		view.Cluster.SystemNamespaces = cmp.Or(view.Cluster.SystemNamespaces, v1beta1.SystemNamespacesExclude)
 	}
 }
 
@@ -101,7 +101,7 @@ func manifestOf(policy client.Object) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out["apiVersion"], out["kind"] = v1beta1.GroupVersion.String(), kube.Described(policy).Kind
+	out["apiVersion"], out["kind"] = v1beta1.GroupVersion.String(), fleet.ViewOf(policy).Kind
 	delete(out, "status")
 	without(out)
 	return out, nil
@@ -156,7 +156,7 @@ func readPolicy(text []byte) (client.Object, error) {
 	policy.SetUID("")
 	policy.SetManagedFields(nil)
 	policy.SetCreationTimestamp(metav1.Time{})
-	*kube.Described(policy).Status = v1beta1.ScalingPolicyStatus{}
+	*fleet.ViewOf(policy).Status = v1beta1.ScalingPolicyStatus{}
 	return policy, nil
 }
 

@@ -162,7 +162,7 @@ func (w World) action() Action {
 // members are what the policy does about all Deployments that it selects.
 func (w World) members() (all []fleet.Member) {
 	policies := append([]*fleet.Policy{w.Policy}, w.Others...)
-	scalers := w.scalers()
+	scalers := fleet.ScalersBy(w.Scalers)
 	for _, d := range w.Deployments {
 		if m, ok := fleet.MemberOf(w.Policy, policies, d, w.namespace(d.Namespace), scalers[d.Key()], ""); ok {
 			// Unlike the operator, the preview needs the scaler of another policy, too.
@@ -178,24 +178,6 @@ func (w World) namespace(name string) *fleet.Namespace {
 		return known
 	}
 	return &fleet.Namespace{Name: name}
-}
-
-// scalers are the scalers by the Deployments that they concern.
-func (w World) scalers() map[types.NamespacedName]fleet.Scalers {
-	out := map[types.NamespacedName]fleet.Scalers{}
-	for i := range w.Scalers {
-		s := &w.Scalers[i]
-		key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-		named := out[key]
-		named.Named = s
-		out[key] = named
-		if !fleet.IsGenerated(s) {
-			target := out[scaler.Target(s)]
-			target.OfUser = s
-			out[scaler.Target(s)] = target
-		}
-	}
-	return out
 }
 
 // mostHPAs is how many conflicts with HorizontalPodAutoscalers are shown.

@@ -42,11 +42,11 @@ func everywhere(change func(*v1beta1.ClusterScalingPolicySpec)) *v1beta1.Cluster
 
 func read(t *testing.T, p *v1beta1.ClusterScalingPolicy) (w adoption.World) {
 	t.Helper()
-	parsed, err := fleet.ReadCluster(p, "verticalscaler-system")
+	parsed, err := fleet.Read(p, "verticalscaler-system")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return adoption.World{Policy: parsed, Described: explain.ClusterPolicyOf(p), Namespaces: map[string]*fleet.Namespace{}}
+	return adoption.World{Policy: parsed, Described: explain.PolicyOf(p), Namespaces: map[string]*fleet.Namespace{}}
 }
 
 // deploy adds Deployments with so many pods of 500m and 1 GiB, and a sidecar without a request.
@@ -90,13 +90,13 @@ func untidy(t *testing.T) adoption.World {
 	w.Exists = true
 	tenant := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "own", UID: "own"}}
 	tenant.Spec.DeploymentSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"own": "yes"}}
-	own, err := fleet.Read(tenant)
+	own, err := fleet.Read(tenant, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := everywhere(func(s *v1beta1.ClusterScalingPolicySpec) { s.Priority = -1 })
 	old.Name, old.UID = "old", "old"
-	before, err := fleet.ReadCluster(old, "")
+	before, err := fleet.Read(old, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,28 +230,6 @@ func HPAs(ctx context.Context, c client.Reader, namespace string) (all []autosca
 	return all, err
 }
 
-// Described is a ScalingPolicy or a ClusterScalingPolicy, to explain it.
-func Described(policy client.Object) explain.Policy {
-	switch p := policy.(type) {
-	case *v1beta1.ScalingPolicy:
-		return explain.PolicyOf(p)
-	case *v1beta1.ClusterScalingPolicy:
-		return explain.ClusterPolicyOf(p)
-	}
-	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
-}
-
-// Parsed is a policy with Parsed selectors. ownNamespace is that of the operator.
-func Parsed(policy client.Object, ownNamespace string) (*fleet.Policy, error) {
-	switch p := policy.(type) {
-	case *v1beta1.ScalingPolicy:
-		return fleet.Read(p)
-	case *v1beta1.ClusterScalingPolicy:
-		return fleet.ReadCluster(p, ownNamespace)
-	}
-	panic(fmt.Sprintf("%T is not a policy", policy)) // a mistake of this program
-}
-
 // ForFleet is what a policy sees of a namespace.
 func ForFleet(n *corev1.Namespace) *fleet.Namespace {
 	return &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
@@ -268,7 +246,7 @@ func (c *Cluster) LeftOut(ctx context.Context, reader client.Reader, namespace, 
 	_ = reader.Get(ctx, types.NamespacedName{Name: namespace}, &found) // without it, its name is known
 	var policies []*fleet.Policy
 	for _, object := range Policies(ctx, reader, namespace) {
-		if p, err := Parsed(object, c.OperatorNamespace()); err == nil {
+		if p, err := fleet.Read(object, c.OperatorNamespace()); err == nil {
 			policies = append(policies, p)
 		}
 	}

@@ -154,7 +154,7 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	}
 	scalersShown := out.Overview().Scalers
 	for _, policy := range policies {
-		if row := explain.PolicyRowOf(Described(policy), operators, out.At); Concerns(row, namespace, scalersShown) {
+		if row := explain.PolicyRowOf(explain.PolicyOf(policy), operators, out.At); Concerns(row, namespace, scalersShown) {
 			out.Policies = append(out.Policies, row)
 		}
 	}

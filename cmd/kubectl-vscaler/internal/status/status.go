@@ -201,7 +201,7 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 		}
 	}
 	for _, policy := range kube.Policies(ctx, o.client, o.namespace, o.labels) {
-		row := explain.PolicyRowOf(kube.Described(policy), operators, now)
+		row := explain.PolicyRowOf(explain.PolicyOf(policy), operators, now)
 		isNamed := o.isNamed(func(name kube.Reference) bool { return name.IsPolicyRow(row) })
 		if isNamed && (len(o.names) > 0 || kube.Concerns(row, o.namespace, out.Scalers)) {
 			out.Policies = append(out.Policies, row)
@@ -312,7 +312,7 @@ func policyEvidenceOf(ctx context.Context, cluster *kube.Cluster, c client.Reade
 	case err != nil:
 		return e, fmt.Errorf("reading %s %s: %w", name.Kind, strings.TrimPrefix(key.String(), "/"), err)
 	}
-	e.Policy = kube.Described(policy)
+	e.Policy = explain.PolicyOf(policy)
 	e.Operators = cluster.OperatorsOr(ctx, c, namespace, &e.Missing)
 	e.Now = cluster.Now()
 	return e, nil

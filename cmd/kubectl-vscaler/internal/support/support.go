@@ -205,7 +205,7 @@ func (b *supportBundle) policies(ctx context.Context, operators explain.Operator
 	b.note("ClusterScalingPolicies", err)
 	var objects []map[string]any
 	for _, policy := range append(namespaced, cluster...) {
-		p := kube.Described(policy)
+		p := explain.PolicyOf(policy)
 		objects = append(objects, b.typed(policy, v1beta1.GroupVersion.WithKind(p.Kind)))
 		explained := explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now})
 		b.add("policies/"+p.Kind+"-"+policy.GetName()+".txt", masked(explained.Text(b.now)))
