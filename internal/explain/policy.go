@@ -80,11 +80,7 @@ func (p Policy) Mode() (mode, means string) {
 
 // Start is the update mode of new scalers, and what it means.
 func (p Policy) Start() (mode, means string) {
-	start := p.Rules.Rollout.Start
-	if start == "" {
-		start = v1beta1.UpdateModeRecommend
-	}
-	return p.modeOf(start)
+	return p.modeOf(fleet.RolloutOf(p.Rules.Rollout).Start)
 }
 
 func (p Policy) modeOf(mode v1beta1.UpdateMode) (name, means string) {
@@ -100,23 +96,12 @@ func (p Policy) Promotes() bool {
 	return start != mode
 }
 
-const (
-	defaultAfter      = 7 * 24 * time.Hour
-	defaultStarvedPct = 3
-)
-
 // Rollout says when scalers are promoted, in sentences.
 func (p Policy) Rollout() []string {
-	r, after, starved := fleet.RolloutOf(p.Rules.Rollout), defaultAfter, int32(defaultStarvedPct)
-	if s := p.Rules.Rollout.AfterSeconds; s != nil {
-		after = time.Duration(*s) * time.Second
-	}
-	if s := p.Rules.Rollout.MaxStarvedPercent; s != nil {
-		starved = *s
-	}
+	r := fleet.RolloutOf(p.Rules.Rollout)
 	first := fmt.Sprintf("A scaler is promoted after %s of usage for which its recommendations would have been enough: always for memory, and for CPU except in %d %% of the time.",
-		duration.HumanDuration(after), starved)
-	if after == 0 {
+		duration.HumanDuration(r.Evidence.Time), r.Evidence.MaxStarvedPercent)
+	if r.Evidence.Time == 0 {
 		first = "A scaler is promoted as soon as it has a recommendation."
 	}
 	return []string{

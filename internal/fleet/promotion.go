@@ -67,8 +67,8 @@ func RolloutOf(r v1beta1.PolicyRollout) Rollout {
 	return out
 }
 
-// limit is how many of the scalers may be verified at the same time: at least one.
-func (r Rollout) limit(scalers int) int {
+// Limit is how many of the scalers may be verified at the same time: at least one.
+func (r Rollout) Limit(scalers int) int {
 	return max(1, (r.MaxConcurrentPercent*scalers+99)/100)
 }
 
@@ -155,7 +155,7 @@ func Promote(r Rollout, known []Halt, all []Candidate, now time.Time) Promotion 
 		p.Reason, p.Message = v1beta1.ReasonNoDeployments, "The policy has no scalers to promote"
 		return p
 	}
-	p.Promote = next(r, p.Halts, all, now, r.limit(len(all))-p.Verifying)
+	p.Promote = next(r, p.Halts, all, now, r.Limit(len(all))-p.Verifying)
 	if len(p.Halts) > 0 {
 		p.Reason, p.Message = v1beta1.ReasonPromotionHalted, p.Halts[0].Message
 		if more := len(p.Halts) - 1; more > 0 {
@@ -390,7 +390,7 @@ func (p *Promotion) progress(r Rollout, all []Candidate) (reason, message string
 		}
 	}
 	if queued := p.Waiting - blocked; queued > 0 {
-		parts = append(parts, fmt.Sprintf("%d wait for their turn, because at most %d are verified at the same time", queued, r.limit(len(all))))
+		parts = append(parts, fmt.Sprintf("%d wait for their turn, because at most %d are verified at the same time", queued, r.Limit(len(all))))
 	}
 	if blocked > 0 {
 		parts = append(parts, fmt.Sprintf("%d wait because they are frozen, paused or suspended", blocked))

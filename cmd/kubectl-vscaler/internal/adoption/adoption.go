@@ -142,8 +142,7 @@ func Of(w World) Preview {
 	out.Selected, out.Sized, out.Namespaces, out.Skipped, out.Savings = survey.Selected, len(wanted), shares, explain.CountsOf(survey.Skipped), survey.Savings
 	out.FirstDay.count(w, wanted)
 	if p.Promotes() {
-		limit := (fleet.RolloutOf(p.Rules.Rollout).MaxConcurrentPercent*len(wanted) + 99) / 100
-		out.Later = &Later{Mode: mode, ModeMeans: means, Rules: p.Rollout(), AtOnce: max(1, limit)}
+		out.Later = &Later{Mode: mode, ModeMeans: means, Rules: p.Rollout(), AtOnce: fleet.RolloutOf(p.Rules.Rollout).Limit(len(wanted))}
 	}
 	out.Warnings = append(w.warnings(len(members), len(wanted)), w.hpaWarnings(wanted)...)
 	return out
