@@ -102,10 +102,8 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	if err != nil {
 		return nil, err
 	}
-	if wanted != nil {
-		if _, paused := wanted.PausedBy(); paused {
-			return nil, nil // A paused policy takes nothing over from another one, either.
-		}
+	if wanted != nil && wanted.IsPaused() {
+		return nil, nil // A paused policy takes nothing over from another one, either.
 	}
 	switch {
 	case wanted != nil && named == nil:
@@ -140,14 +138,7 @@ func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.Vertic
 // or a deletion. What a deleted policy leaves behind is the garbage collector's to delete or to orphan.
 func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
 	policy, exists := all.of(s)
-	if !exists {
-		return false
-	}
-	if policy == nil {
-		return true
-	}
-	_, paused := policy.PausedBy()
-	return paused
+	return exists && (policy == nil || policy.IsPaused())
 }
 
 // wanted is the policy whose scaler the Deployment should have; nil for none.

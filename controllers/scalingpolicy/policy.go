@@ -36,8 +36,7 @@ type scope struct {
 	invalid error
 	// forbidden says which rights the operator lacks, and how to grant them; empty for none.
 	forbidden string
-	// pausedBy is the value of the annotation that pauses the policy.
-	pausedBy string
+	// isPaused is true if an annotation pauses the policy.
 	isPaused bool
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string
@@ -155,7 +154,7 @@ func (r *Reconciler) checkSelectors(_ context.Context, s *scope) (done bool, err
 
 // count is a phase: it looks at all Deployments that the policy selects.
 func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error) {
-	s.pausedBy, s.isPaused = s.policy.PausedBy()
+	s.isPaused = s.policy.IsPaused()
 	all, err := r.policies(ctx, s.object.GetNamespace())
 	if err != nil {
 		return false, err

@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // slowPeriod is how often a status is written at most because of the states, new pods and savings of scalers alone: they
@@ -138,7 +139,7 @@ func stateOf(s *scope) state {
 	case s.invalid != nil:
 		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + ". The policy selects nothing, and its scalers stay as they are"}
 	case s.isPaused:
-		return state{false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)}
+		return state{false, v1beta1.ReasonPaused, pauseMessage(s)}
 	case s.survey.Rejected != "":
 		return state{true, v1beta1.ReasonScalersRejected, "The API server rejects scalers, such as: " + s.survey.Rejected}
 	case len(s.promotion.Halts) > 0:
@@ -149,12 +150,8 @@ func stateOf(s *scope) state {
 	return state{false, v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is listed in status.skipped"}
 }
 
-func pauseMessage(value string) string {
-	text := "The annotation " + v1beta1.PausedAnnotation + " is set: no scaler is created, changed, deleted or promoted"
-	if value = conditions.OneLine(value); value != "" && value != "true" {
-		text += ": " + value
-	}
-	return text
+func pauseMessage(s *scope) string {
+	return scaler.PauseMessage(s.object, ": no scaler is created, changed, deleted or promoted")
 }
 
 func reconciling(s *scope, state state) metav1.Condition {
@@ -177,7 +174,7 @@ func promoting(s *scope) metav1.Condition {
 	case len(s.promotion.Halts) > 0:
 		return conditions.New(v1beta1.ConditionPromoting, false, s.promotion.Reason, s.promotion.Message)
 	case s.isPaused:
-		return conditions.New(v1beta1.ConditionPromoting, false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy))
+		return conditions.New(v1beta1.ConditionPromoting, false, v1beta1.ReasonPaused, pauseMessage(s))
 	case s.frozen != "" && s.promotion.Promoted < len(s.survey.Candidates):
 		return conditions.New(v1beta1.ConditionPromoting, false, v1beta1.ReasonFrozen, s.frozen)
 	}

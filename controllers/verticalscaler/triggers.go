@@ -86,7 +86,7 @@ func pauseOf(vs *v1beta1.VerticalScaler) string {
 	if !scaler.IsPaused(vs) {
 		return ""
 	}
-	return scaler.PauseMessage(vs)
+	return scaler.PauseMessage(vs, "")
 }
 
 // deploymentPredicate passes changes of what the reconciler reads of a Deployment.

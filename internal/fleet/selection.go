@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // MaxNameLength is the length of the longest name of a scaler, in characters.
@@ -54,18 +55,12 @@ func (d *Deployment) Key() types.NamespacedName {
 
 // IsExcluded reports whether annotations exclude an object from all policies.
 func IsExcluded(annotations map[string]string) bool {
-	return isSet(annotations, v1beta1.ExcludeAnnotation)
+	return scaler.IsSet(annotations, v1beta1.ExcludeAnnotation)
 }
 
 // IsDetached reports whether the annotations of a scaler detach it from its policy.
 func IsDetached(annotations map[string]string) bool {
-	return isSet(annotations, v1beta1.DetachedAnnotation)
-}
-
-// isSet reports whether an annotation has any value but "false".
-func isSet(annotations map[string]string, key string) bool {
-	value, ok := annotations[key]
-	return ok && value != "false"
+	return scaler.IsSet(annotations, v1beta1.DetachedAnnotation)
 }
 
 // View is what a ScalingPolicy and a ClusterScalingPolicy have in common. It points into the object.
@@ -159,10 +154,9 @@ func (p *Policy) String() string {
 	return p.Kind + " " + strings.TrimPrefix(p.Key().String(), string(types.Separator))
 }
 
-// PausedBy says why the policy changes no scaler: the value of its annotation. ok is false if it is not paused.
-func (p *Policy) PausedBy() (why string, ok bool) {
-	annotations := p.Object.GetAnnotations()
-	return annotations[v1beta1.PausedAnnotation], isSet(annotations, v1beta1.PausedAnnotation)
+// IsPaused reports whether an annotation stops the policy from changing scalers.
+func (p *Policy) IsPaused() bool {
+	return scaler.IsSet(p.Object.GetAnnotations(), v1beta1.PausedAnnotation)
 }
 
 // Promotes reports whether scalers of the policy begin in another update mode than they end in.

@@ -214,15 +214,14 @@ func TestAnnotationsThatAreSet(t *testing.T) {
 		exclude := map[string]string{v1beta1.ExcludeAnnotation: value, "other": "x"}
 		detach := map[string]string{v1beta1.DetachedAnnotation: value}
 		policy := aPolicy(t, "p", func(p *v1beta1.ScalingPolicy) { p.Annotations = map[string]string{v1beta1.PausedAnnotation: value} })
-		why, paused := policy.PausedBy()
-		if IsExcluded(exclude) != want || IsDetached(detach) != want || paused != want || why != value {
-			t.Errorf("with %q: excluded %t, detached %t, paused %t by %q, want %t", value, IsExcluded(exclude), IsDetached(detach), paused, why, want)
+		if IsExcluded(exclude) != want || IsDetached(detach) != want || policy.IsPaused() != want {
+			t.Errorf("with %q: excluded %t, detached %t, paused %t, want %t", value, IsExcluded(exclude), IsDetached(detach), policy.IsPaused(), want)
 		}
 		if IsExcluded(detach) || IsDetached(exclude) {
 			t.Error("one annotation is taken for the other")
 		}
 	}
-	if _, paused := aPolicy(t, "p").PausedBy(); paused || IsExcluded(nil) || IsDetached(nil) {
+	if aPolicy(t, "p").IsPaused() || IsExcluded(nil) || IsDetached(nil) {
 		t.Error("an annotation that is not there is set")
 	}
 }

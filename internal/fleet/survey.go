@@ -87,9 +87,8 @@ func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace
 	case scalers.OfUser != nil:
 		m.Skipped, m.IsPending = v1beta1.ReasonOtherScaler, m.Scaler != nil
 	case chosen != nil && chosen.Object.GetUID() != p.Object.GetUID():
-		_, paused := chosen.PausedBy() // Then it does not take over what is there.
 		m.Skipped, m.Message = v1beta1.ReasonOtherPolicy, "Such as "+chosen.String()+", which comes first"
-		m.IsPending = m.Scaler != nil && !paused
+		m.IsPending = m.Scaler != nil && !chosen.IsPaused() // A paused one does not take over what is there.
 	case named != nil && !IsGenerated(named):
 		m.Skipped = v1beta1.ReasonNameTaken
 	case rejected != "":

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -51,18 +52,19 @@ func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 	status.Annotations = annotations
 }
 
-// IsPaused reports whether the annotation that pauses the scaler is set: to any value but false,
-// because a user who sets it wants to stop something.
-func IsPaused(s *v1beta1.VerticalScaler) bool {
-	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
-	return isSet && value != "false"
+// IsSet reports whether an annotation has any value but false: a user who sets one of ours wants its effect.
+func IsSet(annotations map[string]string, key string) bool {
+	value, ok := annotations[key]
+	return ok && value != "false"
 }
 
-// PauseMessage reports whether the scaler is paused, and quotes the value of the annotation unless it is
-// only "true".
-func PauseMessage(s *v1beta1.VerticalScaler) string {
-	text := "The annotation " + v1beta1.PausedAnnotation + " is set"
-	if value := conditions.OneLine(s.Annotations[v1beta1.PausedAnnotation]); value != "" && value != "true" {
+// IsPaused reports whether the annotation that pauses the scaler is set.
+func IsPaused(s *v1beta1.VerticalScaler) bool { return IsSet(s.Annotations, v1beta1.PausedAnnotation) }
+
+// PauseMessage says that an object is paused and what follows, and quotes the value of the annotation unless it is only "true".
+func PauseMessage(object metav1.Object, follows string) string {
+	text := "The annotation " + v1beta1.PausedAnnotation + " is set" + follows
+	if value := conditions.OneLine(object.GetAnnotations()[v1beta1.PausedAnnotation]); value != "" && value != "true" {
 		text += ": " + value
 	}
 	return text

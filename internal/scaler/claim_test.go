@@ -52,8 +52,8 @@ func TestPaused(t *testing.T) {
 		if IsPaused(s) != (want != "") {
 			t.Errorf("%.20q pauses: %t", value, IsPaused(s))
 		}
-		if want != "" && PauseMessage(s) != want {
-			t.Errorf("%.20q says %.120q", value, PauseMessage(s))
+		if want != "" && PauseMessage(s, "") != want {
+			t.Errorf("%.20q says %.120q", value, PauseMessage(s, ""))
 		}
 	}
 	if IsPaused(&v1beta1.VerticalScaler{}) {

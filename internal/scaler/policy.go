@@ -54,7 +54,7 @@ func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) model.Policy {
 		VerificationPeriod: seconds(ptr.Deref(update.VerificationSeconds, defaultVerificationSeconds)),
 	}
 	if IsPaused(s) {
-		p.Paused = PauseMessage(s)
+		p.Paused = PauseMessage(s, "")
 	}
 	p.Windows, p.InvalidWindow = windows(update.Windows)
 	for _, c := range d.Containers {

@@ -112,7 +112,7 @@ func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.Vertic
 		what                   = resourceName("verticalscaler", s.Name)
 		patch                  = fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
 		isDone                 = s.Spec.Suspend == o.suspend
-		isPaused               = isPaused(s)
+		isPaused               = scaler.IsPaused(s)
 		owner                  = metav1.GetControllerOf(s)
 		ofPolicy               = fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations)
 	)
@@ -142,12 +142,6 @@ func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.Vertic
 		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still suspended: set spec.template.suspend of %s to false\n", s.Namespace, s.Name, explain.OriginOf(s).ID())
 	}
 	return nil
-}
-
-// isPaused reports whether the annotation pauses a scaler.
-func isPaused(s *v1beta1.VerticalScaler) bool {
-	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
-	return isSet && value != "false"
 }
 
 // resourceName is such as "verticalscaler.autoscaling.verticalscaler.io/web".
@@ -373,7 +367,7 @@ func (o *rollingBack) warnOfRest(s *v1beta1.VerticalScaler) {
 	switch {
 	case s.Spec.Suspend:
 		why = "it is suspended: resume it"
-	case isPaused(s):
+	case scaler.IsPaused(s):
 		why = "it is paused: remove its annotation " + v1beta1.PausedAnnotation
 	case scaler.Mode(&s.Spec) == v1beta1.UpdateModeInitial:
 		why = "updateMode is Initial: only new pods get the requests"
