@@ -81,7 +81,7 @@ func (r *Reconciler) countReverts(key types.NamespacedName, s *scope) {
 // pod template gives it.
 func killEvent(s plan.Situation, kill workload.OOMKill) metrics.Event {
 	c, _ := s.Deployment.Container(kill.Container)
-	original := originalOf(s, c)
+	original := scaler.Original(c, s.Originals)
 	if template := cmp.Or(original.Limits.MemoryBytes, original.Requests.MemoryBytes); kill.HitBytes > 0 && kill.HitBytes < template {
 		return metrics.KilledLowered
 	}
@@ -117,15 +117,15 @@ func measuredSizes(s *scope) *metrics.Sizes {
 		}
 		measured.Request = furthestRequests(situation, c.Name, measured.Target, nil)
 		out.Containers = append(out.Containers, measured)
-		original := originalOf(situation, c)
+		original := scaler.Original(c, situation.Originals)
 		for _, pod := range situation.Pods {
 			in, ok := pod.Container(c.Name)
 			if !ok || !pod.Running || pod.Terminating {
 				continue
 			}
-			out.Requested = sum(out.Requested, in.Requests)
-			out.Recommended = sum(out.Recommended, cover(in.Requests, measured.Target))
-			out.Original = sum(out.Original, cover(original.Limits, original.Requests))
+			out.Requested = out.Requested.Plus(in.Requests)
+			out.Recommended = out.Recommended.Plus(measured.Target.Or(in.Requests))
+			out.Original = out.Original.Plus(original.Requests.Or(original.Limits))
 		}
 	}
 	return out
@@ -138,22 +138,4 @@ func (s *scope) isWaiting() bool {
 		return false
 	}
 	return s.plan.Verdict.State == plan.Waiting && (s.plan.Decision != nil || s.plan.Postponed != nil)
-}
-
-// originalOf are a container's resources in the user's pod template: the recorded ones where the
-// operator has taken over the template.
-func originalOf(s plan.Situation, c workload.Container) workload.Resources {
-	out := c.Resources
-	for _, o := range s.Originals {
-		if o.Container != c.Name {
-			continue
-		}
-		if o.CPU {
-			out.Requests.CPUMillis, out.Limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
-		}
-		if o.Memory {
-			out.Requests.MemoryBytes, out.Limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
-		}
-	}
-	return out
 }

@@ -357,7 +357,7 @@ func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []strin
 		after := d.Requests[name]
 		before := furthestRequests(s, name, after, nil)
 		if s.Decision != nil {
-			before = cover(before, s.Decision.Requests[name])
+			before = s.Decision.Requests[name].Or(before)
 		}
 		var lastGood quantity.Amounts // of a change that another decision interrupts
 		if s.Decision != nil && s.Decision.Verification != nil && d.Reason != plan.DecidedReverted {

@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -25,8 +24,8 @@ func summaryOf(s *scope) *v1beta1.Summary {
 	var now, then quantity.Amounts
 	for _, c := range situation.Deployment.Containers {
 		current := furthestRequests(situation, c.Name, wanted.requests[c.Name], isStarting)
-		now = sum(now, current)
-		then = sum(then, cover(current, wanted.requests[c.Name]))
+		now = now.Plus(current)
+		then = then.Plus(wanted.requests[c.Name].Or(current))
 	}
 	return &v1beta1.Summary{
 		CPU:    wanted.format(quantity.FormatCPU, now.CPUMillis, then.CPUMillis),
@@ -130,16 +129,4 @@ func furthest(amounts []int64, wanted, template int64) int64 {
 		}
 	}
 	return out
-}
-
-func sum(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
-}
-
-// cover replaces the amounts of a by those that are set in over.
-func cover(a, over quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{
-		CPUMillis:   cmp.Or(over.CPUMillis, a.CPUMillis),
-		MemoryBytes: cmp.Or(over.MemoryBytes, a.MemoryBytes),
-	}
 }

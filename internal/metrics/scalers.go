@@ -285,9 +285,9 @@ func (t total) with(e entry, detail Detail) total {
 	t.waiting += toInt(e.state.Waiting)
 	t.sizes.Pods += e.sizes.Pods
 	t.sizes.PodsAtSize += e.sizes.PodsAtSize
-	t.sizes.Requested = sum(t.sizes.Requested, e.sizes.Requested)
-	t.sizes.Recommended = sum(t.sizes.Recommended, e.sizes.Recommended)
-	t.saved = sum(t.saved, difference(e.sizes.Original, e.sizes.Requested))
+	t.sizes.Requested = t.sizes.Requested.Plus(e.sizes.Requested)
+	t.sizes.Recommended = t.sizes.Recommended.Plus(e.sizes.Recommended)
+	t.saved = t.saved.Plus(difference(e.sizes.Original, e.sizes.Requested))
 	t.counts.add(e.counts)
 	if detail == Full {
 		t.sizes.Containers = e.sizes.Containers
@@ -358,10 +358,6 @@ func toInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func sum(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
 }
 
 func difference(a, b quantity.Amounts) quantity.Amounts {

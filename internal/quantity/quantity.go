@@ -11,6 +11,7 @@
 package quantity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -45,6 +46,16 @@ var (
 type Amounts struct {
 	CPUMillis   int64 // millicores
 	MemoryBytes int64 // bytes
+}
+
+// Plus is the sum.
+func (a Amounts) Plus(b Amounts) Amounts {
+	return Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
+}
+
+// Or are the amounts, with those of b for the ones that are not set.
+func (a Amounts) Or(b Amounts) Amounts {
+	return Amounts{CPUMillis: cmp.Or(a.CPUMillis, b.CPUMillis), MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes)}
 }
 
 // CPUMillis converts an amount of CPU to whole millicores, rounded up. It rejects

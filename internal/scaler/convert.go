@@ -316,6 +316,19 @@ func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []model.Origina
 	return out
 }
 
+// Original are the resources of a container of the pod template before any of them were taken over.
+func Original(c workload.Container, originals []model.Original) workload.Resources {
+	out := c.Resources
+	for _, o := range originals {
+		for _, r := range model.Resources {
+			if o.Container == c.Name && o.Has(r) {
+				r.Copy(&out, o.Resources)
+			}
+		}
+	}
+	return out
+}
+
 // APIOriginals merges original values with those that were recorded before. Containers that are not
 // in the template any more may come back, with our values in them. They are dropped only if there is
 // no room for them.

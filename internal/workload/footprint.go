@@ -48,7 +48,7 @@ func (f Footprint) Sum() Resources {
 // limits only where a container has one.
 func (f Footprint) Counted() Resources {
 	sum := f.Sum()
-	sum.Requests = plus(sum.Requests, f.Overhead)
+	sum.Requests = sum.Requests.Plus(f.Overhead)
 	if sum.Limits.CPUMillis > 0 {
 		sum.Limits.CPUMillis += f.Overhead.CPUMillis
 	}
@@ -213,7 +213,7 @@ func sumOf(containers []Container) (sum Resources) {
 }
 
 func (r Resources) plus(other Resources) Resources {
-	return Resources{Requests: plus(r.Requests, other.Requests), Limits: plus(r.Limits, other.Limits)}
+	return Resources{Requests: r.Requests.Plus(other.Requests), Limits: r.Limits.Plus(other.Limits)}
 }
 
 func (r Resources) atLeast(other Resources) Resources {
@@ -222,13 +222,5 @@ func (r Resources) atLeast(other Resources) Resources {
 
 // replacedBy is the resources with the other values that are set.
 func (r Resources) replacedBy(other Resources) Resources {
-	return Resources{Requests: orElse(other.Requests, r.Requests), Limits: orElse(other.Limits, r.Limits)}
-}
-
-func plus(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
-}
-
-func orElse(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: cmp.Or(a.CPUMillis, b.CPUMillis), MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes)}
+	return Resources{Requests: other.Requests.Or(r.Requests), Limits: other.Limits.Or(r.Limits)}
 }

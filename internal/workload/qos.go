@@ -17,7 +17,7 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 			if c.Resources != (Resources{}) {
 				bestEffort = false
 			}
-			if c.Limits.CPUMillis == 0 || c.Limits.MemoryBytes == 0 || orElse(c.Requests, c.Limits) != c.Limits {
+			if c.Limits.CPUMillis == 0 || c.Limits.MemoryBytes == 0 || c.Requests.Or(c.Limits) != c.Limits {
 				guaranteed = false
 			}
 		}

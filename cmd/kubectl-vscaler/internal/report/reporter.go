@@ -487,8 +487,7 @@ func (r *Reporter) pods(ctx context.Context, c client.Client) (map[podKey]worklo
 
 // sizeOf is what a container declares, with the requests that follow from limits.
 func sizeOf(c workload.Container) workload.Container {
-	c.Requests.CPUMillis = cmp.Or(c.Requests.CPUMillis, c.Limits.CPUMillis)
-	c.Requests.MemoryBytes = cmp.Or(c.Requests.MemoryBytes, c.Limits.MemoryBytes)
+	c.Requests = c.Requests.Or(c.Limits)
 	return c
 }
 
