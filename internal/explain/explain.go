@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -402,40 +404,22 @@ func containersOf(e Evidence) (names []string) {
 	return names
 }
 
-// recommendationOf is that of a container; zero without one.
-func recommendationOf(s *v1beta1.VerticalScaler, container string) (rec v1beta1.ContainerRecommendation) {
-	if r := s.Status.Recommendation; r != nil {
-		for _, c := range r.ContainerRecommendations {
-			if c.ContainerName == container {
-				rec = c
-			}
-		}
-	}
-	return rec
-}
-
 func containerOf(e Evidence, name string) Container {
-	rec := recommendationOf(e.Scaler, name)
-	out := Container{Name: name, ObservedSeconds: rec.ObservedSeconds}
+	rec := ptr.Deref(scaler.PublishedRecommendation(e.Scaler.Status.Recommendation, name), recommend.Container{})
+	out := Container{Name: name, ObservedSeconds: int64(rec.Observed / time.Second)}
 	for _, resource := range []string{recommend.CPU, recommend.Memory} {
 		out.Resources = append(out.Resources, resourceOf(e, name, resource, rec))
 	}
 	return out
 }
 
-func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
+func resourceOf(e Evidence, container, resource string, rec recommend.Container) Resource {
 	policy := e.Scaler.Spec.ResourcePolicy.For(container)
-	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, AmountOf(resource, scaler.Amounts(a))) }
-	bound := func(b *v1beta1.ResourceBounds) *Amount {
-		if b == nil {
-			return nil
-		}
-		return amount(v1beta1.Amounts{CPU: b.CPU, Memory: b.Memory})
-	}
+	amount := func(a quantity.Amounts) *Amount { return amountOf(resource, AmountOf(resource, a)) }
 	out := Resource{
 		Resource: resource, Unmanaged: unmanaged(policy, resource),
 		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
-		MinAllowed: bound(policy.MinAllowed), MaxAllowed: bound(policy.MaxAllowed),
+		MinAllowed: amount(scaler.Bounds(policy.MinAllowed)), MaxAllowed: amount(scaler.Bounds(policy.MaxAllowed)),
 	}
 	out.TolerancePercent = scaler.TolerancePercent(&e.Scaler.Spec)
 	out.Moves = out.Unmanaged == "" && scaler.Mode(&e.Scaler.Spec) != v1beta1.UpdateModeRecommend
@@ -444,21 +428,15 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		out.Recomputed = amountOf(resource, recommend.Recompute(values))
 	}
 	out.Agrees = len(values) == 0 || out.Target != nil && out.Recomputed != nil && *out.Target == *out.Recomputed
-	if d := e.Scaler.Status.Decision; d != nil {
-		out.Decided = amount(requestsOf(d.Containers, container))
-		if d.Verification != nil {
-			if out.LastGood = amount(requestsOf(d.Verification.LastGood, container)); out.LastGood != nil {
-				out.VerifyingSince = &d.Verification.StartTime
-			}
+	if d := scaler.Decision(e.Scaler.Status.Decision); d != nil {
+		out.Decided = amount(d.Requests[container])
+		if v := d.Verification; v != nil && amount(v.Good[container]) != nil {
+			out.LastGood, out.VerifyingSince = amount(v.Good[container]), timeOf(v.Began)
 		}
 	}
-	for _, f := range e.Scaler.Status.RevertedChanges {
-		if f.ContainerName == container && string(f.Resource) == resource {
-			out.Reverted = append(out.Reverted, Reverted{
-				Value:    amount(v1beta1.Amounts{CPU: &f.Value, Memory: &f.Value}),
-				LastGood: amount(v1beta1.Amounts{CPU: &f.LastGood, Memory: &f.LastGood}),
-				Time:     f.Time, Message: f.Message,
-			})
+	for _, f := range scaler.RevertedChanges(e.Scaler.Status.RevertedChanges) {
+		if f.Container == container && f.Resource == resource {
+			out.Reverted = append(out.Reverted, Reverted{amountOf(resource, f.Value), amountOf(resource, f.Good), metav1.NewTime(f.At), f.Evidence})
 		}
 	}
 	if e.Deployment != nil {
@@ -485,15 +463,6 @@ func floorOf(e Evidence, container, resource string) (least int64, why string) {
 		return 0, ""
 	}
 	return heap.Bytes, fmt.Sprintf("None is lowered below %s: %s.", Format(resource, heap.Bytes), heap.Flag)
-}
-
-func requestsOf(list []v1beta1.ContainerDecision, container string) (requests v1beta1.Amounts) {
-	for _, c := range list {
-		if c.ContainerName == container {
-			requests = c.Requests
-		}
-	}
-	return requests
 }
 
 func sizeOf(resource string, c workload.Container) Size {

@@ -360,7 +360,8 @@ func OwnedRowOf(d *v1beta1.ScaledDeployment, operators Operators, now time.Time)
 // savedBy compares the decision with the original pod template, for the pods with the
 // decided size. It is nil without a decision, a template, or a number of pods.
 func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
-	if deployment == nil || s.Status.Decision == nil || s.Status.Summary == nil {
+	decision := scaler.Decision(s.Status.Decision)
+	if deployment == nil || decision == nil || s.Status.Summary == nil {
 		return nil
 	}
 	sized, _, ok := strings.Cut(s.Status.Summary.Pods, "/")
@@ -373,18 +374,12 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 		if c.Unreadable {
 			return nil
 		}
-		before := originalRequests(s, deployment, c)
-		for _, d := range s.Status.Decision.Containers {
-			if d.ContainerName != c.Name {
-				continue
-			}
-			decided := scaler.Amounts(d.Requests)
-			if decided.CPUMillis > 0 {
-				saved.CPUMillis += before.CPUMillis - decided.CPUMillis
-			}
-			if decided.MemoryBytes > 0 {
-				saved.MemoryBytes += before.MemoryBytes - decided.MemoryBytes
-			}
+		before, decided := originalRequests(s, deployment, c), decision.Requests[c.Name]
+		if decided.CPUMillis > 0 {
+			saved.CPUMillis += before.CPUMillis - decided.CPUMillis
+		}
+		if decided.MemoryBytes > 0 {
+			saved.MemoryBytes += before.MemoryBytes - decided.MemoryBytes
 		}
 	}
 	return &Saved{
@@ -400,16 +395,8 @@ const mostPods = 1_000_000
 // scaler has taken it over, else those of the template. Without a request, the API server
 // uses the limit.
 func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
-	requests, limits := c.Requests, c.Limits
-	for _, o := range scaler.Originals(s.Status.OriginalResources, deployment.UID) {
-		if o.Container == c.Name && o.CPU {
-			requests.CPUMillis, limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
-		}
-		if o.Container == c.Name && o.Memory {
-			requests.MemoryBytes, limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
-		}
-	}
-	return quantity.Amounts{CPUMillis: cmp.Or(requests.CPUMillis, limits.CPUMillis), MemoryBytes: cmp.Or(requests.MemoryBytes, limits.MemoryBytes)}
+	before := scaler.Original(c, scaler.Originals(s.Status.OriginalResources, deployment.UID))
+	return before.Requests.Or(before.Limits)
 }
 
 // IsEmpty is true if there is nothing to show.

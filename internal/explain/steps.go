@@ -9,10 +9,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Amount is an amount of one resource: millicores or bytes. JSON has a number of cores or bytes, text a rounded quantity.
@@ -122,17 +120,14 @@ var stepWords = []Step{
 }
 
 // stepsOf are the steps of one resource in the status, in words and as values.
-func stepsOf(rec v1beta1.ContainerRecommendation, resource string) (steps []Step, values []recommend.Reason) {
+func stepsOf(rec recommend.Container, resource string) (steps []Step, values []recommend.Reason) {
 	for _, r := range rec.Reasons {
-		if string(r.Resource) != resource {
+		if r.Resource != resource {
 			continue
 		}
-		value := scaler.Reason(r)
 		means, _ := StepMeans(r.Code)
-		values = append(values, value)
-		steps = append(steps, Step{
-			Code: r.Code, Means: means, MarginPercent: float64(value.PerMille) / 10, Value: amountOf(resource, value.Value),
-		})
+		values = append(values, r)
+		steps = append(steps, Step{Code: r.Code, Means: means, MarginPercent: float64(r.PerMille) / 10, Value: amountOf(resource, r.Value)})
 	}
 	return steps, values
 }

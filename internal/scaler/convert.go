@@ -104,7 +104,7 @@ func PublishedRecommendation(published *v1beta1.Recommendation, container string
 		}
 		rec.Reasons = slices.Grow(rec.Reasons, len(c.Reasons))
 		for _, reason := range c.Reasons {
-			rec.Reasons = append(rec.Reasons, Reason(reason))
+			rec.Reasons = append(rec.Reasons, reasonOf(reason))
 		}
 		return rec
 	}
@@ -114,8 +114,8 @@ func PublishedRecommendation(published *v1beta1.Recommendation, container string
 // maxObservedSeconds is ten years. No history is longer.
 const maxObservedSeconds = 10 * 365 * 24 * 3600
 
-// Reason reads one step of a recommendation.
-func Reason(reason v1beta1.RecommendationReason) recommend.Reason {
+// reasonOf reads one step of a recommendation.
+func reasonOf(reason v1beta1.RecommendationReason) recommend.Reason {
 	return recommend.Reason{
 		Resource: string(reason.Resource), Code: reason.Code,
 		PerMille: recommend.ParseMargin(reason.Margin), Value: amountOf(reason.Resource, reason.Value),
