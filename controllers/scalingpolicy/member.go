@@ -6,6 +6,7 @@ package scalingpolicy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -169,27 +170,15 @@ func (r members) removal(ctx context.Context, all policies, s *v1beta1.VerticalS
 
 // existsLive asks the API server whether the policy of a scaler exists. The operator may list policies.
 func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (bool, error) {
-	controller := metav1.GetControllerOfNoCopy(s)
-	var list client.ObjectList = &v1beta1.ScalingPolicyList{}
-	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: controller.Name}}
+	controller, namespace, list := metav1.GetControllerOfNoCopy(s), s.Namespace, &metav1.PartialObjectMetadataList{}
 	if controller.Kind == v1beta1.ClusterScalingPolicyKind {
-		list = &v1beta1.ClusterScalingPolicyList{}
-	} else {
-		options = append(options, client.InNamespace(s.Namespace))
+		namespace = metav1.NamespaceNone
 	}
-	if err := r.Live.List(ctx, list, options...); err != nil {
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(controller.Kind + "List"))
+	if err := r.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: controller.Name}); err != nil {
 		return false, fmt.Errorf("looking for %s %s: %w", controller.Kind, controller.Name, err)
 	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return false, fmt.Errorf("reading the list of %s: %w", controller.Kind, err)
-	}
-	for _, item := range items {
-		if policy, ok := item.(client.Object); ok && policy.GetUID() == controller.UID {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(list.Items, func(p metav1.PartialObjectMetadata) bool { return p.UID == controller.UID }), nil
 }
 
 func (r members) create(ctx context.Context, s *v1beta1.VerticalScaler) error {
