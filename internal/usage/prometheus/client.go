@@ -173,7 +173,7 @@ func (c *client) RoundTrip(request *http.Request) (*http.Response, error) {
 		_ = response.Body.Close() // the body is not read
 		return nil, errRedirect
 	}
-	response.Body = &bounded{ReadCloser: response.Body, left: c.options.MaxBytes}
+	response.Body = http.MaxBytesReader(nil, response.Body, c.options.MaxBytes)
 	return response, nil
 }
 
@@ -216,27 +216,10 @@ func secret(path string, most int64) ([]byte, error) {
 	return content, nil
 }
 
-// bounded is a body that returns an error when it is too long.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one more byte shows that there is more
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, errTooLong
-	}
-	return n, err
-}
-
 // isTooLong reports whether a query for less time may succeed.
 func isTooLong(err error) bool {
 	var said *v1.Error
-	return errors.Is(err, errTooLong) || errors.As(err, &said) &&
+	return errors.As(err, new(*http.MaxBytesError)) || errors.As(err, &said) &&
 		(isServerTimeout(said) || said.Type == v1.ErrExec && strings.Contains(said.Msg, "too many samples"))
 }
 
@@ -254,6 +237,8 @@ func (c *client) explain(err error) error {
 		out.Err = fmt.Errorf("%s (HTTP status %d): %s", said.Type, c.status, wordsOf(said))
 	}
 	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		out.Words, out.Unavailable, out.Err = "the responses are too large", false, errTooLong
 	case errors.Is(err, errSecret):
 		out.Words = unreadable
 	case errors.Is(err, errRedirect):

@@ -73,7 +73,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 			}
 			u := out.Usage[of]
 			if u == nil {
-				u = newFleetUsage(first, length)
+				u = &FleetUsage{First: first, CPUMillis: slices.Repeat([]int32{-1}, length), MemoryBytes: slices.Repeat([]int64{-1}, length)}
 				out.Usage[of] = u
 			}
 			return func(at time.Time, value float64) { put(u, int(at.Sub(first)/step), value) }
@@ -96,15 +96,6 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 		return nil
 	})
 	return out, err
-}
-
-// newFleetUsage is the usage of a container of which nothing is known yet.
-func newFleetUsage(first time.Time, length int) *FleetUsage {
-	u := &FleetUsage{First: first, CPUMillis: make([]int32, length), MemoryBytes: make([]int64, length)}
-	for i := range length {
-		u.CPUMillis[i], u.MemoryBytes[i] = -1, -1
-	}
-	return u
 }
 
 // wantedOf is the first container that the labels of a series may be those of and that isWanted.

@@ -166,9 +166,4 @@ func shortened(warnings []string) (out []string) {
 }
 
 // ceil rounds up to whole steps, so that repeated queries use the same times.
-func ceil(t time.Time, step time.Duration) time.Time {
-	if down := t.Truncate(step); down.Before(t) {
-		return down.Add(step)
-	}
-	return t
-}
+func ceil(t time.Time, step time.Duration) time.Time { return t.Add(step - 1).Truncate(step) }
