@@ -182,11 +182,7 @@ func (r *Reconciler) readPressure(ctx context.Context, policy plan.Policy, s *pl
 // lacksCPU reports whether a container of the pod has less CPU than was decided.
 func lacksCPU(pod workload.Pod, d *plan.Decision) bool {
 	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
-		has := c.Resources
-		if actual, ok := pod.Actual[c.Name]; ok {
-			has = actual
-		}
-		return has.Requests.CPUMillis < d.Request(c.Name, plan.CPU)
+		return pod.Applied(c.Name).Requests.CPUMillis < d.Request(c.Name, plan.CPU)
 	})
 }
 

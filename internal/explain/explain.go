@@ -384,10 +384,7 @@ func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 // the status.
 func containersOf(e Evidence) (names []string) {
 	if e.Deployment != nil {
-		for _, c := range workload.LongRunning(&e.Deployment.Spec.Template.Spec) {
-			names = append(names, c.Name)
-		}
-		return names
+		return workload.NamesOf(&e.Deployment.Spec.Template.Spec)
 	}
 	if r := e.Scaler.Status.Recommendation; r != nil {
 		for _, c := range r.ContainerRecommendations {

@@ -420,6 +420,15 @@ func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
+// Applied is what a container has: what the kubelet reports as applied, or else what the pod declares.
+func (p Pod) Applied(container string) Resources {
+	if actual, ok := p.Actual[container]; ok {
+		return actual
+	}
+	declared, _ := p.Container(container)
+	return declared.Resources
+}
+
 // oomKill is an OOM kill of a container. Times have whole seconds: a resize within the second of the
 // kill may be either before or after it.
 func (p *Pod) oomKill(container string, at time.Time, termination int32) OOMKill {
@@ -503,6 +512,14 @@ func LongRunning(spec *corev1.PodSpec) []*corev1.Container {
 		out = append(out, &spec.Containers[i])
 	}
 	return out
+}
+
+// NamesOf are the names of the long-running containers, in their order.
+func NamesOf(spec *corev1.PodSpec) (names []string) {
+	for _, c := range LongRunning(spec) {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func readLongRunning(spec *corev1.PodSpec) []Container {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,21 +111,15 @@ func (f *Filler) NeedLeaderElection() bool { return true }
 func (f *Filler) Start(ctx context.Context) error {
 	ticker := f.Clock.NewTicker(every)
 	defer ticker.Stop()
-	var running sync.WaitGroup
-	defer running.Wait()
-	free := make(chan struct{}, atOnce)
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	defer running.Wait() //nolint:errcheck // none fails
 	for {
 		f.look(ctx, func(scaler *v1beta1.VerticalScaler, s *state) bool {
-			select {
-			case free <- struct{}{}:
-			default:
-				return false
-			}
-			running.Go(func() {
-				defer func() { <-free }()
+			return running.TryGo(func() error {
 				f.fill(ctx, scaler, s)
+				return nil
 			})
-			return true
 		})
 		select {
 		case <-ctx.Done():
@@ -262,10 +257,7 @@ func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r
 		}
 		return r // the Deployment may still be created
 	}
-	target := prometheus.Target{Namespace: scaler.Namespace, Deployment: deployment.Name}
-	for _, c := range workload.LongRunning(&deployment.Spec.Template.Spec) {
-		target.Containers = append(target.Containers, c.Name)
-	}
+	target := prometheus.Target{Namespace: scaler.Namespace, Deployment: deployment.Name, Containers: workload.NamesOf(&deployment.Spec.Template.Spec)}
 	switch f.Histories.StartFilling(scaler, f.Lookback/2) {
 	case checkpoint.NotLoaded:
 		return r // its first reconcile is still to come

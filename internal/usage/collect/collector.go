@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -199,18 +200,17 @@ func (c *Collector) Collect(ctx context.Context) {
 	list := c.lister(ctx, slices.Collect(maps.Keys(namespaces)))
 	// Several at once, so that a source that does not answer costs the round one
 	// time-out and not one for each namespace.
-	var round sync.WaitGroup
-	free := make(chan struct{}, atOnce)
+	var round errgroup.Group
+	round.SetLimit(atOnce)
 	for namespace, scalers := range namespaces {
-		free <- struct{}{}
-		round.Go(func() {
-			defer func() { <-free }()
+		round.Go(func() error {
 			if ctx.Err() == nil {
 				c.collect(ctx, namespace, scalers, list)
 			}
+			return nil
 		})
 	}
-	round.Wait()
+	_ = round.Wait() // none fails
 	c.weigh(ctx)
 	c.review(ctx, namespaces)
 }
@@ -304,7 +304,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		return
 	}
 	target, allPods := workload.ReadDeployment(&deployment), pods
-	pods = withoutInjectedSidecars(pods, containersOf(&deployment))
+	pods = withoutInjectedSidecars(pods, workload.NamesOf(&deployment.Spec.Template.Spec))
 	used := usageOf(&vs.Spec, pods, samples, refused)
 	before, isDown := c.silencesOf(key)
 	after, silent := before.next(used, now, isDown)
@@ -356,7 +356,7 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 				u.refused = append(u.refused, usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
 				continue
 			}
-			has := appliedTo(pod, sample.Container)
+			has := pod.Applied(sample.Container)
 			if has.Requests.CPUMillis > 0 {
 				sample.LimitFactor = float64(has.Limits.CPUMillis) / float64(has.Requests.CPUMillis)
 			}
@@ -546,13 +546,6 @@ func (c *Collector) wake(ctx context.Context, vs *v1beta1.VerticalScaler) {
 	case c.Wake <- event.GenericEvent{Object: vs}:
 	case <-ctx.Done():
 	}
-}
-
-func containersOf(deployment *appsv1.Deployment) (names []string) {
-	for _, c := range workload.LongRunning(&deployment.Spec.Template.Spec) {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 var usageMissing = metrics.NewGauge(metrics.Metric{

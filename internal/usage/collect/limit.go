@@ -43,13 +43,3 @@ func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	isResized := sample.Time.Sub(pod.Resized).Abs() <= afterResize
 	return limit, isClose || isResized
 }
-
-// appliedTo is what a pod's container has. The kubelet's report wins over what the pod declares, as a resize may not be
-// applied yet.
-func appliedTo(pod workload.Pod, name string) workload.Resources {
-	if actual, isReported := pod.Actual[name]; isReported {
-		return actual
-	}
-	container, _ := pod.Container(name)
-	return container.Resources
-}

@@ -180,10 +180,7 @@ func podOf(p workload.Pod, containers []explain.Container, used map[place]usage.
 		if !ok || declared.Unreadable {
 			continue
 		}
-		in := PodContainer{Name: c.Name, Declared: declared.Resources, Applied: declared.Resources}
-		if applied, ok := p.Actual[c.Name]; ok {
-			in.Applied = applied
-		}
+		in := PodContainer{Name: c.Name, Declared: declared.Resources, Applied: p.Applied(c.Name)}
 		if s, ok := used[place{p.Name, c.Name}]; ok {
 			in.Used = &quantity.Amounts{CPUMillis: s.CPUMillis, MemoryBytes: s.MemoryBytes}
 		}
