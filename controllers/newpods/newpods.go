@@ -65,7 +65,7 @@ type Reconciler struct {
 	Client client.Client
 	// Workers is how many namespaces are reconciled at once.
 	Workers int
-	// Clock is the time; the real one if unset.
+	// Clock is the time.
 	Clock clock.PassiveClock
 	// Wake receives the scalers of a namespace when Refused has another answer for it; nil for nobody.
 	Wake chan<- event.GenericEvent
@@ -181,8 +181,8 @@ func (r *Reconciler) lines(ctx context.Context, namespace string) (lines map[str
 	lines = map[string]string{}
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
-		if deployment, line := LineOf(s); line != "" {
-			lines[deployment] = line
+		if line := lineOf(s); line != "" {
+			lines[s.Spec.DeploymentName] = line
 			owners = append(owners, metav1.OwnerReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: s.Name, UID: s.UID})
 		}
 	}
@@ -190,12 +190,12 @@ func (r *Reconciler) lines(ctx context.Context, namespace string) (lines map[str
 	return lines, owners[:min(len(owners), maxOwners)], nil
 }
 
-// LineOf is the name of a scaler's Deployment and what the API server is told of it; an empty line for nothing.
-func LineOf(s *v1beta1.VerticalScaler) (deployment, line string) {
+// lineOf is what the API server is told of the Deployment that a scaler names; empty for nothing.
+func lineOf(s *v1beta1.VerticalScaler) string {
 	if s.Status.NewPods == nil || s.DeletionTimestamp != nil || scaler.RecordedClaim(s) != scaler.Claim(s) {
-		return "", ""
+		return ""
 	}
-	return s.Spec.DeploymentName, admission.LineOf(s, *s.Status.NewPods)
+	return admission.LineOf(s, *s.Status.NewPods)
 }
 
 // objects are the NewPodSizes with these lines and owners. A line stays in the object that has it.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +22,6 @@ import (
 // SetupWithManager wires the watches. What the watches list when they start triggers each namespace with scalers or
 // sizes, so that what has changed while no operator was running is written then.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Clock == nil {
-		r.Clock = clock.RealClock{}
-	}
 	ofNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{request(o.GetNamespace())}
 	})
@@ -55,9 +51,4 @@ func sizesPredicate() predicate.Predicate {
 			return ok && ok2 && (before.Status.NewPods != nil || after.Status.NewPods != nil) && lineOf(before) != lineOf(after)
 		},
 	}
-}
-
-func lineOf(s *v1beta1.VerticalScaler) string {
-	_, line := LineOf(s)
-	return line
 }

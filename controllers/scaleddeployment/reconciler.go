@@ -47,7 +47,7 @@ type Reconciler struct {
 	Live client.Reader
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Clock is the time; the real one if unset.
+	// Clock is the time.
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often an object is reconciled without any event.
 	ResyncPeriod time.Duration

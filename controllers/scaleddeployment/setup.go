@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,9 +47,6 @@ const deploymentIndex = "spec.deploymentName"
 // SetupWithManager registers the controller and its watches. inventory.Index must have
 // indexed the Deployments before.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if r.Clock == nil {
-		r.Clock = clock.RealClock{}
-	}
 	r.written = &ownwrites.Memory{}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1beta1.ScaledDeployment{}, deploymentIndex, func(obj client.Object) []string {
 		if owner, ok := obj.(*v1beta1.ScaledDeployment); ok {
@@ -81,7 +77,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WithOptions(queue.Options(workers)).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("building the controller: %w", err)
+		return fmt.Errorf("building the ScaledDeployment controller: %w", err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type Reconciler struct {
 	Freeze *freeze.Switch
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Clock is the time; the real one if unset.
+	// Clock is the time.
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a policy is reconciled without any event.
 	ResyncPeriod time.Duration

@@ -67,7 +67,7 @@ type Reconciler struct {
 	Params recommend.Params
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Clock is the time; the real one if unset.
+	// Clock is the time.
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a scaler is reconciled without any event.
 	ResyncPeriod time.Duration

@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -30,9 +29,6 @@ const Name = ownership.Scalers
 // SetupWithManager wires the watches. HorizontalPodAutoscalers must be indexed already, see
 // inventory.Index. collected are the scalers whose collected usage leads to another recommendation.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, collected <-chan event.GenericEvent) error {
-	if r.Clock == nil {
-		r.Clock = clock.RealClock{}
-	}
 	r.written = &ownwrites.Memory{}
 	if err := indexClaims(ctx, mgr.GetCache()); err != nil {
 		return err
@@ -46,7 +42,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 		}
 	}
 	if err := building.Complete(r); err != nil {
-		return fmt.Errorf("building the controller: %w", err)
+		return fmt.Errorf("building the VerticalScaler controller: %w", err)
 	}
 	return nil
 }

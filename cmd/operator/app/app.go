@@ -298,10 +298,7 @@ func (a *assembly) addScaledDeployments(ctx context.Context) error {
 		Clock:        a.clock,
 		ResyncPeriod: a.config.ResyncPeriod.Duration,
 	}
-	if err := owners.SetupWithManager(ctx, a.mgr); err != nil {
-		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
-	}
-	return nil
+	return owners.SetupWithManager(ctx, a.mgr)
 }
 
 // addPolicies adds the controllers of policies.
@@ -321,10 +318,7 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 		ServesCluster: a.scope.servesCluster(ClusterPolicies),
 		Forbidden:     a.scope.policiesForbidden(),
 	}
-	if err := policies.SetupWithManager(ctx, a.mgr); err != nil {
-		return fmt.Errorf("setting up the controllers of policies: %w", err)
-	}
-	return nil
+	return policies.SetupWithManager(ctx, a.mgr)
 }
 
 // addInstallation adds the parts that concern the operator's own installation: the OLM

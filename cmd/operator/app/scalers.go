@@ -60,12 +60,9 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Workers:        a.config.Workers.VerticalScalers,
 	}
 	if err := reconciler.SetupWithManager(ctx, a.mgr, a.triggers); err != nil {
-		return fmt.Errorf("setting up the VerticalScaler controller: %w", err)
+		return err
 	}
-	if err := sizes.SetupWithManager(a.mgr); err != nil {
-		return fmt.Errorf("setting up the sizes of new pods: %w", err)
-	}
-	return nil
+	return sizes.SetupWithManager(a.mgr)
 }
 
 // watchNodes reads nodes; nil without the right to read them.
