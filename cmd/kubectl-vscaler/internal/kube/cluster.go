@@ -202,19 +202,16 @@ const DefaultOperatorNamespace = "verticalscaler-system"
 // Operators reads the leases of the operators. Without the right to list leases, it reads those in the operator's
 // namespace and in the given one. It fails if it can read none. They are nil if they are not known.
 func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace string) (explain.Operators, error) {
-	operatorNamespace := c.operatorNamespace
 	var leases coordinationv1.LeaseList
-	if operatorNamespace == "" {
+	candidates := []string{c.operatorNamespace}
+	if c.operatorNamespace == "" {
 		err := reader.List(ctx, &leases, client.MatchingFields{"metadata.name": v1beta1.LeaseName})
-		if err == nil {
+		switch {
+		case err == nil:
 			return explain.OperatorsOf(leases.Items), nil
-		}
-		if !apierrors.IsForbidden(err) {
+		case !apierrors.IsForbidden(err):
 			return nil, fmt.Errorf("listing leases: %w", err)
 		}
-	}
-	candidates := []string{operatorNamespace}
-	if operatorNamespace == "" {
 		candidates = []string{DefaultOperatorNamespace, namespace}
 	}
 	var reasons []string
@@ -233,7 +230,7 @@ func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace
 	switch {
 	case len(leases.Items) == 0 && len(reasons) > 0:
 		return nil, errors.New(strings.Join(reasons, "; "))
-	case len(leases.Items) == 0 && operatorNamespace == "":
+	case len(leases.Items) == 0 && c.operatorNamespace == "":
 		return nil, nil // The operator may run in another namespace.
 	}
 	return explain.OperatorsOf(leases.Items), nil

@@ -83,6 +83,11 @@ func (r Reference) IsPolicy() bool { return r.Kind == PolicyKind || r.Kind == Cl
 // IsPolicyRow reports whether the reference names the policy. Without a type, it does not.
 func (r Reference) IsPolicyRow(row explain.PolicyRow) bool { return r.String() == row.ID() }
 
+// isOneOf reports whether an object with these names is meant. Without a type, only the first one counts.
+func (r Reference) isOneOf(names ...Reference) bool {
+	return slices.Contains(names, r) || r == Reference{Name: names[0].Name}
+}
+
 // IsScaler reports whether the reference names the scaler itself, its Deployment, the
 // ScaledDeployment that it belongs to, or the policy that has created it.
 func (r Reference) IsScaler(s *v1beta1.VerticalScaler) bool {
@@ -91,15 +96,8 @@ func (r Reference) IsScaler(s *v1beta1.VerticalScaler) bool {
 
 // IsRow reports that of the row of a scaler.
 func (r Reference) IsRow(row explain.Row) bool {
-	switch r.Kind {
-	case DeploymentKind:
-		return row.Deployment == r.Name
-	case OwnerKind:
-		return row.Owner == r.Name
-	case PolicyKind, ClusterPolicyKind:
-		return row.Policy == r.String()
-	}
-	return row.Name == r.Name
+	return r.isOneOf(Reference{ScalerKind, row.Name}, Reference{DeploymentKind, row.Deployment}, Reference{OwnerKind, row.Owner}) ||
+		r.IsPolicy() && r.String() == row.Policy
 }
 
 // IsOwner reports whether the reference names the ScaledDeployment or its Deployment.
@@ -109,13 +107,7 @@ func (r Reference) IsOwner(d *v1beta1.ScaledDeployment) bool {
 
 // IsOwnedRow reports that of the row of a ScaledDeployment.
 func (r Reference) IsOwnedRow(row explain.OwnedRow) bool {
-	switch r.Kind {
-	case DeploymentKind:
-		return row.Deployment == r.Name
-	case ScalerKind, PolicyKind, ClusterPolicyKind:
-		return false
-	}
-	return row.Name == r.Name
+	return r.isOneOf(Reference{OwnerKind, row.Name}, Reference{DeploymentKind, row.Deployment})
 }
 
 // Resolved gives a type to a name that no scaler and no ScaledDeployment has, if it is that of a
