@@ -104,7 +104,8 @@ func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
 		},
 		"reverted before": func(e *explain.Evidence) {
 			for _, r := range []v1beta1.ControlledResource{"cpu", "memory"} {
-				e.Scaler.Status.RevertedChanges = append(e.Scaler.Status.RevertedChanges, v1beta1.RevertedChange{ContainerName: "app", Resource: r, Value: resource.MustParse("1"), LastGood: resource.MustParse("2")})
+				reverted := v1beta1.RevertedChange{ContainerName: "app", Resource: r, Value: resource.MustParse("1"), LastGood: resource.MustParse("2")}
+				e.Scaler.Status.RevertedChanges = append(e.Scaler.Status.RevertedChanges, reverted)
 			}
 		},
 	} {
