@@ -4,6 +4,7 @@
 package scaleddeployment
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,10 +37,7 @@ var (
 
 // deploymentName is the name of the owner's Deployment.
 func deploymentName(owner *v1beta1.ScaledDeployment) string {
-	if owner.Spec.DeploymentName != "" {
-		return owner.Spec.DeploymentName
-	}
-	return owner.Name
+	return cmp.Or(owner.Spec.DeploymentName, owner.Name)
 }
 
 // selectorOf is the Deployment's selector.

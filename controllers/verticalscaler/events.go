@@ -14,7 +14,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -99,18 +98,12 @@ func formatChanges(containers []workload.Container, sizes []plan.Size) string {
 			continue
 		}
 		before, words := containers[i].Resources, []string{size.Container}
-		for _, v := range []struct {
-			name          string
-			format        func(int64) string
-			before, after int64
-		}{
-			{"cpu", quantity.FormatCPU, before.Requests.CPUMillis, size.Requests.CPUMillis},
-			{"cpu limit", quantity.FormatCPU, before.Limits.CPUMillis, size.Limits.CPUMillis},
-			{"memory", quantity.FormatMemory, before.Requests.MemoryBytes, size.Requests.MemoryBytes},
-			{"memory limit", quantity.FormatMemory, before.Limits.MemoryBytes, size.Limits.MemoryBytes},
-		} {
-			if v.after > 0 && v.before != v.after {
-				words = append(words, v.name+" "+arrow(v.format, v.before, v.after))
+		for _, r := range []plan.Resource{plan.CPU, plan.Memory} {
+			if from, to := r.Request(before), r.Request(size.Resources); to > 0 && from != to {
+				words = append(words, r.String()+" "+arrow(r.Format, from, to))
+			}
+			if from, to := r.Limit(before), r.Limit(size.Resources); to > 0 && from != to {
+				words = append(words, r.String()+" limit "+arrow(r.Format, from, to))
 			}
 		}
 		if len(words) > 1 {

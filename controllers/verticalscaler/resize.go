@@ -6,7 +6,6 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,7 @@ import (
 // resize resizes one pod, all its containers at once. The pod must still be the one that
 // the plan saw.
 func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
-	seen := podOf(s.observation.situation, step.UID)
+	seen, _ := s.observation.situation.Pod(step.UID)
 	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
 		return err
 	}
@@ -74,15 +73,6 @@ func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 
 // lateQuota is how long a quota may take to arrive in the cache.
 const lateQuota = 10 * time.Second
-
-// podOf is the pod with that UID that the plan has seen.
-func podOf(s plan.Situation, uid types.UID) workload.Pod {
-	i := slices.IndexFunc(s.Pods, func(pod workload.Pod) bool { return pod.UID == uid })
-	if i < 0 {
-		return workload.Pod{}
-	}
-	return s.Pods[i]
-}
 
 // resizePatch is a strategic merge patch of the resources of the pod's containers, and of the pod-level
 // ones if the pod has some, with the identity of the pod as the precondition.

@@ -364,11 +364,10 @@ func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []strin
 			lastGood = s.Decision.Verification.Good[name]
 		}
 		var words []string
-		if after.CPUMillis > 0 && (all || after.CPUMillis != before.CPUMillis) {
-			words = append(words, "cpu "+arrow(quantity.FormatCPU, before.CPUMillis, after.CPUMillis)+restored(lastGood.CPUMillis, before.CPUMillis, after.CPUMillis))
-		}
-		if after.MemoryBytes > 0 && (all || after.MemoryBytes != before.MemoryBytes) {
-			words = append(words, "memory "+arrow(quantity.FormatMemory, before.MemoryBytes, after.MemoryBytes)+restored(lastGood.MemoryBytes, before.MemoryBytes, after.MemoryBytes))
+		for _, r := range []plan.Resource{plan.CPU, plan.Memory} {
+			if from, to := r.Of(before), r.Of(after); to > 0 && (all || to != from) {
+				words = append(words, r.String()+" "+arrow(r.Format, from, to)+restored(r.Of(lastGood), from, to))
+			}
 		}
 		if len(words) > 0 {
 			parts = append(parts, name+" "+strings.Join(words, ", "))

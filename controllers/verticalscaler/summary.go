@@ -6,6 +6,8 @@ package verticalscaler
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -57,14 +59,7 @@ func (s *scope) wanted() wanted {
 	case s.plan.Postponed != nil:
 		return wanted{requests: s.plan.Postponed.Requests}
 	}
-	return wanted{requests: requestsOf(s.plan.Decision)}
-}
-
-func requestsOf(d *plan.Decision) map[string]quantity.Amounts {
-	if d == nil {
-		return nil
-	}
-	return d.Requests
+	return wanted{requests: ptr.Deref(s.plan.Decision, plan.Decision{}).Requests}
 }
 
 // format writes "500m->310m", or "500m (310m)" for a request that is only recommended.

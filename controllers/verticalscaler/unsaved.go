@@ -58,7 +58,8 @@ func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
 // saved before its first one. The evidence of an OOM kill ends with the resize, and a boost needs no decision.
 func (r *Reconciler) saveNow(ctx context.Context, s *scope) error {
 	step, isResize := s.plan.Step.(plan.Resize)
-	if !s.isUnsaved || s.plan.Step == nil || isResize && !step.Boost && !s.plan.Decided && len(podOf(s.observation.situation, step.UID).Kills) == 0 {
+	pod, _ := s.observation.situation.Pod(step.UID)
+	if !s.isUnsaved || s.plan.Step == nil || isResize && !step.Boost && !s.plan.Decided && len(pod.Kills) == 0 {
 		return nil
 	}
 	err := r.Histories.Save(ctx, s.scaler, s.observation.situation.Recommendations, s.now)

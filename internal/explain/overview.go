@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -338,17 +339,11 @@ func rowOf(e Evidence, found []Finding) Row {
 
 // OwnedRowOf summarizes a ScaledDeployment.
 func OwnedRowOf(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) OwnedRow {
-	desired := int32(1)
-	if d.Spec.Replicas != nil {
-		desired = *d.Spec.Replicas
-	}
+	desired := ptr.Deref(d.Spec.Replicas, 1)
 	out := OwnedRow{
-		Namespace: d.Namespace, Name: d.Name, Deployment: d.Spec.DeploymentName,
+		Namespace: d.Namespace, Name: d.Name, Deployment: cmp.Or(d.Spec.DeploymentName, d.Name),
 		Available:     fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, desired),
 		AvailablePods: d.Status.AvailableReplicas, Replicas: desired,
-	}
-	if out.Deployment == "" {
-		out.Deployment = d.Name
 	}
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil {
 		out.Sized = c.Reason
@@ -375,11 +370,10 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 			return nil
 		}
 		before, decided := originalRequests(s, deployment, c), decision.Requests[c.Name]
-		if decided.CPUMillis > 0 {
-			saved.CPUMillis += before.CPUMillis - decided.CPUMillis
-		}
-		if decided.MemoryBytes > 0 {
-			saved.MemoryBytes += before.MemoryBytes - decided.MemoryBytes
+		for _, r := range model.Resources {
+			if now := r.Of(decided); now > 0 {
+				r.Set(&saved, r.Of(saved)+r.Of(before)-now)
+			}
 		}
 	}
 	return &Saved{

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -149,21 +150,15 @@ func toOriginal(s *v1beta1.VerticalScaler, deployment workload.Deployment) (chan
 		if i < 0 {
 			continue
 		}
-		template, now := deployment.Containers[i], scaler.Amounts(decided.Requests)
-		for _, r := range []struct {
-			name                v1beta1.ControlledResource
-			now, request, limit int64
-		}{
-			{v1beta1.ControlledCPU, now.CPUMillis, template.Requests.CPUMillis, template.Limits.CPUMillis},
-			{v1beta1.ControlledMemory, now.MemoryBytes, template.Requests.MemoryBytes, template.Limits.MemoryBytes},
-		} {
-			original := cmp.Or(r.request, r.limit) // as the API server does for pods
+		template, requests := deployment.Containers[i], scaler.Amounts(decided.Requests)
+		for _, r := range model.Resources {
+			now, original := r.Of(requests), r.Of(template.Requests.Or(template.Limits)) // as the API server does for pods
 			switch {
-			case r.now == 0 || r.now == original:
+			case now == 0 || now == original:
 			case original == 0:
-				kept = append(kept, fmt.Sprintf("%s %s: the pod template has no request, and a running pod cannot lose one", template.Name, r.name))
+				kept = append(kept, fmt.Sprintf("%s %s: the pod template has no request, and a running pod cannot lose one", template.Name, r))
 			default:
-				changes = append(changes, Change{template.Name, r.name, r.now, original})
+				changes = append(changes, Change{template.Name, v1beta1.ControlledResource(r.String()), now, original})
 			}
 		}
 	}
