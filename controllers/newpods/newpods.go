@@ -99,9 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if len(ours) == 0 {
 			r.forget(req.Namespace)
 		}
-		r.noteRefusal(ctx, req.Namespace, apierror.Rejection{})
-		r.conflicts.Forget(req.NamespacedName)
-		return reconcile.Result{}, nil
+		return r.result(ctx, req, nil)
 	}
 	if left := r.untilNext(req.Namespace); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil

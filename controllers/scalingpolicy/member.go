@@ -42,12 +42,9 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if step == nil {
-		r.accept(key)
-		r.conflict.Forget(key)
-		return reconcile.Result{}, nil
+	if step != nil {
+		err = step(ctx)
 	}
-	err = step(ctx)
 	rejection := apierror.Of(err)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):

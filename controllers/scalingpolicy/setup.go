@@ -136,9 +136,9 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 	building.
 		WatchesRawSource(source.Func(r.startPolicies)).
 		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notifyOf(e.Object) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notifyOf(e.ObjectOld, e.ObjectNew) },
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requests) { r.notifyOf(e.Object) },
+			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notify(e.Object.GetNamespace()) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notify(e.ObjectNew.GetNamespace()) },
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requests) { r.notify(e.Object.GetNamespace()) },
 		}, predicate.ResourceVersionChangedPredicate{}))
 	if r.ServesCluster {
 		building.WatchesRawSource(r.kind(namespaceMetadata(), handler.Funcs{
@@ -220,13 +220,6 @@ func (r *Reconciler) notify(namespace string) {
 		}
 		return found, nil
 	})
-}
-
-// notifyOf triggers the policies that may be concerned by scalers.
-func (r *Reconciler) notifyOf(scalers ...client.Object) {
-	for _, s := range scalers {
-		r.notify(s.GetNamespace())
-	}
 }
 
 // memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
