@@ -14,7 +14,7 @@ import (
 // YAML is the scaler as a document of YAML, below comments that say what becomes of each field.
 func (i Import) YAML() (string, error) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# VerticalPodAutoscaler %s\n", printable(i.Namespace+"/"+i.Name))
+	comment(&out, "", "VerticalPodAutoscaler "+i.Namespace+"/"+i.Name)
 	if i.Scaler == nil {
 		comment(&out, "", "skipped: "+i.Skipped)
 		return out.String(), nil
@@ -24,11 +24,11 @@ func (i Import) YAML() (string, error) {
 		if note.Value != "" {
 			value = ": " + shortened(note.Value)
 		}
-		comment(&out, "", printable(note.Field)+value)
+		comment(&out, "", note.Field+value)
 		comment(&out, "  ", "-> "+note.Result)
 	}
 	if len(i.Doubts) > 0 {
-		comment(&out, "", "updateMode is Recommend, because not all fields could be imported: see "+strings.Join(printables(i.Doubts), ", "))
+		comment(&out, "", "updateMode is Recommend, because not all fields could be imported: see "+strings.Join(i.Doubts, ", "))
 	}
 	text, err := yaml.Marshal(i.Scaler)
 	if err != nil {
@@ -61,11 +61,4 @@ func printable(text string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(text, "?"))
-}
-
-func printables(list []string) (out []string) {
-	for _, text := range list {
-		out = append(out, printable(text))
-	}
-	return out
 }
