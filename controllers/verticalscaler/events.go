@@ -55,7 +55,7 @@ func (r *Reconciler) recordEvents(s *scope) {
 		}
 		r.recordEvent(s, corev1.EventTypeWarning, kind, stalled.Reason+": "+stalled.Message)
 	}
-	if ready, ok := conditions.Became(before, after, v1beta1.ConditionReady); ok && r.Recorder != nil {
+	if ready, ok := conditions.Became(before, after, v1beta1.ConditionReady); ok {
 		r.Recorder.Eventf(s.scaler, nil, corev1.EventTypeNormal, eventReady, actionSize, "%s", conditions.Truncated(ready.Reason+": "+ready.Message))
 	}
 }
@@ -74,9 +74,6 @@ func (r *Reconciler) recordUnmatched(s *scope) {
 }
 
 func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
-	if r.Recorder == nil {
-		return
-	}
 	note = conditions.Truncated(note)
 	if s.observation.deployment == nil {
 		r.Recorder.Eventf(s.scaler, nil, kind, reason, actionSize, "%s", note)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -408,6 +409,8 @@ func (w *world) reconcile(i int) {
 		ResyncPeriod: time.Hour,
 		order:        w.order,
 		written:      w.written,
+		Recorder:     &events.FakeRecorder{},
+		Usage:        complete{}, NewPodsRefused: notRefused,
 	}
 	result, err := r.Reconcile(log.IntoContext(context.Background(), logr.Discard()), reconcile.Request{NamespacedName: key})
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 // noteUntold notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
 // what the status will say.
 func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
-	why := r.newPodsRefusal(s.scaler.Namespace)
+	why := r.NewPodsRefused(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
@@ -92,14 +92,6 @@ func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
 		s.untold = why
 	}
 	return err
-}
-
-// newPodsRefusal says why the API server rejects the NewPodSizes of a namespace. It has no reason if it does not.
-func (r *Reconciler) newPodsRefusal(namespace string) apierror.Rejection {
-	if r.NewPodsRefused == nil {
-		return apierror.Rejection{}
-	}
-	return r.NewPodsRefused(namespace)
 }
 
 // isTold reports whether the API server has the sizes in the status, if there are some.
@@ -144,7 +136,7 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 		return
 	}
 	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
-	if !isTold && r.newPodsRefusal(s.scaler.Namespace).Reason == "" {
+	if !isTold && r.NewPodsRefused(s.scaler.Namespace).Reason == "" {
 		s.again(untoldRetry)
 	}
 }

@@ -89,7 +89,7 @@ func (s *scope) hold() {
 func apiServer(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(watchedScheme(t)).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
-	return &Reconciler{Client: c, Live: c, ResyncPeriod: 10 * time.Minute}
+	return &Reconciler{Client: c, Live: c, ResyncPeriod: 10 * time.Minute, NewPodsRefused: notRefused}
 }
 
 func sizes(text string) *v1beta1.NewPodSizes {

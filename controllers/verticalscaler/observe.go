@@ -61,9 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		}
 		return true, nil
 	}
-	if r.Usage != nil {
-		o.problems = r.Usage.ProblemsOf(key)
-	}
+	o.problems = r.Usage.ProblemsOf(key)
 	o.situation.Deployment = workload.ReadDeployment(o.deployment) // for the status, if an error ends the reconcile
 	situation := plan.Situation{Deployment: o.situation.Deployment, MissingUsage: missingUsage(o.problems)}
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
@@ -36,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -233,8 +235,16 @@ func (p *plant) restart() {
 		Pods: cached.LivePods{Reader: p.server}, Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
 		order:     precedence.New(precedence.MaxTold),
+		Usage:     complete{}, NewPodsRefused: notRefused,
 	}
 }
+
+// complete is usage without problems.
+type complete struct{}
+
+func (complete) ProblemsOf(types.NamespacedName) collect.Problems { return collect.Problems{} }
+
+func notRefused(string) apierror.Rejection { return apierror.Rejection{} }
 
 // learn adds a day of usage.
 func (p *plant) learn(vs *v1beta1.VerticalScaler, cpuMillis int64) {

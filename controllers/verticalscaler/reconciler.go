@@ -61,7 +61,7 @@ type Reconciler struct {
 	Pods Pods
 	// Histories stores the usage histories.
 	Histories *checkpoint.Store
-	// Usage reports which usage of a scaler is missing; nil for none.
+	// Usage reports which usage of a scaler is missing.
 	Usage UsageProblems
 	// Params are the parameters of recommendations.
 	Params recommend.Params
@@ -96,7 +96,7 @@ type Reconciler struct {
 	VPAs *inventory.VPAs
 	// Metrics has the state of the scalers, for Prometheus; nil for none.
 	Metrics *metrics.Scalers
-	// NewPodsRefused says why the API server refuses to store the sizes of new pods of a namespace; nil for never.
+	// NewPodsRefused says why the API server refuses to store the sizes of new pods of a namespace.
 	NewPodsRefused func(namespace string) apierror.Rejection
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
 	Policies client.Reader
