@@ -32,18 +32,17 @@ const actionKeep = "Keep"
 type change struct {
 	reason string
 	object client.Object
-	note   string
 }
 
 // changed notes a write for the events.
 func (s *scope) changed(reason string, object client.Object) {
-	s.changes = append(s.changes, change{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
+	s.changes = append(s.changes, change{reason, object})
 }
 
 // recordChanges records the writes of this reconcile.
 func (r *Reconciler) recordChanges(s *scope) {
 	for _, c := range s.changes {
-		r.Recorder.Eventf(s.owner, c.object, corev1.EventTypeNormal, c.reason, actionKeep, "%s", c.note)
+		r.Recorder.Eventf(s.owner, c.object, corev1.EventTypeNormal, c.reason, actionKeep, "%s %s %s", c.reason, kindOf(c.object), c.object.GetName())
 	}
 }
 

@@ -179,8 +179,7 @@ func Of(e Evidence) Explanation {
 		out.Applied = c.Status
 	}
 	if d := s.Status.Decision; d != nil {
-		cause, _ := CauseOf(d.Reason)
-		out.Decision = &Decision{Cause: cause, Time: d.Time}
+		out.Decision = &Decision{Cause: CauseOf(d.Reason), Time: d.Time}
 	}
 	if operator, ok := e.Operators.For(s.Namespace); ok {
 		out.Operator = &operator

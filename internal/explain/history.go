@@ -27,8 +27,7 @@ func ChangesOf(history []v1beta1.HistoryEntry) []Change {
 		if !ok {
 			code, change = "", h.Message
 		}
-		cause, _ := CauseOf(code)
-		changes = append(changes, Change{Cause: cause, Time: h.Time, Change: change})
+		changes = append(changes, Change{Cause: CauseOf(code), Time: h.Time, Change: change})
 	}
 	return changes
 }

@@ -180,13 +180,12 @@ type Cause struct {
 	Means string `json:"means"`
 }
 
-// CauseOf is a cause in words. It is false for an unknown one.
-func CauseOf(cause string) (Cause, bool) {
-	i := slices.IndexFunc(causes, func(c Cause) bool { return c.Cause == cause })
-	if i < 0 {
-		return Cause{cause, "of a cause that this version does not know"}, false
+// CauseOf is a cause in words, also one that is not known.
+func CauseOf(cause string) Cause {
+	if i := slices.IndexFunc(causes, func(c Cause) bool { return c.Cause == cause }); i >= 0 {
+		return causes[i]
 	}
-	return causes[i], true
+	return Cause{cause, "of a cause that this version does not know"}
 }
 
 // Causes are all causes, the most urgent first.

@@ -86,13 +86,12 @@ func (s Step) InWords() string {
 	return fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
 }
 
-// StepMeans is the meaning of a step. It is false for an unknown one.
-func StepMeans(code string) (means string, ok bool) {
-	i := slices.IndexFunc(stepWords, func(s Step) bool { return s.Code == code })
-	if i < 0 {
-		return "a step that this version does not know", false
+// stepMeans is the meaning of a step, also of one that is not known.
+func stepMeans(code string) string {
+	if i := slices.IndexFunc(stepWords, func(s Step) bool { return s.Code == code }); i >= 0 {
+		return stepWords[i].Means
 	}
-	return stepWords[i].Means, true
+	return "a step that this version does not know"
 }
 
 // Steps are all steps, in words.
@@ -125,9 +124,8 @@ func stepsOf(rec recommend.Container, resource string) (steps []Step, values []r
 		if r.Resource != resource {
 			continue
 		}
-		means, _ := StepMeans(r.Code)
 		values = append(values, r)
-		steps = append(steps, Step{Code: r.Code, Means: means, MarginPercent: float64(r.PerMille) / 10, Value: amountOf(resource, r.Value)})
+		steps = append(steps, Step{Code: r.Code, Means: stepMeans(r.Code), MarginPercent: float64(r.PerMille) / 10, Value: amountOf(resource, r.Value)})
 	}
 	return steps, values
 }

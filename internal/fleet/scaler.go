@@ -96,8 +96,7 @@ func timeIn(s *v1beta1.VerticalScaler, annotation string) time.Time {
 
 // Promoted is the scaler after its promotion, a copy.
 func (p *Policy) Promoted(s *v1beta1.VerticalScaler, now time.Time) *v1beta1.VerticalScaler {
-	marked := Marked(s, v1beta1.PromotedAnnotation, now)
-	return p.Desired(marked)
+	return p.Desired(Marked(s, v1beta1.PromotedAnnotation, now))
 }
 
 // Marked is a copy of the scaler with a time in an annotation.

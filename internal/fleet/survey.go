@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -244,11 +245,10 @@ func savedBy(d *Deployment, s *v1beta1.VerticalScaler) (saved quantity.Amounts, 
 		}
 		ok = true
 		after := scaler.Amounts(wanted)
-		if before.CPUMillis > 0 && after.CPUMillis > 0 {
-			saved.CPUMillis += before.CPUMillis - after.CPUMillis
-		}
-		if before.MemoryBytes > 0 && after.MemoryBytes > 0 {
-			saved.MemoryBytes += before.MemoryBytes - after.MemoryBytes
+		for _, r := range model.Resources {
+			if r.Of(before) > 0 && r.Of(after) > 0 {
+				r.Set(&saved, r.Of(saved)+r.Of(before)-r.Of(after))
+			}
 		}
 	}
 	switch {
