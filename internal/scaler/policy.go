@@ -9,6 +9,7 @@
 package scaler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -92,28 +93,20 @@ func RecommendPolicy(spec *v1beta1.VerticalScalerSpec, container string) recomme
 // Mode is the update mode that applies. A mode of a newer version counts as Recommend:
 // nothing is changed.
 func Mode(spec *v1beta1.VerticalScalerSpec) v1beta1.UpdateMode {
-	mode, known := modeOf(spec)
-	if !known {
+	if _, isUnknown := UnknownMode(spec); isUnknown {
 		return v1beta1.UpdateModeRecommend
 	}
-	return mode
+	return cmp.Or(spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
 }
 
 // UnknownMode returns the update mode if it is one of a newer version, and false for all
 // others.
 func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
-	mode, known := modeOf(spec)
-	return mode, !known
-}
-
-func modeOf(spec *v1beta1.VerticalScalerSpec) (mode v1beta1.UpdateMode, known bool) {
 	switch mode := spec.UpdatePolicy.UpdateMode; mode {
-	case "":
-		return v1beta1.UpdateModeInPlace, true
-	case v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
-		return mode, true
+	case "", v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
+		return "", false
 	default:
-		return mode, false
+		return mode, true
 	}
 }
 
@@ -256,13 +249,12 @@ func windows(list []v1beta1.UpdateWindow) (out window.Windows, invalid string) {
 	for i, w := range list {
 		spec := window.Spec{
 			Schedule: w.Schedule, TimeZone: w.TimeZone, Duration: time.Duration(w.DurationMinutes) * time.Minute,
-			Directions: []window.Direction{window.ScaleUp, window.ScaleDown},
-		}
-		if len(w.Directions) > 0 {
-			spec.Directions = nil
 		}
 		for _, d := range w.Directions {
 			spec.Directions = append(spec.Directions, window.Direction(d))
+		}
+		if len(spec.Directions) == 0 {
+			spec.Directions = []window.Direction{window.ScaleUp, window.ScaleDown}
 		}
 		parsed, err := window.Parse(spec)
 		if err != nil && invalid == "" {
