@@ -73,8 +73,8 @@ type Reconciler struct {
 	Longest int
 
 	conflicts queue.Conflicts
+	written   sync.Map // when a namespace was last written: a time.Time by its name
 	mu        sync.Mutex
-	written   map[string]time.Time          // when a namespace was last written
 	refused   map[string]apierror.Rejection // why a namespace cannot be written
 }
 
@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	wanted := objects(req.Namespace, lines, owners, ours, cmp.Or(r.Longest, admission.MaxText))
 	if isWritten(wanted, ours) {
 		if len(ours) == 0 {
-			r.forget(req.Namespace)
+			r.written.Delete(req.Namespace)
 		}
 		return r.result(ctx, req, nil)
 	}
@@ -105,13 +105,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, ours))
-}
-
-// forget drops what is known of a namespace that has no sizes.
-func (r *Reconciler) forget(namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.written, namespace)
 }
 
 // result tells the queue when to write again.
@@ -267,20 +260,15 @@ func isLabelled(o *v1beta1.NewPodSizes) bool {
 
 // untilNext is how long to wait before the next write for a namespace.
 func (r *Reconciler) untilNext(namespace string) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.written[namespace].Add(pause).Sub(r.Clock.Now())
+	last, _ := r.written.Load(namespace)
+	at, _ := last.(time.Time)
+	return at.Add(pause).Sub(r.Clock.Now())
 }
 
 // write writes what differs. Lines may move from an object to another: those that lose none come first, so that there is no
 // moment without a line. Then it deletes the objects that are not needed.
 func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
-	r.mu.Lock()
-	if r.written == nil {
-		r.written = map[string]time.Time{}
-	}
-	r.written[namespace] = r.Clock.Now()
-	r.mu.Unlock()
+	r.written.Store(namespace, r.Clock.Now())
 	var last []v1beta1.NewPodSizes
 	for i, o := range found {
 		if j := indexOf(wanted, o.Name); j >= 0 && losesLines(&found[i], &wanted[j]) {
