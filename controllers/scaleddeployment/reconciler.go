@@ -52,7 +52,7 @@ type Reconciler struct {
 	// ResyncPeriod is how often an object is reconciled without any event.
 	ResyncPeriod time.Duration
 
-	written   *ownwrites.Memory
+	written   ownwrites.Memory
 	conflicts queue.Conflicts
 	// ineffective maps an objectKey to the last attempt that the API server modified.
 	ineffective sync.Map

@@ -32,7 +32,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/predicates"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
 // Name is the name of the controller in logs and metrics, and its field manager.
@@ -47,7 +46,6 @@ const deploymentIndex = "spec.deploymentName"
 // SetupWithManager registers the controller and its watches. inventory.Index must have
 // indexed the Deployments before.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.written = &ownwrites.Memory{}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1beta1.ScaledDeployment{}, deploymentIndex, func(obj client.Object) []string {
 		if owner, ok := obj.(*v1beta1.ScaledDeployment); ok {
 			return []string{deploymentName(owner)}

@@ -21,7 +21,7 @@ import (
 const StaleFor = time.Minute
 
 // Memory holds the version of each object after our last write to it. The zero value is ready
-// for concurrent use. A nil Memory remembers nothing.
+// for concurrent use.
 type Memory struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]version
@@ -34,9 +34,6 @@ type version struct {
 
 // Remember stores the version after a write.
 func (m *Memory) Remember(written client.Object, now time.Time) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last == nil {
@@ -47,9 +44,6 @@ func (m *Memory) Remember(written client.Object, now time.Time) {
 
 // Forget drops a deleted object.
 func (m *Memory) Forget(key types.NamespacedName) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.last, key)
@@ -58,9 +52,6 @@ func (m *Memory) Forget(key types.NamespacedName) {
 // IsNewerThan reports whether our last write is newer than the version that was read. A version
 // that cannot be compared counts as current.
 func (m *Memory) IsNewerThan(read client.Object, now time.Time) bool {
-	if m == nil {
-		return false
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := client.ObjectKeyFromObject(read)
@@ -78,9 +69,6 @@ func (m *Memory) IsNewerThan(read client.Object, now time.Time) bool {
 
 // Clone returns an independent copy.
 func (m *Memory) Clone() *Memory {
-	if m == nil {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &Memory{last: maps.Clone(m.last)}

@@ -48,10 +48,4 @@ func TestMemory(t *testing.T) {
 			}
 		})
 	}
-	var none *Memory
-	none.Remember(at("10"), noon)
-	none.Forget(types.NamespacedName{})
-	if none.IsNewerThan(at("9"), noon) || none.Clone() != nil {
-		t.Error("a nil memory remembers")
-	}
 }
