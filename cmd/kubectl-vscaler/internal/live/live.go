@@ -142,7 +142,11 @@ func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time
 	}
 	slices.SortFunc(out.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, c := range explained.Containers {
-		out.Containers = append(out.Containers, containerOf(c, out.Pods))
+		container := Container{Name: c.Name, ObservedSeconds: c.ObservedSeconds}
+		for _, r := range c.Resources {
+			container.Resources = append(container.Resources, resourceOf(c.Name, r, out.Pods))
+		}
+		out.Containers = append(out.Containers, container)
 	}
 	return out
 }
@@ -201,14 +205,6 @@ func resizeOf(r workload.Resize) string {
 		return "InProgress"
 	}
 	return ""
-}
-
-func containerOf(c explain.Container, pods []Pod) Container {
-	out := Container{Name: c.Name, ObservedSeconds: c.ObservedSeconds}
-	for _, r := range c.Resources {
-		out.Resources = append(out.Resources, resourceOf(c.Name, r, pods))
-	}
-	return out
 }
 
 func resourceOf(container string, r explain.Resource, pods []Pod) Resource {

@@ -285,7 +285,11 @@ func (v view) isFleet() bool { return v.name == types.NamespacedName{} }
 
 // open shows a scaler from now on.
 func (v *view) open(name types.NamespacedName) {
-	v.name, v.scaler, v.record, v.isRead, v.isFilled = name, live.Scaler{}, &live.Record{Keep: recordFor + v.keptLonger()}, false, false
+	keep := recordFor
+	if v.past != nil {
+		keep += past.LongestSince
+	}
+	v.name, v.scaler, v.record, v.isRead, v.isFilled = name, live.Scaler{}, &live.Record{Keep: keep}, false, false
 	v.shown, v.offset, v.failed, v.notice = v.shown+1, 0, nil, ""
 }
 
@@ -293,14 +297,6 @@ func (v *view) open(name types.NamespacedName) {
 func (v *view) close() {
 	v.name, v.canGoUp, v.isRead = types.NamespacedName{}, false, true
 	v.shown, v.offset, v.failed, v.notice = v.shown+1, 0, nil, ""
-}
-
-// keptLonger is how much longer points are kept with Prometheus.
-func (v *view) keptLonger() time.Duration {
-	if v.past != nil {
-		return past.LongestSince
-	}
-	return 0
 }
 
 func (v view) read(ctx context.Context) reading {
