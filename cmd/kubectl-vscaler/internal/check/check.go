@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -245,7 +244,7 @@ func versions(operator, plugin string) (checkResult, string, error) {
 
 // metrics asks for the usage of the namespace's pods, as the operator does.
 func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
-	_, err := p.count(ctx, schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"})
+	_, err := kube.Untyped(ctx, p.client, schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}, client.InNamespace(p.namespace))
 	switch {
 	case apierrors.IsNotFound(err):
 		return checkFailed, "metrics.k8s.io is not served: install metrics-server", nil
@@ -262,14 +261,6 @@ func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
 	}
 }
 
-// count counts the objects of a kind in the namespace.
-func (p *preflight) count(ctx context.Context, kind schema.GroupVersionKind) (int, error) {
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := p.client.List(ctx, &list, client.InNamespace(p.namespace))
-	return len(list.Items), err
-}
-
 func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	err := p.client.List(ctx, &policies)
@@ -283,11 +274,11 @@ func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 }
 
 func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {
-	n, err := p.count(ctx, kube.VPAKind)
-	if n == 0 {
+	vpas, err := kube.Untyped(ctx, p.client, kube.VPAKind, client.InNamespace(p.namespace))
+	if len(vpas) == 0 {
 		return checkOK, "there are none in namespace " + p.namespace, client.IgnoreNotFound(err)
 	}
-	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", n, p.namespace), err
+	return checkWarned, fmt.Sprintf("there are %d in namespace %s: a scaler leaves alone what they size", len(vpas), p.namespace), err
 }
 
 // hpas warns of HorizontalPodAutoscalers that scale on utilization, and prints a patch for the first one.

@@ -61,18 +61,17 @@ func newImportVPA(streams genericiooptions.IOStreams, cluster *kube.Cluster) *co
 // vpasOf reads VerticalPodAutoscalers: the named ones, or all of the namespace, or of all namespaces
 // if it is empty. The error may be about some of the names.
 func vpasOf(ctx context.Context, c client.Reader, namespace string, names []string) ([]unstructured.Unstructured, error) {
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(kube.VPAKind.GroupVersion().WithKind(kube.VPAKind.Kind + "List"))
 	if len(names) == 0 {
-		err := c.List(ctx, &list, client.InNamespace(namespace))
+		all, err := kube.Untyped(ctx, c, kube.VPAKind, client.InNamespace(namespace))
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, errors.New("the API server does not serve VerticalPodAutoscalers")
 		case err != nil:
 			return nil, fmt.Errorf("listing VerticalPodAutoscalers: %w", err)
 		}
-		return list.Items, nil
+		return all, nil
 	}
+	var named []unstructured.Unstructured
 	var errs []error
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
@@ -86,10 +85,10 @@ func vpasOf(ctx context.Context, c client.Reader, namespace string, names []stri
 		case err != nil:
 			errs = append(errs, fmt.Errorf("reading VerticalPodAutoscaler %s/%s: %w", namespace, name, err))
 		default:
-			list.Items = append(list.Items, vpa)
+			named = append(named, vpa)
 		}
 	}
-	return list.Items, errors.Join(errs...)
+	return named, errors.Join(errs...)
 }
 
 // writeImports writes one document for each VerticalPodAutoscaler, and warns of what needs a look.

@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,12 +60,11 @@ func list(ctx context.Context, c client.Client, kind string, each func(*appsv1.D
 }
 
 func listRollouts(ctx context.Context, c client.Client, each func(*appsv1.Deployment), options ...client.ListOption) error {
-	var all unstructured.UnstructuredList
-	all.SetGroupVersionKind(kube.RolloutKind.GroupVersion().WithKind(kube.RolloutKind.Kind + "List"))
-	if err := c.List(ctx, &all, options...); err != nil {
+	all, err := kube.Untyped(ctx, c, kube.RolloutKind, options...)
+	if err != nil {
 		return err
 	}
-	for _, object := range all.Items {
+	for _, object := range all {
 		var r rollout
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &r); err != nil {
 			return fmt.Errorf("reading Rollout %s/%s: %w", object.GetNamespace(), object.GetName(), err)

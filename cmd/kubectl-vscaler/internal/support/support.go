@@ -228,11 +228,10 @@ func (b *supportBundle) podsOf(ctx context.Context, file, namespace string, sele
 // objects adds the objects of a kind of the namespace: all, but of the events only those of what the
 // bundle is about.
 func (b *supportBundle) objects(ctx context.Context, kind schema.GroupVersionKind) {
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	b.note(kind.Kind+"s", b.client.List(ctx, &list, client.InNamespace(b.namespace)))
+	all, err := kube.Untyped(ctx, b.client, kind, client.InNamespace(b.namespace))
+	b.note(kind.Kind+"s", err)
 	var objects []map[string]any
-	for _, item := range list.Items {
+	for _, item := range all {
 		item.SetGroupVersionKind(kind)
 		if kind.Kind == "Event" && !b.isAbout(item.Object) {
 			continue
