@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
 	// what is retried, and a resync is Routine (Reconciler.result).
-	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
+	cached, owner := mgr.GetCache(), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// A user has changed the owner. For has the class Edit.
@@ -66,12 +66,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, owner)).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, owner), builder.WithPredicates(scalerPredicate())).
 		// A foreign Deployment that has the name an owner wants.
-		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(ownersByDeploymentName(mgr.GetCache()))), builder.WithPredicates(controllerChangedPredicate())).
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(ownersByDeploymentName(cached))), builder.WithPredicates(controllerChangedPredicate())).
 		// A foreign VerticalScaler: it has the name of the owner.
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, &handler.EnqueueRequestForObject{}), builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, queue.Mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(predicates.HPASpec)).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, queue.Mapped(ownersByHPA(cached))), builder.WithPredicates(predicates.HPASpec)).
 		WithOptions(queue.Options(workers)).
 		Complete(r)
 	if err != nil {

@@ -47,7 +47,8 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	// Something has changed around a scaler.
 	building.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
-		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, queue.Mapped(find.ofNamespace)), builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, queue.Mapped(find.ofNamespace)),
+			builder.WithPredicates(predicates.OfSpec(func(o *corev1.LimitRange) any { return o.Spec }))).
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, queue.Mapped(find.ofQuota(r.memory.mayWaitForQuota))), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, queue.Mapped(find.ofHPA)), builder.WithPredicates(predicates.HPASpec))
 	if r.VPAs != nil {
