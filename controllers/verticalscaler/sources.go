@@ -25,6 +25,14 @@ import (
 // requests is the queue of the controller.
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
+// named is a source with its name in the log.
+type named struct {
+	source.Func
+	name string
+}
+
+func (s named) String() string { return s.name }
+
 // vpaSource triggers a reconcile of the scalers whose Deployments a VerticalPodAutoscaler
 // starts or stops to size. The controller starts after the VerticalPodAutoscalers are known.
 type vpaSource struct {

@@ -35,9 +35,9 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	find := lookup{cached}
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource(r.Pods, find.claimants))
+	building.WatchesRawSource(named{podSource(r.Pods, find.claimants), "Pods"})
 	if r.Budget != nil {
-		building.WatchesRawSource(budgetSource(r.Budget))
+		building.WatchesRawSource(named{budgetSource(r.Budget), "the budget"})
 	}
 
 	// A user has changed a scaler, or which of the scalers of a Deployment is the first. For has the class Edit.
@@ -58,7 +58,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
 	if r.Freeze != nil {
-		building.WatchesRawSource(freezeSource(r.Freeze, r.FreezeAPI, find))
+		building.WatchesRawSource(named{freezeSource(r.Freeze, r.FreezeAPI, find), "the freeze switch"})
 	}
 }
 
