@@ -273,16 +273,11 @@ func (i *installation) remove(t *testing.T) {
 	if err := env.Client.DeleteAllOf(ctx, object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", "", ""), client.InNamespace(i.namespace)); err != nil {
 		t.Error(err)
 	}
-	for _, o := range going {
-		if err := env.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	}
 	testkit.Eventually(t, soon, func() string {
 		releaseAll(ctx)
 		var left []string
 		for _, o := range going {
-			if !apierrors.IsNotFound(env.Client.Get(ctx, client.ObjectKeyFromObject(o), o)) {
+			if err := env.Client.Delete(ctx, o); !apierrors.IsNotFound(err) { // again, because an InstallPlan in progress makes CRDs anew
 				left = append(left, o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
 			}
 		}
