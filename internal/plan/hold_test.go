@@ -70,7 +70,7 @@ func TestAFailedStepDecidesNothing(t *testing.T) {
 	}
 }
 
-// The status that tells an edit is written with a held plan, too: later, nobody knows that it was to give another try.
+// The status of a held plan has the edit's generation, so the next plan does not see the edit.
 func TestAHeldPlanForgetsWhatAnEditGivesAnotherTry(t *testing.T) {
 	w := given(
 		decidedBefore(func(d *plan.Decision) { d.Reverts, d.ContestedBy = 2, []string{"gitops"} }), pods(pod("web-1", small())),

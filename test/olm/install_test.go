@@ -277,7 +277,8 @@ func (i *installation) remove(t *testing.T) {
 		releaseAll(ctx)
 		var left []string
 		for _, o := range going {
-			if err := env.Client.Delete(ctx, o); !apierrors.IsNotFound(err) { // again, because an InstallPlan in progress makes CRDs anew
+			// A pending InstallPlan may recreate CRDs.
+			if err := env.Client.Delete(ctx, o); !apierrors.IsNotFound(err) {
 				left = append(left, o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
 			}
 		}

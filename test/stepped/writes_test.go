@@ -78,6 +78,18 @@ func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	}
 }
 
+// settledFleet deploys many workloads, and returns their writes once they are settled.
+func settledFleet(w *fixture, many int) map[string]int {
+	w.Helper()
+	for i := range many {
+		w.deploy(nameOf(i))
+		w.Uses(nameOf(i), "app", 300, 240)
+		w.Scale(nameOf(i))
+	}
+	w.Minutes(60)
+	return writesOfMany(w, many)
+}
+
 // The budget allows few changes a minute. Most of a fleet says nothing while it waits, and those that begin are finished first.
 func TestTheFirstMinutesOfAWaveCostFewWrites(t *testing.T) {
 	t.Parallel()
@@ -85,13 +97,7 @@ func TestTheFirstMinutesOfAWaveCostFewWrites(t *testing.T) {
 	w := newFixture(t)
 	w.Operator.Scalers.Budget = budget.New(budget.Limits{Changes: 3, PerNamespace: 3, Window: time.Minute})
 	w.Usage.Even = true
-	for i := range many {
-		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 300, 240)
-		w.Scale(nameOf(i))
-	}
-	w.Minutes(60)
-	before := writesOfMany(w, many)
+	before := settledFleet(w, many)
 	for i := range many {
 		w.Uses(nameOf(i), "app", 600, 480)
 	}
@@ -105,13 +111,7 @@ func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
 	const many = 10
 	w := newFixture(t)
 	w.Operator.Scalers.Budget = budget.New(budget.Limits{Changes: 2, PerNamespace: 2, Window: time.Minute})
-	for i := range many {
-		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 300, 240)
-		w.Scale(nameOf(i))
-	}
-	w.Minutes(60)
-	before := writesOfMany(w, many)
+	before := settledFleet(w, many)
 	for minute := range 20 {
 		for i := range many {
 			w.Uses(nameOf(i), "app", int64(600+10*minute), int64(480+10*minute))
