@@ -73,7 +73,7 @@ type node struct {
 	busy float64
 }
 
-// pod is a pod with one container, without a CPU limit, whose memory limit equals its request.
+// pod is a pod with one container, without a CPU limit. In the template, its memory limit equals its request.
 type pod struct {
 	// Pod is what the operator sees. Its containers and Actual follow asked and has.
 	workload.Pod
@@ -81,6 +81,8 @@ type pod struct {
 	of         *deployment
 	node       *node
 	asked, has quantity.Amounts
+	// limit is the memory limit that the kubelet has applied.
+	limit int64
 	// lacks is true if it had less than decided at the end of the last interval.
 	lacks bool
 
@@ -98,8 +100,16 @@ type pod struct {
 
 const container = "app"
 
-func resourcesOf(a quantity.Amounts) workload.Resources {
-	return workload.Resources{Requests: a, Limits: quantity.Amounts{MemoryBytes: a.MemoryBytes}}
+func resourcesOf(a quantity.Amounts, limit int64) workload.Resources {
+	return workload.Resources{Requests: a, Limits: quantity.Amounts{MemoryBytes: limit}}
+}
+
+// limitFor is the memory limit beside a request, for a container with that limit; 0 for a new one.
+func (d *deployment) limitFor(request, current int64) int64 {
+	if d.lowersLimits {
+		return request
+	}
+	return max(request, d.template.MemoryBytes, current)
 }
 
 func (p *pod) isDeferred() bool { return p.Resize.Deferred }
@@ -130,6 +140,7 @@ func (w world) allocatable() quantity.Amounts {
 func newCluster(w world, p policy, all []series, count int, seed uint64) *cluster {
 	c := &cluster{world: w, policy: p, fleet: newFleet(all, w, count, seed), now: beginning}
 	for _, d := range c.fleet {
+		d.lowersLimits = p.profile == "" || p.lowersLimits
 		d.sizer = p.sizerFor(d, w)
 		for range replicas {
 			p := &pod{of: d}
@@ -178,7 +189,25 @@ func (c *cluster) serve() {
 			c.counts.note(p)
 		}
 		n.busy = min(1, inUse/nodeCPU)
+		c.counts.pressed += n.pressed(c.memoryGiB * gibi)
 	}
+}
+
+// pressed counts the pods that the kubelet would evict, since the node runs out of memory: first those that use most above
+// their requests. They are only counted.
+func (n *node) pressed(memory int64) (count int) {
+	inUse, over := int64(daemonMemory), make([]int64, 0, len(n.pods))
+	uses := func(p *pod) int64 { return min(p.needs, p.limit) }
+	order := slices.SortedFunc(slices.Values(n.pods), func(a, b *pod) int {
+		return cmp.Compare(uses(b)-b.has.MemoryBytes, uses(a)-a.has.MemoryBytes)
+	})
+	for _, p := range order {
+		inUse, over = inUse+uses(p), append(over, uses(p))
+	}
+	for ; inUse > memory; count++ {
+		inUse -= over[count]
+	}
+	return count
 }
 
 // share shares a node's CPU out by requests. What a pod does not want goes to the others.
@@ -198,7 +227,7 @@ func (n *node) share() {
 		if got < p.minute {
 			p.used *= got / p.minute
 		}
-		p.isKilled = p.needs > p.has.MemoryBytes
+		p.isKilled = p.needs > p.limit
 	}
 }
 
@@ -214,7 +243,8 @@ func (n *node) recount() {
 func (c *cluster) start(p *pod, size quantity.Amounts) {
 	c.serial++
 	name := fmt.Sprintf("pod-%07d", c.serial)
-	resources := resourcesOf(size)
+	p.limit = p.of.limitFor(size.MemoryBytes, 0)
+	resources := resourcesOf(size, p.limit)
 	p.Pod = workload.Pod{
 		Name: name, UID: types.UID(name), ResourceVersion: "1", Current: true, ReplicaSet: p.of.replicaSet(), Running: true, Ready: true,
 		Created: c.now, Started: c.now, ReadyChanged: c.now, QoS: corev1.PodQOSBurstable,
@@ -308,7 +338,7 @@ func (c *cluster) ask(p *pod, size quantity.Amounts, now time.Time) {
 	}
 	c.counts.resizes++
 	p.asked, p.Resized, p.Pod.Resize = size, now, workload.Resize{}
-	p.Containers = []workload.Container{{Name: container, Resources: resourcesOf(size)}}
+	p.Containers = []workload.Container{{Name: container, Resources: resourcesOf(size, p.of.limitFor(size.MemoryBytes, p.limit))}}
 	p.Kills = slices.Clone(p.Kills)
 	for i := range p.Kills {
 		p.Kills[i].HitBytes = 0 // as it is unknown to the operator after a resize
@@ -326,7 +356,8 @@ func (c *cluster) grantTo(p *pod) bool {
 	}
 	p.of.isChanged = true
 	p.has, p.Pod.Resize, p.withdrawals = p.asked, workload.Resize{}, 0
-	p.Actual = map[string]workload.Resources{container: resourcesOf(p.has)}
+	p.limit = p.of.limitFor(p.has.MemoryBytes, p.limit)
+	p.Actual = map[string]workload.Resources{container: resourcesOf(p.has, p.limit)}
 	p.node.recount()
 	return true
 }

@@ -112,8 +112,10 @@ type deployment struct {
 	// shift is how far its day is ahead, in intervals.
 	shift    int
 	template quantity.Amounts
-	pods     []*pod
-	sizer    sizer
+	// lowersLimits is true if memory limits equal requests. Otherwise a limit only rises, and is at least the template's.
+	lowersLimits bool
+	pods         []*pod
+	sizer        sizer
 
 	random *rand.Rand
 	logs   [replicas]float64 // of each pod's multiple

@@ -13,7 +13,8 @@
 //
 //   - Each Deployment has 4 pods of one series, scaled to about half a CPU, that differ by 10 %. Demand does not depend on
 //     what pods get. Pods see more CPU than they request if their node has it; a full node shares by requests.
-//   - The closed loop: each policy learns from what pods got, and from OOM kills where they needed more than they had.
+//   - The closed loop: each policy learns from what pods got, and from OOM kills where they needed more than their limits. In the
+//     template, memory limits are requests. Rivals keep that. By default, the operator lowers no limit.
 //   - The scheduler takes the fullest node with room, and a new node at once where none has room. A resize that finds no room on its
 //     node is Deferred until there is.
 //   - Nodes have 8 CPUs. Every interval, the empty nodes go, and one whose pods fit on the others, as Karpenter does, if no pod
@@ -21,7 +22,8 @@
 //   - The operator is driven by its own plans, with the defaults of the API. Budgets of disruptions, quotas and priorities are
 //     not part of the model.
 //
-// A policy is a profile and a fallback such as Balanced/Wait, and "/kept" after Wait if a Deferred resize is never withdrawn.
+// A policy is a profile and a fallback such as Balanced/Wait, with "/limits" if it lowers limits (RequestsAndLimits), and "/kept" after
+// Wait if a Deferred resize is never withdrawn.
 // Rivals are vpa (InPlaceOrRecreate), vpa*0.9 (with that share of its CPU) and krr.
 //
 // The same folder and seeds lead to the same tables, on any number of processors.
@@ -72,13 +74,15 @@ type policy struct {
 	profile     profile.Profile
 	fallback    v1beta1.Fallback
 	keepsClaims bool
+	// lowersLimits is true for RequestsAndLimits.
+	lowersLimits bool
 	// vpaPart is the share of VPA's CPU; 0 for KRR.
 	vpaPart float64
 }
 
 var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate}
 
-const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure"
+const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/limits,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure"
 
 func parsePolicy(name string) (p policy, err error) {
 	p.name = name
@@ -93,6 +97,8 @@ func parsePolicy(name string) (p policy, err error) {
 		return p, err
 	case len(parts) == 3 && parts[2] == "kept":
 		p.keepsClaims = true
+	case len(parts) == 3 && parts[2] == "limits":
+		p.lowersLimits = true
 	case len(parts) != 2:
 		return p, fmt.Errorf("%q is not a policy such as Balanced/Wait", name)
 	}

@@ -53,12 +53,17 @@ func newOperator(p policy, d *deployment, w world) *operator {
 	spec := v1beta1.VerticalScalerSpec{}
 	spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
 	spec.UpdatePolicy.Fallback = p.fallback
+	if p.lowersLimits {
+		spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
+			{ContainerName: v1beta1.AnyContainer, ControlledValues: v1beta1.RequestsAndLimits},
+		}}
+	}
 	if w.plainPods {
 		spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
 	}
 	of := workload.Deployment{
 		Name: container, Replicas: replicas, UpdatedReplicas: replicas, ProgressDeadline: 10 * time.Minute,
-		Containers: []workload.Container{{Name: container, Resources: resourcesOf(d.template)}},
+		Containers: []workload.Container{{Name: container, Resources: resourcesOf(d.template, d.template.MemoryBytes)}},
 	}
 	o := &operator{
 		params: recommend.DefaultParams(), recommend: scaler.RecommendPolicy(&spec, container),
@@ -120,13 +125,13 @@ func (o *operator) learn(c *cluster, d *deployment) {
 	for _, p := range d.pods {
 		o.history.Add(usage.Sample{
 			Pod: p.Name, Container: container, Time: c.now, Window: interval,
-			CPUMillis: int64(math.Round(p.used)), MemoryBytes: min(p.needs, p.has.MemoryBytes),
-			MemoryRequest: p.has.MemoryBytes, MemoryLimit: p.has.MemoryBytes,
+			CPUMillis: int64(math.Round(p.used)), MemoryBytes: min(p.needs, p.limit),
+			MemoryRequest: p.has.MemoryBytes, MemoryLimit: p.limit,
 		}, o.params.History)
 		if p.isKilled {
 			p.kills++
 			d.isChanged = true
-			kill := workload.OOMKill{Container: container, At: c.now, Termination: p.kills, HitBytes: p.has.MemoryBytes}
+			kill := workload.OOMKill{Container: container, At: c.now, Termination: p.kills, HitBytes: p.limit}
 			p.Kills, p.Exits = []workload.OOMKill{kill}, []workload.Exit{{Container: container, At: c.now, OOMKilled: true}}
 			o.history.RecordKill(plan.KillOf(o.situation, o.policy, p.Pod, kill), c.now, o.params.History)
 		}

@@ -32,11 +32,11 @@ func (s *vpaSizer) act(c *cluster, d *deployment) {
 		}
 	}
 	for _, p := range d.pods {
-		s.model.AddMemory(start, min(p.needs, p.has.MemoryBytes))
+		s.model.AddMemory(start, min(p.needs, p.limit))
 	}
 	for _, p := range d.pods {
 		if p.isKilled {
-			s.model.AddOOMKill(start, p.has.MemoryBytes)
+			s.model.AddOOMKill(start, p.limit)
 			p.vpa.Kill(c.now)
 		}
 	}
@@ -89,7 +89,7 @@ func (s *daily) act(c *cluster, d *deployment) {
 	o := backtest.Observation{Start: c.now.Add(-interval), Step: interval, Requests: s.target}
 	for _, p := range d.pods {
 		o.PodCPUMillis = append(o.PodCPUMillis, p.used)
-		o.MemoryBytes = max(o.MemoryBytes, min(p.needs, p.has.MemoryBytes))
+		o.MemoryBytes = max(o.MemoryBytes, min(p.needs, p.limit))
 		o.OOMKilled = o.OOMKilled || p.isKilled
 	}
 	if target, ok := s.policy.Next(o); ok {

@@ -15,6 +15,7 @@ type counts struct {
 	nodeHours, coreHours, gibHours     float64 // of nodes, and requested
 	wanted, lost                       float64 // CPU
 	pods, below, kills                 int     // intervals of pods: all, those with less than decided, those with an OOM kill
+	pressed                            int     // pods that kubelets would evict for memory
 	evictions, consolidations, resizes int
 }
 
@@ -48,6 +49,7 @@ var columns = []struct {
 	{"below size", "%.1f %%", func(c counts) float64 { return 100 * float64(c.below) / float64(c.pods) }, false},
 	{"CPU lost", "%.2f %%", func(c counts) float64 { return 100 * c.lost / c.wanted }, false},
 	{"OOM kills", "%.2f", func(c counts) float64 { return 100 * float64(c.kills) / c.podDays() }, false},
+	{"short of memory", "%.2f", func(c counts) float64 { return 100 * float64(c.pressed) / c.podDays() }, false},
 	{"resizes", "%.1f", func(c counts) float64 { return float64(c.resizes) / c.podDays() }, false},
 }
 
