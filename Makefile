@@ -174,7 +174,7 @@ test-web: ## Run the tests of the dashboard in a headless browser. Needs Debian'
 # All tests run at once: they wait more than they work.
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
-	hack/node/check.sh -q
+	hack/node/check.sh -q -programs
 	go test -tags node -v -count=1 -parallel 16 -timeout 30m $(ARGS) ./test/node
 
 .PHONY: test-node-olm

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: hack/node/check.sh [-q] [-olm]
+# usage: hack/node/check.sh [-q] [-programs] [-olm]
 #
 # Checks whether this machine can run the node tier. If it can, the exit status is 0. If not, it is 1, and the script prints
-# every reason and what to do about it. With -q only reasons are printed. With -olm it is about hack/olm-node, which needs
-# more.
+# every reason and what to do about it. With -q only reasons are printed. With -programs it is also about programs.sh, and with
+# -olm about hack/olm-node.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -11,11 +11,11 @@ if asks_for_help "$@"; then
 	exit 0
 fi
 quiet=
-olm=
+flags=
 for argument in "$@"; do
 	case $argument in
 	-q) quiet=1 ;;
-	-olm) olm=1 ;;
+	-programs | -olm) flags+=" $argument" ;;
 	*) fail "unexpected argument $argument; -h tells more" ;;
 	esac
 done
@@ -45,20 +45,11 @@ else
 	no "the go command is missing (with sudo, keep PATH: sudo env \"PATH=\$PATH\" ...)"
 fi
 
-packages=$(missing_packages | tr '\n' ' ')
+packages=$("$here/install.sh" -n $flags | tr '\n' ' ')
 if [ -z "$packages" ]; then
 	yes "$(containerd --version | awk '{ print "containerd", $3 }'), $(runc --version | head -1), CNI plugins in $(cni_folder)"
 else
-	no "programs are missing: hack/node/install.sh, or apt-get install --no-install-recommends ${packages% }"
-fi
-
-if [ -n "$olm" ]; then
-	packages=$(missing_olm_packages | tr '\n' ' ')
-	if [ -z "$packages" ]; then
-		yes "$(command -v busybox) is statically linked"
-	else
-		no "programs are missing: hack/node/install.sh -olm, or apt-get install --no-install-recommends ${packages% }"
-	fi
+	no "programs are missing: hack/node/install.sh$flags, or apt-get install --no-install-recommends ${packages% }"
 fi
 
 if [ "$reasons" != 0 ]; then

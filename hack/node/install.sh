@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: hack/node/install.sh [-n] [-olm]
+# usage: hack/node/install.sh [-n] [-programs] [-olm]
 #
 # Installs the packages that check.sh finds missing, with apt (Debian, Ubuntu). It replaces no installed program and starts no
-# daemon: the node tier starts a containerd of its own. With -n it only prints the packages. With -olm it also installs
-# the packages for hack/olm-node.
+# daemon: the node tier starts a containerd of its own. With -n it only prints the packages. With -programs it also installs
+# the packages for programs.sh, and with -olm those for hack/olm-node.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -12,19 +12,17 @@ if asks_for_help "$@"; then
 fi
 
 list=
-olm=
+wanted=(missing_packages)
 for argument in "$@"; do
 	case $argument in
 	-n) list=1 ;;
-	-olm) olm=1 ;;
+	-programs) wanted+=(missing_program_packages) ;;
+	-olm) wanted+=(missing_olm_packages) ;;
 	*) fail "unexpected argument $argument; -h tells more" ;;
 	esac
 done
 
-mapfile -t packages < <(
-	missing_packages
-	[ -z "$olm" ] || missing_olm_packages
-)
+mapfile -t packages < <(for kind in "${wanted[@]}"; do "$kind"; done)
 if [ -n "$list" ]; then
 	[ ${#packages[@]} = 0 ] || printf '%s\n' "${packages[@]}"
 	exit 0

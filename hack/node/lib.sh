@@ -42,13 +42,19 @@ cni_folder() {
 	return 1
 }
 
-# missing_packages prints the Debian packages of the programs that are missing, one per line. It asks for programs and not
-# for packages: a machine with Docker has containerd and runc from another package, and must keep them.
-missing_packages() {
+# missing reads lines with a program and its Debian package, and prints the packages of the programs that are missing, one per
+# line. It asks for programs and not for packages: a machine with Docker has containerd and runc from another package, and must
+# keep them.
+missing() {
 	local program package
 	while read -r program package; do
 		command -v "$program" >/dev/null || echo "$package"
-	done <<-END | sort -u
+	done | sort -u
+}
+
+# missing_packages prints what a node needs.
+missing_packages() {
+	missing <<-END
 		containerd containerd
 		containerd-shim-runc-v2 containerd
 		ctr containerd
@@ -67,4 +73,16 @@ missing_olm_packages() {
 	if ! busybox=$(command -v busybox) || ldd "$busybox" >/dev/null 2>&1; then
 		echo busybox-static
 	fi
+}
+
+# missing_program_packages prints what programs.sh and the tests with its images need in addition.
+missing_program_packages() {
+	missing <<-END
+		gcc gcc
+		javac default-jdk-headless
+		jlink default-jdk-headless
+		node nodejs
+		redis-check-rdb redis-tools
+		redis-cli redis-tools
+	END
 }

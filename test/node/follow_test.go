@@ -6,6 +6,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,22 +27,33 @@ import (
 var raiseLimit = resource.MustParse("1Gi")
 
 // usesWhatItHas reports the usage that metrics-server has measured. It is 0 until there is a measurement.
-func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) (used amounts) {
+func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) amounts {
 	t.Helper()
+	used, err := measure(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used != (amounts{}) {
+		s.uses(used.cpuMillis, used.memoryMiB)
+	}
+	return used
+}
+
+// measure returns the usage of a pod's last container that metrics-server has measured. It is 0 until there is a measurement.
+func measure(ctx context.Context, pod corev1.Pod) (used amounts, err error) {
 	m := &unstructured.Unstructured{}
 	m.SetAPIVersion("metrics.k8s.io/v1beta1")
 	m.SetKind("PodMetrics")
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), m); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
+	if err := env.Client.Get(ctx, client.ObjectKeyFromObject(&pod), m); err != nil {
+		return amounts{}, client.IgnoreNotFound(err)
 	}
 	containers, _, _ := unstructured.NestedSlice(m.Object, "containers")
 	for _, c := range containers {
 		usage, _, _ := unstructured.NestedStringMap(c.(map[string]any), "usage")
 		cpu, memory := resource.MustParse(usage["cpu"]), resource.MustParse(usage["memory"])
 		used = amounts{cpu.MilliValue(), memory.Value() >> 20}
-		s.uses(used.cpuMillis, used.memoryMiB)
 	}
-	return used
+	return used, nil
 }
 
 // follows reports whether the operator has found that usage follows the limit.
@@ -136,7 +148,8 @@ func TestAThrottledContainerIsRaised(t *testing.T) {
 	restarts(t, s.pod(t), 0)
 }
 
-// A container that does not start again with less gets the requests of its template back, whether it crashes or is late.
+// Where limits are lowered, a container that does not start again with less gets the requests of its template back, whether it
+// crashes or is late.
 func TestAContainerThatNeedsMoreToStartGetsItBack(t *testing.T) {
 	t.Parallel()
 	for name, arg := range map[string]string{
@@ -148,7 +161,9 @@ func TestAContainerThatNeedsMoreToStartGetsItBack(t *testing.T) {
 			s := stage(t, func(d *appsv1.Deployment) {
 				d.Spec.ProgressDeadlineSeconds = ptr.To(int32(40))
 				d.Spec.Template.Spec.Containers[0].Args = []string{"-cpu=5", "-memory=20", arg}
-			}, v1beta1.Scaling{})
+			}, v1beta1.Scaling{ResourcePolicy: policies(v1beta1.ContainerPolicy{
+				ContainerName: v1beta1.AnyContainer, ControlledValues: v1beta1.RequestsAndLimits,
+			})})
 			isReady := func(restarts int32) func() string {
 				return func() string {
 					pods := node.RunningPods(t, s.key)

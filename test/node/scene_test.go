@@ -75,10 +75,13 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// pin returns a policy with fixed requests, so that the decision does not depend on usage.
+// pin returns a policy with fixed requests, so that the decision does not depend on usage. Limits follow both ways, so that a test
+// sees both in the kernel. programs_test.go is about the default, which lowers no limit.
 func pin(cpu, memory string) v1beta1.ContainerPolicy {
 	bounds := v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
-	return v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, MinAllowed: bounds.DeepCopy(), MaxAllowed: bounds.DeepCopy()}
+	return v1beta1.ContainerPolicy{
+		ContainerName: v1beta1.AnyContainer, ControlledValues: v1beta1.RequestsAndLimits, MinAllowed: bounds.DeepCopy(), MaxAllowed: bounds.DeepCopy(),
+	}
 }
 
 func policies(p v1beta1.ContainerPolicy) *v1beta1.ResourcePolicy {
@@ -277,6 +280,9 @@ type source struct {
 // amounts is the usage of each container; an empty value stands for unknown usage.
 type amounts struct{ cpuMillis, memoryMiB int64 }
 
+// measured stands for the usage of each pod that metrics-server has measured.
+var measured = amounts{-1, -1}
+
 // uses sets the reported usage of each container in the scene, whatever the real usage is.
 func (s scene) uses(cpuMillis, memoryMiB int64) {
 	told.mu.Lock()
@@ -299,11 +305,20 @@ func (s *source) List(ctx context.Context, namespace string, _ time.Time) (sampl
 		return nil, nil, err
 	}
 	for _, pod := range pods.Items {
+		used := said
+		if said == measured {
+			if used, err = measure(ctx, pod); err != nil {
+				return nil, nil, err
+			}
+			if used == (amounts{}) {
+				continue
+			}
+		}
 		for _, c := range workload.LongRunning(&pod.Spec) {
 			samples = append(samples, usage.Sample{
 				Namespace: namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second,
 				Time:      s.start.Add(time.Duration(s.rounds[namespace]) * time.Minute),
-				CPUMillis: said.cpuMillis, MemoryBytes: said.memoryMiB << 20,
+				CPUMillis: used.cpuMillis, MemoryBytes: used.memoryMiB << 20,
 			})
 		}
 	}

@@ -115,6 +115,26 @@ func (b *ballast) hold(mebibytes int64) error {
 	return nil
 }
 
+// goHeap is memory in Go's heap. The collector decides how much garbage lies beside it.
+type goHeap struct {
+	mebibytes atomic.Int64
+	once      sync.Once
+}
+
+// set changes the amount. The oldest block is replaced at each beat.
+func (h *goHeap) set(mebibytes int64) {
+	h.mebibytes.Store(mebibytes)
+	h.once.Do(func() {
+		go func() {
+			var blocks [][]byte
+			for range time.Tick(beat) {
+				blocks = append(blocks, bytes.Repeat([]byte{1}, blockSize))
+				blocks = blocks[max(0, int64(len(blocks))-h.mebibytes.Load()):]
+			}
+		}()
+	})
+}
+
 // memoryLimit is that of the container, in MiB.
 func memoryLimit() (int64, error) {
 	var errs error

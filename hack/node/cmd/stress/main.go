@@ -14,6 +14,7 @@
 // A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
 //
 //	/set?cpu=300&memory=64  change either or both; answers when the memory is resident
+//	/set?goheap=100         hold MiB in Go's heap instead, and make garbage
 //	/healthz                200 once the first memory is resident
 package main
 
@@ -25,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -60,7 +62,8 @@ func pause() {
 type server struct {
 	burner burner
 	ballast
-	ready atomic.Bool
+	goHeap goHeap
+	ready  atomic.Bool
 }
 
 func serve(args []string) error {
@@ -106,7 +109,7 @@ func serve(args []string) error {
 		s.burner.set(*cpu)
 		s.ready.Store(true)
 	}()
-	fmt.Printf("serving on %s: %d millicores, %d MiB\n", *addr, *cpu, *memory)
+	fmt.Printf("serving on %s: %d millicores, %d MiB\nGOMEMLIMIT: %d\n", *addr, *cpu, *memory, debug.SetMemoryLimit(-1))
 	return http.ListenAndServe(*addr, s.routes())
 }
 
@@ -124,9 +127,13 @@ func (s *server) routes() http.Handler {
 func (s *server) set(w http.ResponseWriter, r *http.Request) {
 	cpu, cpuErr := amount(r, "cpu", s.burner.millicores.Load())
 	memory, memoryErr := amount(r, "memory", s.held())
-	if err := errors.Join(cpuErr, memoryErr); err != nil {
+	heap, heapErr := amount(r, "goheap", 0)
+	if err := errors.Join(cpuErr, memoryErr, heapErr); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if heap > 0 {
+		s.goHeap.set(heap)
 	}
 	s.burner.set(cpu)
 	if err := s.hold(memory); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,13 +112,15 @@ func (n *Node) Exec(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, path, append([]string{"-dir", n.Dir, "--", "env", "-C", "/run/node/shared"}, args...)...)
 }
 
-// Limits are what the kernel enforces on a container. CPUShares are of cgroup version 1.
+// Limits are what the kernel enforces on a container, and how many of its processes it has killed for memory. CPUShares are of
+// cgroup version 1.
 type Limits struct {
 	CgroupVersion    int
 	CPUShares        int64
 	CPUQuotaMicros   int64
 	CPUPeriodMicros  int64
 	MemoryLimitBytes int64
+	OOMKills         int64
 }
 
 // CPUMillis is the CPU limit in millicores.
@@ -126,32 +129,50 @@ func (l Limits) CPUMillis() int64 { return l.CPUQuotaMicros * 1000 / l.CPUPeriod
 // Limits reads the limits of the pod's first container.
 func (n *Node) Limits(t *testing.T, pod corev1.Pod) Limits {
 	t.Helper()
+	limits, err := n.FindLimits(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limits
+}
+
+// FindLimits is Limits for a container that may have ended.
+func (n *Node) FindLimits(ctx context.Context, pod corev1.Pod) (Limits, error) {
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	files := fmt.Sprintf(`.*/pod%s/%s/(cpu\.(max|shares|cfs_.*_us)|memory\.(max|limit_in_bytes))`, pod.UID, id)
-	out, err := n.Exec(t.Context(), "find", "/sys/fs/cgroup", "-ignore_readdir_race", "-regextype", "posix-extended", "-regex", files, "-exec", "grep", "-H", ".", "{}", "+").Output()
+	files := fmt.Sprintf(`.*/pod%s/%s/(cpu\.(max|shares|cfs_.*_us)|memory\.(max|limit_in_bytes|events|oom_control))`, pod.UID, id)
+	out, err := n.Exec(ctx, "find", "/sys/fs/cgroup", "-ignore_readdir_race", "-regextype", "posix-extended", "-regex", files, "-exec", "grep", "-H", ".", "{}", "+").Output()
 	if err != nil && len(out) == 0 { // it also fails when another pod goes while it looks
-		t.Fatalf("reading the cgroup of pod %s: %v", pod.Name, err)
+		return Limits{}, fmt.Errorf("reading the cgroup of pod %s: %w", pod.Name, err)
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		file, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		values[filepath.Base(file)] = value
+		if kills, ok := strings.CutPrefix(value, "oom_kill "); ok {
+			values["oom_kill"] = kills
+		}
 	}
+	var errs error
 	number := func(text string) int64 {
 		if text == "max" {
 			return -1
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			t.Fatalf("the cgroup of pod %s: %v: %v", pod.Name, err, values)
+			errs = fmt.Errorf("the cgroup of pod %s: %w: %v", pod.Name, err, values)
 		}
 		return n
 	}
+	limits := Limits{CgroupVersion: 1, OOMKills: number(values["oom_kill"])}
 	if cpu, isVersion2 := values["cpu.max"]; isVersion2 {
 		quota, period, _ := strings.Cut(cpu, " ")
-		return Limits{2, 0, number(quota), number(period), number(values["memory.max"])}
+		limits.CgroupVersion = 2
+		limits.CPUQuotaMicros, limits.CPUPeriodMicros, limits.MemoryLimitBytes = number(quota), number(period), number(values["memory.max"])
+		return limits, errs
 	}
-	return Limits{1, number(values["cpu.shares"]), number(values["cpu.cfs_quota_us"]), number(values["cpu.cfs_period_us"]), number(values["memory.limit_in_bytes"])}
+	limits.CPUShares, limits.MemoryLimitBytes = number(values["cpu.shares"]), number(values["memory.limit_in_bytes"])
+	limits.CPUQuotaMicros, limits.CPUPeriodMicros = number(values["cpu.cfs_quota_us"]), number(values["cpu.cfs_period_us"])
+	return limits, errs
 }
 
 // Load sets the usage of the container of a pod that listens on a port, through the API server's proxy, once the pod is Ready.
@@ -183,21 +204,33 @@ func (n *Node) set(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMi
 		}
 		return ""
 	})
+	return n.Pods(t, pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(port), "/set", map[string]string{
+		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
+	}).DoRaw(t.Context())
+}
+
+// Pods returns the client for the pods' subresources: proxy and log.
+func (n *Node) Pods(t *testing.T, namespace string) typedcorev1.PodInterface {
+	t.Helper()
 	clients, err := kubernetes.NewForConfig(n.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(port), "/set", map[string]string{
-		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
-	}).DoRaw(t.Context())
+	return clients.CoreV1().Pods(namespace)
 }
 
 // Kill ends a pod's container, as a crash would. The kubelet restarts it.
 func (n *Node) Kill(t *testing.T, pod corev1.Pod) {
 	t.Helper()
+	n.Signal(t, pod, "SIGKILL")
+}
+
+// Signal sends a signal to process 1 of a pod's container.
+func (n *Node) Signal(t *testing.T, pod corev1.Pod, signal string) {
+	t.Helper()
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	if out, err := n.Exec(t.Context(), "ctr", "tasks", "kill", "--signal", "SIGKILL", id).CombinedOutput(); err != nil {
-		t.Fatalf("killing the container of pod %s: %v: %s", pod.Name, err, out)
+	if out, err := n.Exec(t.Context(), "ctr", "tasks", "kill", "--signal", signal, id).CombinedOutput(); err != nil {
+		t.Fatalf("sending %s to the container of pod %s: %v: %s", signal, pod.Name, err, out)
 	}
 }
 
