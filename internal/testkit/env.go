@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/resizes"
 )
 
 // Env is a running API server with our CRDs and its audit log.
@@ -268,7 +269,7 @@ func (e *Env) AsOperator() (client.WithWatch, error) {
 func (e *Env) OfOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = e.actsAs
-	return c
+	return resizes.Check(c, e.Client)
 }
 
 func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {
@@ -279,7 +280,7 @@ func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {
 	}
 	*env = e
 	code := m.Run()
-	if err := errors.Join(panics(), e.Stop()); err != nil {
+	if err := errors.Join(panics(), resizes.Err(), e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -72,9 +73,7 @@ func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error
 	}
 	const hash = "5d4f8b"
 	labels := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
-	for k, v := range d.Spec.Template.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, d.Spec.Template.Labels)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: labels,

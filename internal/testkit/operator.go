@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/resizes"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
@@ -80,7 +81,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if err != nil {
 		return nil, fmt.Errorf("finding the rights of the operator: %w", err)
 	}
-	mgr, err := app.NewManager(restConfig, c, scope, nil)
+	mgr, err := app.NewManager(resizes.Check(restConfig, e.Client), c, scope, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}

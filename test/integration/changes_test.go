@@ -66,9 +66,12 @@ func kubelets(t *testing.T) {
 }
 
 // scaled creates a Deployment with one pod and a scaler, without a cooldown.
-func scaled(ctx context.Context, namespace, name string, mode v1beta1.UpdateMode) error {
+func scaled(ctx context.Context, namespace, name string, mode v1beta1.UpdateMode, changes ...func(*appsv1.Deployment)) error {
 	d := testkit.Deployment(namespace, name)
 	d.Spec.Replicas = ptr.To(int32(1))
+	for _, change := range changes {
+		change(d)
+	}
 	if err := env.Client.Create(ctx, d); err != nil {
 		return err
 	}

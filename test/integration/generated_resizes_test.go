@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,10 +35,10 @@ import (
 //
 //	VERTICALSCALER_TEST_SEED=N make test-integration ARGS='-run TestPredictedVerdicts'
 //
-// The pods are created within the LimitRange. Of an older pod, which may lack a request or limit that the
-// LimitRange demands, the plan predicts less: the API server's answer is then the first to tell.
+// Most pods are created within the LimitRange. Some are older, and lack requests or limits: a resize would get them from the
+// LimitRange.
 func TestPredictedVerdictsOfResizes(t *testing.T) {
-	const namespaces, pods, mostTries, resizes = 12, 8, 1000, 4
+	const namespaces, older, pods, mostTries, resizes = 12, 4, 12, 1000, 4
 	seed := uint64(1)
 	if text := os.Getenv("VERTICALSCALER_TEST_SEED"); text != "" {
 		var err error
@@ -52,8 +53,16 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 	for n := range namespaces {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		namespace := env.Namespace(t)
-		ranges := randomLimitRange(t, r, namespace)
 		var running []*corev1.Pod
+		old := rand.New(rand.NewPCG(seed, uint64(namespaces+n)))
+		for len(running) < older {
+			pod := randomPod(old, namespace, fmt.Sprintf("web-%d", len(running)))
+			if err := env.Client.Create(t.Context(), pod); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			running = append(running, pod)
+		}
+		ranges := randomLimitRange(t, r, namespace)
 		for tries := 0; len(running) < pods && tries < mostTries; tries++ { // hardly any pod may fit
 			pod := randomPod(r, namespace, fmt.Sprintf("web-%d", len(running)))
 			err := env.Client.Create(t.Context(), pod)
@@ -68,23 +77,31 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 			for range resizes {
 				resized := randomResize(r, pod)
 				predicted := predictedVerdicts(pod, resized, ranges)
-				err := env.Client.SubResource("resize").Update(t.Context(), resized.DeepCopy(), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+				answer := resized.DeepCopy()
+				err := env.Client.SubResource("resize").Update(t.Context(), answer, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
 				verdict := apierror.Of(err).Reason
+				if err == nil && !equality.Semantic.DeepEqual(answer.Spec, resized.Spec) {
+					verdict = addition
+				}
 				verdicts[verdict]++
 				judged++
-				if err != nil && verdict == "" || len(predicted) > 0 != (err != nil) || err != nil && !predicted[verdict] {
+				isRight := predicted[verdict] || predicted[addition] && verdict != "" // one that adds may be refused for any reason
+				if err != nil && verdict == "" || len(predicted) > 0 != (verdict != "") || verdict != "" && !isRight {
 					t.Errorf("seed %d: predicted %v, the API server says %q: %v\n%s\nresized to\n%s\nwithin %+v", seed, predicted, verdict, err, shown(pod), shown(resized), ranges.Spec.Limits)
 				}
 			}
 		}
 	}
 	t.Logf("seed %d: %d resizes, by verdict: %v", seed, judged, verdicts)
-	for _, reason := range []string{"", v1beta1.ReasonLimitRange, v1beta1.ReasonQoSChange} {
+	for _, reason := range []string{"", addition, v1beta1.ReasonLimitRange, v1beta1.ReasonQoSChange} {
 		if verdicts[reason] == 0 {
 			t.Errorf("seed %d: no resize has the verdict %q", seed, reason)
 		}
 	}
 }
+
+// addition is the verdict on a resize that the API server adds to.
+const addition = "adds"
 
 // predictedVerdicts are the reasons for which the plan would not send the resize. The API server gives
 // one of them.
@@ -98,8 +115,12 @@ func predictedVerdicts(pod, resized *corev1.Pod, ranges corev1.LimitRange) map[s
 	for _, c := range after.Containers {
 		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
 	}
-	if decision.OutOfBounds(after.Footprint(), sizes, workload.ReadLimitRanges([]corev1.LimitRange{ranges})).Exists() {
+	bounds := workload.ReadLimitRanges([]corev1.LimitRange{ranges})
+	if decision.OutOfBounds(after.Footprint(), sizes, bounds).Exists() {
 		predicted[v1beta1.ReasonLimitRange] = true
+	}
+	if f := after.Footprint(); !equality.Semantic.DeepEqual(f, f.With(bounds.Defaulted)) {
+		predicted[addition] = true
 	}
 	return predicted
 }
@@ -204,7 +225,7 @@ func randomLimitRange(t *testing.T, r *rand.Rand, namespace string) corev1.Limit
 	limits := corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}}
 	// What does not fit together is refused: try again.
 	for {
-		container := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: some(1), Max: some(4), MaxLimitRequestRatio: corev1.ResourceList{}}
+		container := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: some(1), Max: some(4), Default: some(3), MaxLimitRequestRatio: corev1.ResourceList{}}
 		if r.IntN(3) == 0 {
 			container.MaxLimitRequestRatio[corev1.ResourceCPU] = resource.MustParse([]string{"1", "1500m", "2"}[r.IntN(3)])
 		}

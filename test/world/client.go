@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/resizes"
 )
 
 // Write is a write request of the operator.
@@ -165,7 +166,13 @@ func (o *Operator) client(isLive bool) client.WithWatch {
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
 			return o.send("patch", object, name, how.DryRun, func() error {
-				if err := c.SubResource(name).Patch(ctx, object, patch, how); err != nil || name != "resize" || o.world.api != nil {
+				switch {
+				case name != "resize":
+					return c.SubResource(name).Patch(ctx, object, patch, how)
+				case o.world.api != nil:
+					return o.world.resize(ctx, object, patch, how)
+				}
+				if err := c.SubResource(name).Patch(ctx, object, patch, how); err != nil {
 					return err
 				}
 				return o.world.stamp(ctx, object)
@@ -224,6 +231,25 @@ func resourceOf(o any) string {
 		return resourceFor(schema.GroupVersionKind{Kind: document.GetKind()}).Resource
 	}
 	return ""
+}
+
+// resize resizes a pod on an API server in memory, and records changes that were not requested. On a real one, package testkit
+// does.
+func (w *World) resize(ctx context.Context, object client.Object, patch client.Patch, how *client.SubResourcePatchOptions) error {
+	before := &corev1.Pod{}
+	if err := w.api.Get(ctx, client.ObjectKeyFromObject(object), before); err != nil {
+		return err
+	}
+	if err := w.api.SubResource("resize").Patch(ctx, object, patch, how); err != nil {
+		return err
+	}
+	content, err := patch.Data(object)
+	if after, ok := object.(*corev1.Pod); ok && err == nil {
+		if wrong := resizes.Unrequested(before, content, after); wrong != "" {
+			w.unrequested = append(w.unrequested, wrong)
+		}
+	}
+	return err
 }
 
 // stamp lets the API server's record of the latest resize of a pod have the time of the world: the API server's own clock is

@@ -54,10 +54,10 @@ type API struct {
 // without a change changes nothing, resource versions order all writes, and a write of an old version is a conflict.
 // Preconditions, dry runs, server-side apply, field managers of Deployments and of resizes, evictions under a
 // PodDisruptionBudget, and pods that terminate for a while work. New pods get their sizes if the policy and the binding of
-// package admission exist.
+// package admission exist. LimitRanges set defaults, and bound pods.
 //
 // It differs from a real one:
-//   - There are no defaults and no validation, but that of resources of pods. There are no rights, quotas or webhooks.
+//   - There are no defaults and no validation, but those of resources of pods. There are no rights, quotas or webhooks.
 //   - Nothing can be watched.
 //   - The field managers of other objects are not recorded, unless the object is applied.
 //   - Dependents are not orphaned.
@@ -296,6 +296,9 @@ func (w write) typed(o client.Object) (client.Object, error) {
 		out = copyOf(o)
 	}
 	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if ranges, ok := out.(*corev1.LimitRange); ok {
+		completeLimitRange(ranges)
+	}
 	return out, err
 }
 
@@ -470,7 +473,7 @@ func (a *API) patchWith(o client.Object, patch client.Patch, subresource, manage
 	return a.change(o, subresource, manager, dryRun, func(_ write, before client.Object) (client.Object, error) {
 		after, err := patched(before, patch.Type(), content)
 		if err == nil && subresource == "resize" {
-			err = checkResize(before, after)
+			err = a.admitResize(before, after)
 		}
 		return after, err
 	})

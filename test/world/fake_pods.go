@@ -4,6 +4,7 @@
 package world
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,9 +49,10 @@ func isTerminating(o client.Object) bool {
 
 // admit is what the API server does with a new pod.
 func (a *API) admit(pod *corev1.Pod) error {
+	a.complete(pod)
 	a.size(pod)
 	pod.Status.Phase, pod.Status.QOSClass = corev1.PodPending, qosOf(pod)
-	return checkResources(pod)
+	return cmp.Or(checkResources(pod), a.checkLimitRanges(pod))
 }
 
 func qosOf(pod *corev1.Pod) corev1.PodQOSClass {
@@ -124,30 +126,40 @@ func invalidPod(pod *corev1.Pod, path *field.Path, value any, why string) error 
 
 // checkResources checks that no request of a pod is above its limit.
 func checkResources(pod *corev1.Pod) error {
-	for _, c := range workload.LongRunning(&pod.Spec) {
-		for name, limit := range c.Resources.Limits {
-			if request, ok := c.Resources.Requests[name]; ok && request.Cmp(limit) > 0 {
-				return invalidPod(pod, field.NewPath("spec", "containers").Key(c.Name), request.String(), "must be less than or equal to "+limit.String())
+	for list, containers := range map[string][]corev1.Container{"containers": pod.Spec.Containers, "initContainers": pod.Spec.InitContainers} {
+		for i, c := range containers {
+			for name, limit := range c.Resources.Limits {
+				if request, ok := c.Resources.Requests[name]; ok && request.Cmp(limit) > 0 {
+					path := field.NewPath("spec", list).Index(i).Child("resources", "requests")
+					return invalidPod(pod, path, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// checkResize checks that a resize changes only resources, and no QoS class.
-func checkResize(before, after client.Object) error {
+// admitResize completes a resized pod, and checks that the resize changes only resources, and no QoS class. No node declares
+// that it can resize init containers that end.
+func (a *API) admitResize(before, after client.Object) error {
 	was, isPod := before.(*corev1.Pod)
 	is, ok := after.(*corev1.Pod)
 	if !isPod || !ok {
 		return errors.New("only pods are resized")
 	}
+	isLimited := was.DeletionTimestamp == nil
+	if isLimited {
+		a.complete(is)
+	}
 	spec := is.Spec.DeepCopy()
 	spec.Resources = was.Spec.Resources
+	var ending error
 	for i, lists := range [][2][]corev1.Container{{spec.Containers, was.Spec.Containers}, {spec.InitContainers, was.Spec.InitContainers}} {
 		for j := range min(len(lists[0]), len(lists[1])) {
-			if i == 0 || workload.IsSidecar(&lists[1][j]) {
-				lists[0][j].Resources = lists[1][j].Resources
+			if isEnding := i == 1 && !workload.IsSidecar(&lists[1][j]); isEnding && is.Spec.NodeName != "" && !apiequality.Semantic.DeepEqual(lists[0][j].Resources, lists[1][j].Resources) {
+				ending = apierrors.NewForbidden(corev1.Resource("pods"), is.Name, fmt.Errorf("pod update requires features InPlacePodVerticalScalingInitContainers which are not available on node %q", is.Spec.NodeName))
 			}
+			lists[0][j].Resources = lists[1][j].Resources
 		}
 	}
 	switch {
@@ -155,8 +167,10 @@ func checkResize(before, after client.Object) error {
 		return invalidPod(is, field.NewPath("spec"), is.Name, "only cpu and memory resources are mutable")
 	case qosOf(is) != was.Status.QOSClass:
 		return invalidPod(is, field.NewPath("spec"), qosOf(is), "Pod QOS Class may not change as a result of resizing")
+	case isLimited:
+		return cmp.Or(checkResources(is), ending, a.checkLimitRanges(is))
 	}
-	return checkResources(is)
+	return cmp.Or(checkResources(is), ending)
 }
 
 // createPart binds a pod to a node, or evicts it.

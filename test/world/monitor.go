@@ -26,6 +26,7 @@ import (
 //     any mode.
 //   - Only resources of containers are written, never those of init containers. Other writes of pods, and those that change
 //     the QoS class, are refused by the API server.
+//   - A resized pod differs in what was requested only: the API server has added nothing.
 //
 // Which sizes may be written is checked in internal/plan. A reconcile may have seen a scaler before its latest edit, so what
 // the previous spec allows is allowed, too. It needs an API server in memory: on a real one, rights and admission policies
@@ -49,7 +50,7 @@ func (w *World) monitor() (out []string) {
 			out = append(out, fmt.Sprintf("%T %s, at revision %s: %s", e.Object, e.Object.GetName(), e.Object.GetResourceVersion(), wrong))
 		}
 	}
-	return out
+	return append(out, w.unrequested...)
 }
 
 // history are the versions of the scalers by name, in order.

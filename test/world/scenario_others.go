@@ -108,7 +108,7 @@ func conflict() Scenario {
 			// Creation times are in whole seconds, and names decide within a second. The other scaler is created in the next
 			// second of the API server's clock.
 			w.Await("the next second", func() string {
-				younger := w.scaler("a-younger", web, v1beta1.UpdateModeInPlace, size{"700m", "700Mi", "700m", "700Mi"})
+				younger := w.scaler("a-younger", web, v1beta1.UpdateModeInPlace, size{"700m", "700Mi", "700m", "700Mi", nil})
 				dry := younger.DeepCopy()
 				if err := w.Client.Create(w.ctx, dry, client.DryRunAll); err != nil {
 					return err.Error()

@@ -91,13 +91,13 @@ func sizings() []Scenario {
 		{name: "up", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{1: Late}},
 		// First one of the pods is lowered, and the others once it is verified.
 		{
-			name: "down", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
+			name: "down", from: large, to: lowered, mode: v1beta1.UpdateModeInPlace,
 			before: func(w *World) { w.Usage.silence(never) },
 			change: func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](1) },
 		},
 		// The pods are lowered because of their usage, once that of the last pod is known. Nothing may be lowered before.
 		{
-			name: "silent", from: large, to: small, mode: v1beta1.UpdateModeInPlace,
+			name: "silent", from: large, to: lowered, mode: v1beta1.UpdateModeInPlace,
 			before: func(w *World) { w.Usage.silence(always) },
 			change: func(s *v1beta1.VerticalScaler) {
 				for i := range s.Spec.ResourcePolicy.ContainerPolicies { // usage is below the minimum

@@ -25,11 +25,14 @@ const (
 // size is the CPU and memory of the two containers.
 type size struct {
 	zetaCPU, zetaMemory, alphaCPU, alphaMemory string
+	// limitsOf is the size whose limits containers have; nil for their own.
+	limitsOf *size
 }
 
 var (
-	small = size{"100m", "128Mi", "50m", "64Mi"}
-	large = size{"300m", "320Mi", "150m", "160Mi"}
+	small   = size{"100m", "128Mi", "50m", "64Mi", nil}
+	large   = size{"300m", "320Mi", "150m", "160Mi", nil}
+	lowered = size{"100m", "128Mi", "50m", "64Mi", &large} // in place, where limits stay
 )
 
 // deployment is an untidy Deployment: its containers are not in the order of the alphabet,
@@ -53,7 +56,7 @@ func template(labels map[string]string, s size) corev1.PodTemplateSpec {
 	for key, value := range labels {
 		withTeam[key] = value
 	}
-	return corev1.PodTemplateSpec{
+	out := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: withTeam},
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{
@@ -67,6 +70,12 @@ func template(labels map[string]string, s size) corev1.PodTemplateSpec {
 			},
 		},
 	}
+	if s.limitsOf != nil {
+		for i, c := range template(nil, *s.limitsOf).Spec.Containers {
+			out.Spec.Containers[i].Resources.Limits = c.Resources.Limits
+		}
+	}
+	return out
 }
 
 func requirements(cpu, memory string) corev1.ResourceRequirements {

@@ -83,8 +83,11 @@ type World struct {
 	// trimmed are objects as they are in the cache.
 	trimmed map[client.Object]client.Object
 	changes []Change
-	isOurs  bool      // the operator writes now
-	quiet   time.Time // since when each write is a violation; zero if it never was
+	// unrequested describes changes by resizes that their patches do not request.
+	unrequested []string
+
+	isOurs bool      // the operator writes now
+	quiet  time.Time // since when each write is a violation; zero if it never was
 }
 
 // Options are how a world differs from the usual one.
