@@ -453,7 +453,7 @@ func waitForEvidence(s *apiServer, written time.Time) {
 func TestEveryViewSaysWhenARequestIsLowered(t *testing.T) {
 	s := newAPIServer(t)
 	waitForEvidence(s, time.Now())
-	const want = "app cpu is lowered in about 2h20m, when enough usage has been observed"
+	const want = "app cpu is lowered in about 2h20m, after about 4h16m of observed time"
 	views := map[string]string{}
 	for _, args := range [][]string{
 		{"status", "-o", "wide"}, {"status", "-o", "json"}, {"explain", "web"}, {"top", "web", "--once"}, {"top", "web", "-o", "yaml"}, {"top", "-A", "-o", "json"},

@@ -56,7 +56,7 @@ func TestAllViewsAgreeAboutAScaler(t *testing.T) {
 		"edited":       func(web *v1beta1.VerticalScaler) { web.Generation = 9 },
 		"not observed": func(web *v1beta1.VerticalScaler) { web.Status.Conditions = nil },
 	}
-	for _, r := range explain.Reasons() {
+	for _, r := range explain.Reasons {
 		cases[r.Reason] = func(web *v1beta1.VerticalScaler) {
 			kind, ready := "Applied", metav1.ConditionTrue
 			if r.Ends == explain.ByUser {

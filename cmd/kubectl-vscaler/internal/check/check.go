@@ -5,13 +5,16 @@
 package check
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -90,6 +93,8 @@ type preflight struct {
 	overview  explain.Overview // of the scalers of the namespace
 	waiting   int              // those whose pods wait for room on their node
 	unsized   int              // those whose new pods start as in the template although they resize pods
+	nodes     []string         // one Linux node of each kind, at most askedNodes
+	allNodes  int
 	// unknown is why the operators are not known, and unread why the scalers are not.
 	unknown, unread error
 }
@@ -127,6 +132,9 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	run("Operator", p.runs)
 	run("Kubernetes", func(context.Context) (checkResult, string, error) { return kubernetes(server.GitVersion) })
 	run("Kubelets", p.kubelets)
+	if len(p.nodes) > 0 {
+		run("OOM kills of processes", p.processKills(d.RESTClient()))
+	}
 	run("VerticalScaler API", p.api)
 	if operator, ok := p.operators.For(namespace); ok {
 		run("Versions", func(context.Context) (checkResult, string, error) { return versions(operator.Version, cli.Version) })
@@ -168,20 +176,87 @@ const raisesAfterKills = "1.37.1"
 
 // kubelets warns of those with a known fault that is fixed.
 func (p *preflight) kubelets(ctx context.Context) (checkResult, string, error) {
-	old, all := 0, 0
+	old, kinds := 0, map[[3]string]bool{}
 	err := kube.List(ctx, p.client, func(page *corev1.NodeList) {
 		for i := range page.Items {
-			all++
-			version, err := utilversion.ParseGeneric(page.Items[i].Status.NodeInfo.KubeletVersion)
+			p.allNodes++
+			info := page.Items[i].Status.NodeInfo
+			version, err := utilversion.ParseGeneric(info.KubeletVersion)
 			if err == nil && version.LessThan(utilversion.MustParseGeneric(raisesAfterKills)) {
 				old++
 			}
+			kind := [3]string{info.KubeletVersion, info.KernelVersion, info.OSImage}
+			if !kinds[kind] && info.OperatingSystem != "windows" && len(p.nodes) < askedNodes {
+				p.nodes = append(p.nodes, page.Items[i].Name)
+			}
+			kinds[kind] = true
 		}
 	})
 	if old == 0 || err != nil {
-		return checkOK, fmt.Sprintf("none of %d is older than %s", all, raisesAfterKills), err
+		return checkOK, fmt.Sprintf("none of %d is older than %s", p.allNodes, raisesAfterKills), err
 	}
-	return checkWarned, fmt.Sprintf("%d of %d are older than %s: while a container is OOM-killed, they do not raise the limit of its pod, so kills go on after a raise (kubernetes#138760, docs/runbook.md)", old, all, raisesAfterKills), nil
+	return checkWarned, fmt.Sprintf("%d of %d are older than %s: while a container is OOM-killed, they do not raise the limit of its pod, so kills go on after a raise (kubernetes#138760, docs/runbook.md)", old, p.allNodes, raisesAfterKills), nil
+}
+
+const (
+	// askedNodes is how many nodes are asked for their configuration at most. Nodes of one pool are alike.
+	askedNodes = 10
+	// nodeTimeout bounds the requests to one node, which may be down.
+	nodeTimeout = 5 * time.Second
+)
+
+// processKills names nodes where the kernel kills single processes of a container. The API has nothing about such a kill.
+func (p *preflight) processKills(server rest.Interface) check {
+	return func(ctx context.Context) (checkResult, string, error) {
+		var found []string
+		answers := 0
+		for _, node := range p.nodes {
+			isFound, err := killsProcesses(ctx, server, node)
+			switch {
+			case apierrors.IsForbidden(err):
+				return checkUnknown, "not known: you may not get nodes/proxy", nil
+			case err == nil:
+				answers++
+			}
+			if isFound {
+				found = append(found, node)
+			}
+		}
+		asked := fmt.Sprintf("%d of %d nodes were read, one of each kind", answers, p.allNodes)
+		switch {
+		case answers == 0:
+			return checkUnknown, "not known: none of the nodes answers: " + strings.Join(p.nodes, ", "), nil
+		case len(found) == 0:
+			return checkOK, asked + ": the kernel kills all processes of a container at once, and its status shows that", nil
+		}
+		return checkWarned, fmt.Sprintf("on %s, the kernel kills single processes of a container (cgroup v1 or singleProcessOOMKill), and neither pods nor events show that: docs/oom-after-a-change.md (%s)",
+			strings.Join(found, ", "), asked), nil
+	}
+}
+
+// killsProcesses reads the configuration of a kubelet through the API server, with the rights of the user. The configuration
+// lacks the default of cgroup v1, so a kubelet that may run with that is asked for its metrics, too.
+func killsProcesses(ctx context.Context, server rest.Interface, node string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	read := func(path string) ([]byte, error) {
+		return server.Get().AbsPath("/api/v1/nodes/" + node + "/proxy/" + path).Do(ctx).Raw()
+	}
+	var config struct {
+		Kubelet struct {
+			SingleProcessOOMKill bool `json:"singleProcessOOMKill"`
+			FailCgroupV1         bool `json:"failCgroupV1"`
+		} `json:"kubeletconfig"`
+	}
+	body, err := read("configz")
+	if err == nil {
+		err = json.Unmarshal(body, &config)
+	}
+	if err != nil || config.Kubelet.SingleProcessOOMKill || config.Kubelet.FailCgroupV1 {
+		return config.Kubelet.SingleProcessOOMKill, err
+	}
+	body, err = read("metrics")
+	return bytes.Contains(body, []byte("\nkubelet_cgroup_version 1\n")), err
 }
 
 func (p *preflight) api(ctx context.Context) (checkResult, string, error) {
@@ -329,11 +404,14 @@ func (p *preflight) nodeAutoscaler(server rest.Interface) check {
 }
 
 func (p *preflight) scalers(context.Context) (checkResult, string, error) {
-	var bad []string
+	var bad, idle []string
 	all := p.overview.Scalers
 	for _, row := range all {
-		if row.Ready != metav1.ConditionTrue {
+		switch {
+		case row.Ready != metav1.ConditionTrue:
 			bad = append(bad, row.Name+" ("+row.Reason+")")
+		case row.Reason == v1beta1.ReasonNoPods:
+			idle = append(idle, row.Name)
 		}
 	}
 	switch {
@@ -341,15 +419,23 @@ func (p *preflight) scalers(context.Context) (checkResult, string, error) {
 		return checkUnknown, "VerticalScalers are not served", nil
 	case len(all) == 0:
 		return checkOK, "there are none in namespace " + p.namespace, p.unread
-	case len(bad) == 0:
+	case len(bad)+len(idle) == 0:
 		return checkOK, fmt.Sprintf("%d in namespace %s, all Ready", len(all), p.namespace), p.unread
 	}
-	const most = 5
-	more := ""
-	if len(bad) > most {
-		more = fmt.Sprintf(" and %d more", len(bad)-most)
+	var parts []string
+	list := func(names []string, what string) {
+		const most = 5
+		more := ""
+		if len(names) > most {
+			more = fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %d in namespace %s %s: %s%s", len(names), len(all), p.namespace, what, strings.Join(names[:min(most, len(names))], ", "), more))
+		}
 	}
-	return checkWarned, fmt.Sprintf("%d of %d in namespace %s are not Ready: %s%s", len(bad), len(all), p.namespace, strings.Join(bad[:min(most, len(bad))], ", "), more), nil
+	list(bad, "are not Ready")
+	list(idle, "have no running pods")
+	return checkWarned, strings.Join(parts, "; "), nil
 }
 
 // right checks a right of the user in the namespace.

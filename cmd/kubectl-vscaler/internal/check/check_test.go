@@ -4,8 +4,17 @@
 package check
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
@@ -31,6 +40,61 @@ func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
 		}
 		if result != tc.want || !strings.Contains(message, tc.plugin) || !strings.Contains(message, tc.operator) {
 			t.Errorf("operator %q, plugin %q: %s %s, want %s", tc.operator, tc.plugin, result, message, tc.want)
+		}
+	}
+}
+
+// TestNodesThatKillSingleProcesses: kubelets answer as kubelet 1.37.1 does, which leaves out singleProcessOOMKill if it is not
+// set, also with cgroup v1.
+func TestNodesThatKillSingleProcesses(t *testing.T) {
+	const failsV1 = `{"kubeletconfig":{"failCgroupV1":true}}`
+	v1, v2 := "# HELP kubelet_cgroup_version x\nkubelet_cgroup_version 1\n", "# HELP kubelet_cgroup_version x\nkubelet_cgroup_version 2\n"
+	for name, tc := range map[string]struct {
+		config, metrics string
+		want            checkResult
+		words           string
+		requests        int
+	}{
+		"cgroup v2, by the default of 1.35": {failsV1, "", checkOK, "10 of 24 nodes were read", 10},
+		"cgroup v2, by its metric":          {`{"kubeletconfig":{"failCgroupV1":false}}`, v2, checkOK, "10 of 24 nodes were read", 20},
+		"cgroup v1":                         {`{"kubeletconfig":{}}`, v1, checkWarned, "on node-0, node-10, ", 20},
+		"singleProcessOOMKill":              {`{"kubeletconfig":{"singleProcessOOMKill":true,"failCgroupV1":true}}`, "", checkWarned, "on node-0, node-10, ", 10},
+		"no right":                          {"403", "", checkUnknown, "you may not", 1},
+		"nodes that are down":               {"503", "", checkUnknown, "none of the nodes answers: node-0", 10},
+	} {
+		requests := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests++
+			body := map[string]string{"configz": tc.config, "metrics": tc.metrics}[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
+			var code int
+			if _, err := fmt.Sscan(body, &code); err == nil {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(code)
+				body = fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"%s","code":%d}`, map[int]string{403: "Forbidden"}[code], code)
+			}
+			_, _ = fmt.Fprint(w, body)
+		}))
+		defer server.Close()
+		nodes := fake.NewClientBuilder()
+		for i := range 24 { // two of each kind
+			nodes.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Status: corev1.NodeStatus{
+				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.1", KernelVersion: fmt.Sprint(i / 2)},
+			}})
+		}
+		d, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &preflight{client: nodes.Build()}
+		if _, _, err := p.kubelets(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		result, message, err := p.processKills(d.RESTClient())(t.Context())
+		if err != nil {
+			result, message = checkUnknown, err.Error()
+		}
+		if result != tc.want || !strings.Contains(message, tc.words) || requests != tc.requests {
+			t.Errorf("%s: %s %s, %d requests; want %s, %q, %d requests", name, result, message, requests, tc.want, tc.words, tc.requests)
 		}
 	}
 }

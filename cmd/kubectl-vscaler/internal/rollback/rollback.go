@@ -99,7 +99,7 @@ func (s Spec) defaulted() Spec {
 	for i := range s.ResourcePolicy.ContainerPolicies {
 		p := &s.ResourcePolicy.ContainerPolicies[i]
 		p.Mode = cmp.Or(p.Mode, v1beta1.ContainerModeAuto)
-		p.ControlledValues = cmp.Or(p.ControlledValues, v1beta1.RequestsAndLimits)
+		p.ControlledValues = cmp.Or(p.ControlledValues, v1beta1.RequestsAndLimitRaises)
 	}
 	return s
 }

@@ -255,7 +255,7 @@ func TestTheRecord(t *testing.T) {
 		t.Error("nothing notices an edit at the same time")
 	}
 	policy := &after.Spec.ResourcePolicy.ContainerPolicies[0]
-	policy.Mode, policy.ControlledValues = v1beta1.ContainerModeAuto, v1beta1.RequestsAndLimits // as the API server does
+	policy.Mode, policy.ControlledValues = v1beta1.ContainerModeAuto, v1beta1.RequestsAndLimitRaises // as the API server does
 	read, ok := rollback.RecordOf(after.Annotations, after.Spec.Scaling)
 	if !ok || !read.Before.IsEqual(record.Before) || read.To != rollback.Previous {
 		t.Errorf("%t: %s", ok, inJSON(read))

@@ -8,8 +8,12 @@
 package support
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -22,19 +26,17 @@ var metadata = []string{
 	"metadata.managedFields.manager", "metadata.managedFields.operation", "metadata.managedFields.subresource", "metadata.managedFields.time",
 }
 
-// resources are those of a container or a pod.
-var resources = []string{"resources.requests", "resources.limits"}
-
 var (
-	container = append([]string{"name", "restartPolicy", "resizePolicy"}, resources...)
-	podSpec   = append(append(under("containers", container), under("initContainers", container)...), append([]string{"overhead", "restartPolicy"}, resources...)...)
+	resources = []string{"resources.requests", "resources.limits"} // of a container or a pod
+	container = slices.Concat([]string{"name", "restartPolicy", "resizePolicy"}, resources)
+	podSpec   = slices.Concat([]string{"overhead", "restartPolicy"}, resources, under("containers", container), under("initContainers", container))
 	state     = []string{"running.startedAt", "waiting.reason", "terminated.reason", "terminated.exitCode", "terminated.startedAt", "terminated.finishedAt"}
 	condition = []string{"type", "status", "reason", "lastTransitionTime", "observedGeneration"}
 
-	containerStatus = append(append(append([]string{"name", "ready", "started", "restartCount", "allocatedResources"}, resources...),
-		under("state", state)...), under("lastState", state)...)
-	podStatus = append(append(append(append([]string{"phase", "reason", "qosClass", "resize", "startTime", "observedGeneration", "allocatedResources"}, resources...),
-		under("conditions", condition)...), under("containerStatuses", containerStatus)...), under("initContainerStatuses", containerStatus)...)
+	containerStatus = slices.Concat([]string{"name", "ready", "started", "restartCount", "allocatedResources"}, resources,
+		under("state", state), under("lastState", state))
+	podStatus = slices.Concat([]string{"phase", "reason", "qosClass", "resize", "startTime", "observedGeneration", "allocatedResources"}, resources,
+		under("conditions", condition), under("containerStatuses", containerStatus), under("initContainerStatuses", containerStatus))
 )
 
 // kept are the fields that objects of a kind keep, besides metadata. What is below a field is kept,
@@ -88,28 +90,19 @@ func under(path string, below []string) (out []string) {
 	return out
 }
 
-// redactedObject is a copy of an object, as decoded from JSON, with what a bundle may have of its kind. It is
-// nil for a kind that no bundle has.
+// redactedObject is a copy of an object, as decoded from JSON, with what a bundle may have of its kind. It is nil for a kind that
+// no bundle has.
 func redactedObject(object map[string]any) map[string]any {
 	kind, _ := object["kind"].(string)
 	of, ok := kept[kind]
 	if !ok {
 		return nil
 	}
-	out, ok := redacted(object, of).(map[string]any)
-	if !ok {
-		return nil
-	}
-	meta, _ := object["metadata"].(map[string]any)
-	annotations, _ := meta["annotations"].(map[string]any)
-	ours := map[string]any{}
-	for key, value := range annotations {
-		if strings.HasPrefix(key, v1beta1.GroupVersion.Group+"/") {
-			ours[key] = redacted(value, nil)
-		}
-	}
-	if into, ok := out["metadata"].(map[string]any); ok && len(ours) > 0 {
-		into["annotations"] = ours
+	out, _ := redacted(object, of).(map[string]any) // a copy of a map is one
+	annotations, _, _ := unstructured.NestedMap(object, "metadata", "annotations")
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return !strings.HasPrefix(key, v1beta1.GroupVersion.Group+"/") })
+	if into, ok := out["metadata"].(map[string]any); ok && len(annotations) > 0 {
+		into["annotations"] = redacted(annotations, nil)
 	}
 	return out
 }
