@@ -23,6 +23,7 @@ package recommend
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -477,19 +478,22 @@ func counted(n int, phase float64) float64 {
 }
 
 // EvidenceToLower is about how much usage must have been observed until the upper bound falls below the
-// request, if usage stays as it is. The target and the bound are what was recommended with the observed
-// evidence, in doublings of that phase. It is 0 if that is unknown: if the request is above the bound already,
-// if it is not above the target, or if no evidence is enough, because the history forgets usage that is
-// older than the default of FullEvidence.
-func EvidenceToLower(request, target, upperBound int64, observed time.Duration, phase float64) time.Duration {
-	if target <= 0 || request <= target || request > upperBound || observed < time.Minute {
+// request of a resource, if usage stays as it is. It is 0 if that is unknown: if the request is above the bound already,
+// if it is not above the target, if maxAllowed or the end of a climb cuts the bound, after a history was lost, or if no
+// evidence is enough, because the history forgets usage that is older than the default of FullEvidence.
+func (c Container) EvidenceToLower(resource string, request, maxAllowed int64) time.Duration {
+	target, upperBound := *amountOf(&c.Target, resource), *amountOf(&c.UpperBound, resource)
+	isCut := maxAllowed > 0 && maxAllowed <= upperBound || slices.ContainsFunc(c.Reasons, func(r Reason) bool {
+		return r.Resource == resource && (r.Code == NotLowered || r.Code == RaiseDidNotHelp || r.Code == UsageFollowsLimit)
+	})
+	if isCut || target <= 0 || request <= target || request > upperBound || c.Observed < time.Minute {
 		return 0
 	}
-	now := doublings(observed, phase)
-	share := (float64(upperBound)/float64(target) - 1) * counted(now, phase)
-	for n := now + 1; n <= doublings(DefaultParams().FullEvidence, phase); n++ {
-		if float64(target)*(1+share/counted(n, phase)) < float64(request) {
-			return time.Duration(counted(n, phase))
+	now := doublings(c.Observed, c.Phase)
+	share := (float64(upperBound)/float64(target) - 1) * counted(now, c.Phase)
+	for n := now + 1; n <= doublings(DefaultParams().FullEvidence, c.Phase); n++ {
+		if float64(target)*(1+share/counted(n, c.Phase)) < float64(request) {
+			return time.Duration(counted(n, c.Phase))
 		}
 	}
 	return 0

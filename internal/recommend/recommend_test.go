@@ -657,9 +657,15 @@ func TestDoublingsAreCounted(t *testing.T) {
 
 func TestEvidenceToLower(t *testing.T) {
 	p := DefaultParams()
+	lowers := func(request, target, upper int64, observed time.Duration, phase float64) time.Duration {
+		return Container{Target: quantity.Amounts{CPUMillis: target}, UpperBound: quantity.Amounts{CPUMillis: upper}, Observed: observed, Phase: phase}.EvidenceToLower(CPU, request, 0)
+	}
+	waiting := func(reasons []Reason) Container {
+		return Container{Target: amounts(50, 0), UpperBound: amounts(200, 0), Observed: time.Hour, Reasons: reasons}
+	}
 	check := func(request, target int64, observed time.Duration, phase float64) {
 		upper := func(evidence time.Duration) int64 { return widened(target, confidence(evidence, phase, p)/4, 1<<40) }
-		got := EvidenceToLower(request, target, upper(observed), observed, phase)
+		got := lowers(request, target, upper(observed), observed, phase)
 		switch {
 		case request > upper(observed):
 			if got != 0 {
@@ -681,9 +687,12 @@ func TestEvidenceToLower(t *testing.T) {
 		}
 	}
 	for _, unknown := range []time.Duration{
-		EvidenceToLower(100, 0, 200, time.Hour, 0), EvidenceToLower(100, 100, 200, time.Hour, 0), EvidenceToLower(100, 50, 200, 0, 0),
-		EvidenceToLower(5001, 5000, 1<<40, time.Hour, 0), EvidenceToLower(50, 100, 200, time.Hour, 0),
-		EvidenceToLower(5150, 5000, 80_000, 36*time.Minute, 0), // the bound of 8 days of evidence is 5219
+		lowers(100, 0, 200, time.Hour, 0), lowers(100, 100, 200, time.Hour, 0), lowers(100, 50, 200, 0, 0),
+		lowers(5001, 5000, 1<<40, time.Hour, 0), lowers(50, 100, 200, time.Hour, 0),
+		lowers(5150, 5000, 80_000, 36*time.Minute, 0), // the bound of 8 days of evidence is 5219
+		waiting(nil).EvidenceToLower(CPU, 100, 200),
+		waiting([]Reason{{Resource: CPU, Code: NotLowered}}).EvidenceToLower(CPU, 100, 0),
+		waiting([]Reason{{Resource: CPU, Code: UsageFollowsLimit}}).EvidenceToLower(CPU, 100, 0),
 	} {
 		if unknown != 0 {
 			t.Errorf("%s, and it is unknown", unknown)

@@ -13,6 +13,9 @@ import (
 // ErrTooLarge is wrapped by errors that mean that a source says more than is read at once.
 var ErrTooLarge = errors.New("the response is too large")
 
+// Container names a container of a pod.
+type Container struct{ Namespace, Pod, Name string }
+
 // Sample is the usage of one container of one pod.
 type Sample struct {
 	Namespace string

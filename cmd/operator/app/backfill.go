@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/backfill"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
@@ -49,6 +51,9 @@ func (a *assembly) addBackfill() (verticalscaler.UsageProblems, error) {
 	}
 	if err := a.mgr.Add(filler); err != nil {
 		return nil, fmt.Errorf("adding the backfill of histories: %w", err)
+	}
+	a.collector.OOMEvents = func(ctx context.Context, at time.Time, each func(usage.Container, int)) error {
+		return source.OOMEvents(ctx, a.scope.Namespaces, at, each)
 	}
 	return usageProblems{a.collector, filler}, nil
 }

@@ -260,7 +260,7 @@ func (k *countedKills) add(kill Kill, at, now int64) bool {
 	one := countedKill{id: identity(kill, at), at: secondsOf(at)}
 	oldest := 0
 	for i, other := range k.newest {
-		if other == one {
+		if other.id == one.id { // which may be dated otherwise
 			return false
 		}
 		if other.at < k.newest[oldest].at {

@@ -102,16 +102,23 @@ type Collector struct {
 	// CountPods counts the pods of all namespaces; nil if usage must be read for each namespace.
 	CountPods func(ctx context.Context) (int, error)
 
+	// OOMEvents reads the OOM kills of single processes; nil without Prometheus.
+	OOMEvents OOMEvents
+
 	// Missing is set while usage of nearly all pods is missing, for users to see it in one place. The problems of scalers
 	// do not change meanwhile. Nil without a reader.
 	Missing *atomic.Bool
 
-	reach reach // of the rounds, which are one after the other
+	reach    reach // of the rounds, which are one after the other
+	oomAsked time.Time
 
 	mu         sync.Mutex
 	missingFor int // for how many rounds in a row usage of nearly all pods is missing
 	known      map[types.NamespacedName]known
 	namespaces map[string]*namespaceState
+
+	oom         map[usage.Container]oomEvents
+	oomAnswered time.Time // zero for never
 }
 
 // namespaceState is what is known of the answers about a namespace.
@@ -213,6 +220,7 @@ func (c *Collector) Collect(ctx context.Context) {
 	_ = round.Wait() // none fails
 	c.weigh(ctx)
 	c.review(ctx, namespaces)
+	c.readOOMEvents(ctx)
 }
 
 // weigh finds out whether usage of nearly all pods is missing: that is one fact, and not one of each scaler.
@@ -303,6 +311,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
+	c.AddOOMEvents(vs.Namespace, pods)
 	target, allPods := workload.ReadDeployment(&deployment), pods
 	pods = withoutInjectedSidecars(pods, workload.NamesOf(&deployment.Spec.Template.Spec))
 	used := usageOf(&vs.Spec, pods, samples, refused)
@@ -314,7 +323,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
 	news := newSamples(used, repeated, silent)
 	c.Histories.Feed(vs, news, func(histories history.Histories) {
-		outdated = slices.ContainsFunc(news, history.IsCappedStart) || scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
+		outdated = slices.ContainsFunc(news, history.IsCappedStart) || lacksKill(histories, allPods) || scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
 	if outdated || told {
 		c.wake(ctx, vs)

@@ -125,6 +125,24 @@ func TestInventory(t *testing.T) {
 	}
 }
 
+func TestOOMEvents(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		const want = `max by (namespace,pod,container) (container_oom_events_total{namespace=~"shop|bank",container!="",container!="POD"}) > 0`
+		if got := r.FormValue("query"); got != want {
+			t.Errorf("asked %s", got)
+		}
+		vector(w, sample("3", "namespace", "shop", "pod", pod, "container", "app"), sample("NaN", "namespace", "shop", "pod", pod, "container", "proxy"))
+	})
+	got := map[usage.Container]int{}
+	err := source(t, server.URL).OOMEvents(t.Context(), []string{"shop", "bank"}, noon, func(of usage.Container, kills int) { got[of] = kills })
+	if diff := cmp.Diff(map[usage.Container]int{{Namespace: "shop", Pod: pod, Name: "app"}: 3}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if err := source(t, server.URL).OOMEvents(t.Context(), []string{`x"`}, noon, nil); err == nil {
+		t.Error("the name of a namespace changes the query")
+	}
+}
+
 func TestHas(t *testing.T) {
 	for body, want := range map[string]bool{`{"status":"success","data":{"resultType":"vector","result":[]}}`: false, "3": true} {
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {

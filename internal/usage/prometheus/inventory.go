@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 // FleetSize is what the pods of a container declare, as kube-state-metrics reports it: the most of any pod.
@@ -32,6 +33,19 @@ const (
 	DeploymentMetric = "kube_deployment_spec_replicas"
 	ContainerMetric  = "kube_pod_container_info"
 )
+
+// OOMEvents reads how many processes were OOM-killed in each container since it started, and calls each with those of at least
+// one. The kubelet counts what the kernel logs, so it may count too few. An error is an *Error.
+func (s *Source) OOMEvents(ctx context.Context, namespaces []string, at time.Time, each func(of usage.Container, kills int)) error {
+	of, err := inNamespaces(namespaces)
+	if err != nil {
+		return &Error{Words: "the namespaces are not valid", Err: err}
+	}
+	query := fmt.Sprintf(`max by (namespace,pod,container) (container_oom_events_total{%s,container!="",container!="POD"%s}) > 0`, of, s.labels())
+	return s.instant(ctx, query, at, func(m model.Metric, value float64) {
+		each(usage.Container{Namespace: string(m["namespace"]), Pod: string(m["pod"]), Name: string(m["container"])}, int(min(value, math.MaxInt32)))
+	})
+}
 
 // Inventory reads the Deployments of some namespaces, or of all, and the sizes of their containers at a time from
 // kube-state-metrics, sorted. Native sidecars are not included: nothing tells them from other init containers. An
