@@ -188,10 +188,6 @@ const (
 	// ReasonInfeasible means that the kubelet or the API server reports that the node can
 	// never fit the size.
 	ReasonInfeasible = "Infeasible"
-	// ReasonUsageAboveLimit means that the kubelet found more memory in use than a lower
-	// limit allows. The limit was restored and stays until new usage leads to another
-	// decision.
-	ReasonUsageAboveLimit = "UsageAboveLimit"
 	// ReasonResizeError means that the kubelet failed to apply the resize. The kubelet
 	// retries.
 	ReasonResizeError = "ResizeError"

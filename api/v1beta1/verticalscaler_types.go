@@ -115,11 +115,14 @@ const (
 )
 
 // ControlledValues says which of a container's values the operator manages.
-// +kubebuilder:validation:Enum=RequestsAndLimits;RequestsOnly
+// +kubebuilder:validation:Enum=RequestsAndLimitRaises;RequestsAndLimits;RequestsOnly
 type ControlledValues string
 
 const (
-	// RequestsAndLimits changes limits together with requests.
+	// RequestsAndLimitRaises changes requests, and raises a limit that its request needs higher. It
+	// lowers no limit of a running container.
+	RequestsAndLimitRaises ControlledValues = "RequestsAndLimitRaises"
+	// RequestsAndLimits changes limits together with requests, up and down.
 	RequestsAndLimits ControlledValues = "RequestsAndLimits"
 	// RequestsOnly leaves limits as they are. A request is never raised above its limit.
 	RequestsOnly ControlledValues = "RequestsOnly"
@@ -444,11 +447,14 @@ type ContainerPolicy struct {
 	// +kubebuilder:validation:MaxItems=2
 	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
 
-	// controlledValues decides whether limits change with requests. RequestsAndLimits keeps the
-	// template's ratio of limit to request, or follows the limits policy. RequestsOnly leaves
-	// limits as they are. Defaults to RequestsAndLimits.
+	// controlledValues decides whether limits change with requests. RequestsAndLimitRaises raises a
+	// limit to the template's ratio of limit to request, or as the limits policy says, and lowers no
+	// limit of a running container. Guaranteed pods keep their QoS class, so their memory is only raised.
+	// RequestsAndLimits also lowers limits. A process that has sized its heap or its workers from the
+	// limit can then be OOM-killed, and a start can be throttled. Use it where a quota counts limits.
+	// RequestsOnly leaves limits as they are. Defaults to RequestsAndLimitRaises.
 	// +optional
-	// +kubebuilder:default=RequestsAndLimits
+	// +kubebuilder:default=RequestsAndLimitRaises
 	ControlledValues ControlledValues `json:"controlledValues,omitempty"`
 
 	// minAllowed is the minimum request. Unset means no minimum.
@@ -460,7 +466,7 @@ type ContainerPolicy struct {
 	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
 
 	// limits is how limits follow their requests. The operator never adds or removes a limit, sets
-	// one below its request, or violates a LimitRange. Unset keeps the template's ratio.
+	// one below its request, or raises one above what a LimitRange allows. Unset keeps the template's ratio.
 	// +optional
 	Limits *LimitPolicy `json:"limits,omitempty"`
 
@@ -952,13 +958,10 @@ type ContainerDecision struct {
 	// requests are the requests that the container should have in each pod.
 	// +required
 	Requests Amounts `json:"requests"`
-	// retainedMemoryLimit is a memory limit that the kubelet refused to lower because more memory
-	// was in use. It is retained until the container's memory is decided again. Unset means none.
+	// memoryRaiseTime is the time of the last decision that raised the container's memory limit. A
+	// process that started before keeps a heap that it has sized from its limit. Unset means never.
 	// +optional
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
-	RetainedMemoryLimit *resource.Quantity `json:"retainedMemoryLimit,omitempty"`
+	MemoryRaiseTime *metav1.Time `json:"memoryRaiseTime,omitempty"`
 }
 
 // OriginalResources are values of a pod template before the operator took them over.

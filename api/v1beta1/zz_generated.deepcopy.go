@@ -204,10 +204,9 @@ func (in *ContainerCheckpoint) DeepCopy() *ContainerCheckpoint {
 func (in *ContainerDecision) DeepCopyInto(out *ContainerDecision) {
 	*out = *in
 	in.Requests.DeepCopyInto(&out.Requests)
-	if in.RetainedMemoryLimit != nil {
-		in, out := &in.RetainedMemoryLimit, &out.RetainedMemoryLimit
-		x := (*in).DeepCopy()
-		*out = &x
+	if in.MemoryRaiseTime != nil {
+		in, out := &in.MemoryRaiseTime, &out.MemoryRaiseTime
+		*out = (*in).DeepCopy()
 	}
 }
 

@@ -536,17 +536,14 @@ func (a *api) write(r request) (client.Object, error) {
 		return object.(client.Object), nil
 	}
 	switch r.Method {
-	case http.MethodPost:
+	case http.MethodPost, http.MethodPut:
 		object, err := decoded()
 		if err != nil {
 			return nil, err
 		}
-		object.SetNamespace(r.key.Namespace)
-		return a.create(r.collection, object)
-	case http.MethodPut:
-		object, err := decoded()
-		if err != nil {
-			return nil, err
+		if r.Method == http.MethodPost {
+			object.SetNamespace(r.key.Namespace)
+			return a.create(r.collection, object)
 		}
 		return a.update(r.collection, r.key, r.info.Subresource, func(client.Object) (client.Object, error) { return object, nil })
 	case http.MethodPatch:

@@ -132,6 +132,9 @@ const (
 	leastWithdrawal = 30 * time.Minute
 	// mostWithdrawal is the longest such time. Each withdrawal doubles it.
 	mostWithdrawal = 2 * time.Hour
+	// keptLimit is how long a memory limit is not lowered after the kubelet could not. Page cache fills any limit, so the
+	// next attempt would end alike.
+	keptLimit = 7 * 24 * time.Hour
 )
 
 // reject notes that a resize is not to be repeated until then.
@@ -143,6 +146,10 @@ func (m *remembered) reject(resize plan.RejectedResize, now, until time.Time) {
 // withdraw notes that a resize was withdrawn, and when it may be repeated. Withdrawals are in a row
 // if each one follows while the longest time since the one before has not passed twice.
 func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
+	if resize.Reason == v1beta1.ReasonResizeError {
+		m.reject(resize, now, now.Add(keptLimit))
+		return
+	}
 	if now.Sub(m.withdrawnAt) > 2*mostWithdrawal {
 		m.withdrawals = 0
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -108,6 +109,8 @@ type allUsage struct{}
 
 func (allUsage) ProblemsOf(types.NamespacedName) collect.Problems { return collect.Problems{} }
 
+func (allUsage) AddOOMEvents(string, []workload.Pod) {}
+
 func resources(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
@@ -122,7 +125,11 @@ func (p *plant) cached() client.Client {
 		}
 	}
 	c := cached.Cache(p.t, p.server.Scheme(), inventory.Trim, func(c cache.Cache) (err error) {
-		if p.Nodes, err = inventory.WatchNodes(p.t.Context(), c); err != nil {
+		own, ok := c.(*inventory.Cache)
+		if !ok {
+			p.t.Fatalf("the cache is a %T", c)
+		}
+		if p.Nodes, err = inventory.WatchNodes(p.t.Context(), c, own.Pods); err != nil {
 			return err
 		}
 		return inventory.Index(p.t.Context(), c)

@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -67,6 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
+	r.Usage.AddOOMEvents(o.deployment.Namespace, situation.Pods)
 	var retry time.Duration
 	if o.undone, retry, err = r.recallPods(s.scaler, &situation); err != nil {
 		return false, err
@@ -77,6 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	}
 	r.addRecorded(s, &situation)
 	s.policy = r.policyOf(s.scaler, situation.Deployment)
+	r.readRoom(s.policy, &situation)
 	r.readPressure(ctx, s.policy, &situation)
 	o.situation = situation
 	return false, nil
@@ -144,6 +147,22 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 	}
 	s.Ceilings = r.Ceilings
 	return judgesQuotas, nil
+}
+
+// readRoom adds the room of the nodes of the pods, if pods are resized in place.
+func (r *Reconciler) readRoom(policy plan.Policy, s *plan.Situation) {
+	if r.Nodes == nil || !policy.InPlace() {
+		return
+	}
+	s.Room = map[string]quantity.Amounts{}
+	for _, pod := range s.Pods {
+		if _, isRead := s.Room[pod.Node]; isRead || !pod.Running {
+			continue
+		}
+		if free, isKnown := r.Nodes.Free(pod.Node); isKnown {
+			s.Room[pod.Node] = free
+		}
+	}
 }
 
 // readPressure adds which nodes of pods that lack CPU have used up theirs, if the fallback asks for it.

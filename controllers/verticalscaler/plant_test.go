@@ -38,6 +38,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -243,6 +244,8 @@ func (p *plant) restart() {
 type complete struct{}
 
 func (complete) ProblemsOf(types.NamespacedName) collect.Problems { return collect.Problems{} }
+
+func (complete) AddOOMEvents(string, []workload.Pod) {}
 
 func notRefused(string) apierror.Rejection { return apierror.Rejection{} }
 

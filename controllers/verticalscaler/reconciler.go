@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -49,6 +50,12 @@ const (
 type Pods interface {
 	Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error)
 	OnChange(handler inventory.PodHandler)
+}
+
+// Nodes knows the allocatable resources of the largest node, and what is free on a node that is known.
+type Nodes interface {
+	Largest() quantity.Amounts
+	Free(node string) (free quantity.Amounts, isKnown bool)
 }
 
 // Reconciler applies the recommendations of VerticalScalers to their Deployments.
@@ -84,8 +91,8 @@ type Reconciler struct {
 	Freeze *freeze.Switch
 	// FreezeAPI is where the switch is watched.
 	FreezeAPI corev1client.ConfigMapsGetter
-	// Nodes knows the size of the largest node; nil if nodes are not read.
-	Nodes *inventory.Nodes
+	// Nodes knows the sizes and the room of the nodes; nil if nodes are not read.
+	Nodes Nodes
 	// Pressure tells which nodes have used up their CPU; nil if nodes are not read.
 	Pressure *pressure.Nodes
 	// Fallback is that of scalers that name none.
@@ -108,9 +115,10 @@ type Reconciler struct {
 	conflicts queue.Conflicts
 }
 
-// UsageProblems reports what keeps a scaler's usage from being complete.
+// UsageProblems reports what keeps a scaler's usage from being complete, and adds the OOM kills that no status of a pod has.
 type UsageProblems interface {
 	ProblemsOf(scaler types.NamespacedName) collect.Problems
+	AddOOMEvents(namespace string, pods []workload.Pod)
 }
 
 // scope carries the values of one reconcile from phase to phase.
@@ -260,7 +268,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		}
 		recs = scaler.Recommendations(s.scaler, situation.Deployment, situation.Pods, histories, s.status.Recommendation, r.Params)
 		s.promotion.record(histories, recs)
-		plan.BoostStarts(policy, *situation, histories)
+		plan.NoteStarts(policy, *situation, histories)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)

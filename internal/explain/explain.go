@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -126,8 +127,9 @@ type Resource struct {
 	Reverted []Reverted `json:"reverted,omitempty"`
 	// LoweredInSeconds is about how long it takes until the request is lowered, if usage stays
 	// as it is. It is 0 if the request does not wait for more usage to be observed, or if the
-	// time is not known.
-	LoweredInSeconds int64 `json:"loweredInSeconds,omitempty"`
+	// time is not known. LoweredAfterSeconds is how much usage must have been observed until then, from its beginning.
+	LoweredInSeconds    int64 `json:"loweredInSeconds,omitempty"`
+	LoweredAfterSeconds int64 `json:"loweredAfterSeconds,omitempty"`
 	// Floor is why the request is not lowered for less usage, or not below some amount; empty if nothing prevents it.
 	Floor string `json:"floor,omitempty"`
 	floor int64
@@ -189,15 +191,8 @@ func Of(e Evidence) Explanation {
 
 // containersIn explains the containers.
 func containersIn(e Evidence) (containers []Container) {
-	waits := waitsForEvidence(e)
 	for _, name := range containersOf(e) {
-		c := containerOf(e, name)
-		for i, r := range c.Resources {
-			if waits {
-				c.Resources[i].LoweredInSeconds = int64(untilLowered(e, r, c.observed()) / time.Second)
-			}
-		}
-		containers = append(containers, c)
+		containers = append(containers, containerOf(e, name))
 	}
 	return containers
 }
@@ -402,9 +397,15 @@ func containersOf(e Evidence) (names []string) {
 
 func containerOf(e Evidence, name string) Container {
 	rec := ptr.Deref(scaler.PublishedRecommendation(e.Scaler.Status.Recommendation, name), recommend.Container{})
+	rec.Phase = scaler.Share(e.Scaler.UID)
 	out := Container{Name: name, ObservedSeconds: int64(rec.Observed / time.Second)}
+	waits := waitsForEvidence(e)
 	for _, resource := range []string{recommend.CPU, recommend.Memory} {
-		out.Resources = append(out.Resources, resourceOf(e, name, resource, rec))
+		r := resourceOf(e, name, resource, rec)
+		if waits {
+			r.estimateLowering(e, rec)
+		}
+		out.Resources = append(out.Resources, r)
 	}
 	return out
 }
@@ -451,11 +452,16 @@ func floorOf(e Evidence, container, resource string) (least int64, why string) {
 	if scaler.IsRaiseOnly(&e.Scaler.Spec, v1beta1.ControlledResource(resource)) {
 		return math.MaxInt64, "None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include " + resource + "."
 	}
-	if e.Deployment == nil || resource != recommend.Memory {
+	if e.Deployment == nil || resource != recommend.Memory && scaler.ResizesPods(&e.Scaler.Spec) {
 		return 0, ""
 	}
-	heap := workload.ReadDeployment(e.Deployment).Heaps[container]
-	if heap.Bytes == 0 {
+	deployment, policy := workload.ReadDeployment(e.Deployment), e.Scaler.Spec.ResourcePolicy.For(container)
+	isRaised := scaler.LimitRule(policy.ControlledValues) == model.LimitsRise && policy.Limits == nil
+	if isRaised && workload.AreGuaranteed(deployment.Containers, e.Pods) {
+		return math.MaxInt64, "None is lowered: the pods are Guaranteed, and the limit of a running container is not lowered. controlledValues RequestsAndLimits lowers both."
+	}
+	heap := deployment.Heaps[container]
+	if heap.Bytes == 0 || resource != recommend.Memory {
 		return 0, ""
 	}
 	return heap.Bytes, fmt.Sprintf("None is lowered below %s: %s.", Format(resource, heap.Bytes), heap.Flag)

@@ -5,7 +5,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -58,26 +58,23 @@ func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
 	return latest
 }
 
-// untilLowered is about how long it takes until the request of a resource is lowered, if usage stays as
-// it is: until enough of it has been observed, and the cooldown has passed. It is 0 if the request does
-// not wait for that, or if something else may keep it.
-func untilLowered(e Evidence, r Resource, published time.Duration) time.Duration {
-	request, target := r.request(), r.Target.Value()
-	isClose := (request-target)*100 <= request*int64(r.TolerancePercent)
-	isBounded := r.MaxAllowed.Value() > 0 && r.MaxAllowed.Value() <= r.UpperBound.Value()
-	isKept := len(r.Reverted) > 0 || slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Code == recommend.NotLowered })
-	if !r.Moves || isClose || isBounded || isKept || request <= r.floor || r.hasWholeCores(e) {
-		return 0
+// estimateLowering adds when the request of a resource is lowered, if usage stays as it is: when enough of it has been
+// observed, and the cooldown has passed. It adds nothing if the request does not wait for that, or if something else may keep it.
+func (r *Resource) estimateLowering(e Evidence, rec recommend.Container) {
+	request := r.request()
+	isClose := (request-r.Target.Value())*100 <= request*int64(r.TolerancePercent)
+	if !r.Moves || isClose || len(r.Reverted) > 0 || request <= r.floor || r.hasWholeCores(e) {
+		return
 	}
-	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published, scaler.Share(e.Scaler.UID))
+	enough := rec.EvidenceToLower(r.Resource, request, r.MaxAllowed.Value())
 	if enough == 0 {
-		return 0
+		return
 	}
-	left := enough - observedNow(e, published)
+	left := enough - observedNow(e, rec.Observed)
 	if d := e.Scaler.Status.Decision; d != nil {
 		left = max(left, d.Time.Add(scaler.Cooldown(&e.Scaler.Spec)).Sub(e.Now))
 	}
-	return max(left, time.Minute)
+	r.LoweredInSeconds, r.LoweredAfterSeconds = int64(max(left, time.Minute)/time.Second), int64(enough/time.Second)
 }
 
 // request is the request that the operator compares with the target: the decided one, or else the
@@ -112,17 +109,23 @@ func (r Resource) Lowering() string {
 	if r.LoweredInSeconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s is lowered in about %s, when enough usage has been observed.", amountOf(r.Resource, r.request()), about(r.LoweredInSeconds))
+	return fmt.Sprintf("%s is lowered %s.", amountOf(r.Resource, r.request()), r.whenLowered())
+}
+
+// whenLowered has the time of the condition Applied, which does not change with each minute, too.
+func (r Resource) whenLowered() string {
+	return fmt.Sprintf("in about %s, %s", about(r.LoweredInSeconds), model.AfterObserving(time.Duration(r.LoweredAfterSeconds)*time.Second))
 }
 
 // adviceFor is the advice for a reason. For requests that wait for more usage to be observed, it says when the first of
 // them is lowered, as far as that is known.
 func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container) string {
-	first, what := int64(0), ""
+	var first Resource
+	what := ""
 	for _, c := range containers {
 		for _, r := range c.Resources {
-			if in := r.LoweredInSeconds; in > 0 && (what == "" || in < first) {
-				first, what = in, c.Name+" "+r.Resource
+			if r.LoweredInSeconds > 0 && (what == "" || r.LoweredInSeconds < first.LoweredInSeconds) {
+				first, what = r, c.Name+" "+r.Resource
 			}
 		}
 	}
@@ -131,9 +134,9 @@ func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container)
 	}
 	earliest := ""
 	if len(s.Spec.UpdatePolicy.Windows) > 0 {
-		earliest = " and a window is open"
+		earliest = ", when a window is open"
 	}
-	return fmt.Sprintf("Wait: %s is lowered in about %s, when enough usage has been observed%s. To lower it now, set maxAllowed.", what, about(first), earliest)
+	return fmt.Sprintf("Wait: %s is lowered %s%s. To lower it now, set maxAllowed.", what, first.whenLowered(), earliest)
 }
 
 // about is a time that is only estimated: 7m, 2h20m, 18h, 3d.

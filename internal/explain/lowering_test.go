@@ -4,6 +4,8 @@
 package explain_test
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,11 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // waiting is a scaler without a decision, whose requests wait for evidence: 112 minutes were observed when
@@ -57,7 +64,7 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 	if cpu != 140*time.Minute || memory != 396*time.Minute {
 		t.Errorf("cpu in %s, memory in %s; want 2h20m, when 256 minutes are observed, and 6h36m, when 512 are", cpu, memory)
 	}
-	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, after about 4h16m of observed time. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice %q, want %q", advice, want)
 	}
@@ -72,9 +79,6 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 
 // A time that something else may change is not named.
 func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
-	rec := func(e *explain.Evidence) *v1beta1.ContainerRecommendation {
-		return &e.Scaler.Status.Recommendation.ContainerRecommendations[0]
-	}
 	policy := func(p v1beta1.ContainerPolicy) change {
 		p.ContainerName = "app"
 		return spec(func(s *v1beta1.VerticalScalerSpec) {
@@ -91,15 +95,15 @@ func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
 		},
 		"no time":                 func(e *explain.Evidence) { e.Now = time.Time{} },
 		"left alone":              policy(v1beta1.ContainerPolicy{Mode: v1beta1.ContainerModeOff}),
-		"maxAllowed is the bound": policy(v1beta1.ContainerPolicy{MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1500m")), Memory: ptr.To(resource.MustParse("2Gi"))}}),
-		"above the bound":         func(e *explain.Evidence) { rec(e).UpperBound = rec(e).Target },
+		"maxAllowed is the bound": spec(func(s *v1beta1.VerticalScalerSpec) { s.ResourcePolicy = boundedTo("1500m", "2Gi") }),
+		"above the bound":         func(e *explain.Evidence) { recommended(e).UpperBound = recommended(e).Target },
 		"close enough":            spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](90) }),
-		"nothing observed":        func(e *explain.Evidence) { rec(e).ObservedSeconds = 0 },
+		"nothing observed":        func(e *explain.Evidence) { recommended(e).ObservedSeconds = 0 },
 		"no recommendation":       func(e *explain.Evidence) { e.Scaler.Status.Recommendation = nil },
 		"no request":              func(e *explain.Evidence) { e.Pods, e.Deployment = nil, nil },
 		"history was lost": func(e *explain.Evidence) {
 			for _, r := range []v1beta1.ControlledResource{"cpu", "memory"} {
-				rec(e).Reasons = append(rec(e).Reasons, v1beta1.RecommendationReason{Resource: r, Code: "NotLowered", Value: resource.MustParse("1")})
+				recommended(e).Reasons = append(recommended(e).Reasons, v1beta1.RecommendationReason{Resource: r, Code: "NotLowered", Value: resource.MustParse("1")})
 			}
 		},
 		"reverted before": func(e *explain.Evidence) {
@@ -134,7 +138,9 @@ func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
 	if text := explain.Of(heap).Text(noon); !strings.Contains(text, "is raised. None is lowered below 20Gi: -Xmx20g in args.") {
 		t.Errorf("it is not said that a heap is set:\n%s", text)
 	}
-	whole := waiting(func(e *explain.Evidence) {
+	whole := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
+		s.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: "*", ControlledValues: v1beta1.RequestsAndLimits}}}
+	}), func(e *explain.Evidence) {
 		size := e.Deployment.Spec.Template.Spec.Containers[0].Resources
 		size.Requests["cpu"], size.Limits["cpu"] = resource.MustParse("1"), resource.MustParse("1")
 	})
@@ -185,8 +191,56 @@ func TestTheFirstLoweringIsTold(t *testing.T) {
 		s.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 2 * * *", DurationMinutes: 60}}
 	}))
 	_, _, advice := lowered(t, e)
-	const want = "Wait: app cpu is lowered in about 2h20m, when enough usage has been observed and a window is open. To lower it now, set maxAllowed."
+	const want = "Wait: app cpu is lowered in about 2h20m, after about 4h16m of observed time, when a window is open. To lower it now, set maxAllowed."
 	if advice != want {
 		t.Errorf("advice\n%s, want\n%s", advice, want)
 	}
+}
+
+// TestAppliedAndExplainNameTheSameTime: what bounds a raise, such as the node, does not matter to when a request is lowered.
+func TestAppliedAndExplainNameTheSameTime(t *testing.T) {
+	for name, change := range map[string]change{
+		"a day":                    func(*explain.Evidence) {},
+		"a bound of a small node":  func(e *explain.Evidence) { e.Scaler.UID = "other" },
+		"after one of 13 minutes":  func(e *explain.Evidence) { recommended(e).ObservedSeconds = 13 * 60 },
+		"with maxAllowed for both": spec(func(s *v1beta1.VerticalScalerSpec) { s.ResourcePolicy = boundedTo("1500m", "2Gi") }),
+		"after a history was lost": func(e *explain.Evidence) {
+			for _, r := range []v1beta1.ControlledResource{"cpu", "memory"} {
+				recommended(e).Reasons = append(recommended(e).Reasons, v1beta1.RecommendationReason{Resource: r, Code: "NotLowered", Value: resource.MustParse("1")})
+			}
+		},
+	} {
+		e := waiting(change)
+		d := workload.ReadDeployment(e.Deployment)
+		rec := scaler.PublishedRecommendation(e.Scaler.Status.Recommendation, "app")
+		rec.Phase = scaler.Share(e.Scaler.UID)
+		largest := slices.MaxFunc(e.Pods, func(a, b workload.Pod) int {
+			return cmp.Compare(a.Containers[0].Requests.CPUMillis, b.Containers[0].Requests.CPUMillis)
+		})
+		largest.Running, largest.Current = true, true
+		situation := plan.Situation{
+			Deployment: d, Pods: []workload.Pod{largest}, Recommendations: []recommend.Container{*rec},
+			LargestNode: quantity.Amounts{CPUMillis: 1400, MemoryBytes: 3 << 30},
+		}
+		applied := plan.Next(situation, scaler.PlanPolicy(e.Scaler, d), noon).Verdict.Message
+		for _, r := range explain.Of(e).Containers[0].Resources {
+			_, after, isNamed := strings.Cut(strings.TrimSuffix(r.Lowering(), "."), ", after ")
+			_, message, _ := strings.Cut(applied, "app "+r.Resource+":")
+			message, _, _ = strings.Cut(message, ";")
+			if !strings.Contains(message, "stays until the upper bound") || isNamed != strings.Contains(message, ", after ") || !strings.Contains(message, after) {
+				t.Errorf("%s: Applied says%s; explain says %q", name, message, r.Lowering())
+			}
+		}
+	}
+}
+
+// recommended is the published recommendation for the first container.
+func recommended(e *explain.Evidence) *v1beta1.ContainerRecommendation {
+	return &e.Scaler.Status.Recommendation.ContainerRecommendations[0]
+}
+
+func boundedTo(cpu, memory string) *v1beta1.ResourcePolicy {
+	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+		ContainerName: "app", MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))},
+	}}}
 }

@@ -42,7 +42,7 @@ type Reason struct {
 // ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
 // operator.
 func ReasonFor(reason string) (Reason, bool) {
-	all := slices.Concat(reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
+	all := slices.Concat(Reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
 	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
 	if i < 0 {
 		return Reason{reason, "This version of the plugin does not know the reason.", ByUser, "See the message, or use the plugin of the operator's version."}, false
@@ -56,13 +56,10 @@ func reasonFor(reason string) Reason {
 	return known
 }
 
-// Reasons are all reasons: first those of scalers, then those that only ScaledDeployments and
-// policies have. The table in docs/reasons.md is generated from them.
-func Reasons() []Reason { return slices.Clone(reasons) }
-
-// Each reason in api/v1beta1 needs a line here; a test checks it. A user who knows kubectl,
-// but not the operator, must be able to follow the advice.
-var reasons = []Reason{
+// Reasons are all reasons: first those of scalers, then those that only ScaledDeployments and policies have. The table in
+// docs/reasons.md is generated from them. Each reason in api/v1beta1 needs a line here; a test checks it. A user who knows
+// kubectl, but not the operator, must be able to follow the advice.
+var Reasons = []Reason{
 	// Operating normally, or progressing.
 	{v1beta1.ReasonOperatingNormally, "The scaler operates normally.", Fine, "No action needed."},
 	{v1beta1.ReasonApplied, "Every pod has the decided sizes.", Fine, "No action needed."},
@@ -125,14 +122,13 @@ var reasons = []Reason{
 	{v1beta1.ReasonOutlierPod, "One of many pods is OOM-killed again at a size that is enough for the others. It alone gets more memory.", ByUser, "Look at that pod: a leak, an input that it cannot handle, or more load than the others have. Deleting it may be enough."},
 	{v1beta1.ReasonOperatorCeiling, "The request that is recommended, or that minAllowed demands, is above a ceiling in the operator's configuration. The request is raised to the ceiling.", ByUser, "Lower minAllowed if it is a mistake. Else set the request in the Deployment, which no ceiling lowers, or ask an administrator for a higher ceiling."},
 	{v1beta1.ReasonUnsupported, "The pod or its node does not support in-place resizes, or the pod declares pod-level resources that cannot follow.", ByUser, "Use Rollout as fallback or updateMode. Or check that the node's kubelet has Kubernetes 1.33 or newer. Pods with pod-level resources need InPlace, and a node whose status.declaredFeatures has InPlacePodLevelResourcesVerticalScaling."},
-	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has deferred the resize, and tries again.", ByItself, "Wait until other pods leave the node. After 10 minutes the resize is withdrawn, and repeated after half an hour. Or free resources on the node, lower maxAllowed, or use a fallback that replaces pods then."},
+	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The pod asks for the part that fits, or the kubelet has deferred the resize.", ByItself, "Wait until other pods leave the node. A Deferred resize is withdrawn after 10 minutes at the latest, and repeated after half an hour. Or free resources on the node, lower maxAllowed, or use a fallback that replaces pods then."},
 	{v1beta1.ReasonInfeasible, "The node can never hold the new size. After 10 minutes the resize is withdrawn.", ByUser, "Use the fallback Recreate or Rollout, or updateMode Rollout: new pods may run on a larger node. Or lower maxAllowed."},
 	{v1beta1.ReasonNodeCapacity, "No node, or not the pod's node, has that much room beside the pod's other containers.", ByUser, "Add a larger node, lower maxAllowed, or use Rollout as fallback or updateMode if new pods may bring a new node."},
-	{v1beta1.ReasonUsageAboveLimit, "More memory is in use than the lower limit allows, so the previous limit was restored.", ByItself, "Wait: the limit stays until the next decision on memory. To lower it now, the container must use less memory."},
-	{v1beta1.ReasonResizeError, "The kubelet could not apply the resize, or has not reported it for 10 minutes. It tries again.", ByItself, "Wait. If it stays, see the pod's condition PodResizeInProgress and the kubelet's log. A memory limit cannot be lowered below usage."},
+	{v1beta1.ReasonResizeError, "The kubelet could not apply the resize, or has not reported it for 10 minutes. It tries again.", ByItself, "Wait. If it stays, see the pod's condition PodResizeInProgress and the kubelet's log. A memory limit that is lowered must stay above usage, with page cache, which kubectl top does not count."},
 
 	// A rule forbids it.
-	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByUser, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within its limits."},
+	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes, or would add its default limits to a pod that is resized.", ByUser, "Set what the message names in the Deployment. Or change the LimitRange that the message names, or set minAllowed and maxAllowed within its limits."},
 	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByUser, "Raise the ResourceQuota that the message names, free some of it, or lower maxAllowed. The operator tries again within a minute."},
 	{v1beta1.ReasonReplicaFailure, "The API server refused to create pods. New pods start as in the pod template for a day.", ByUser, "Change the quota, LimitRange, policy or webhook that the message names, or set minAllowed and maxAllowed to what it allows. An edit of the scaler's spec ends the wait."},
 	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "On Kubernetes 1.36 or newer, run the command in the message. Otherwise use another updateMode or fallback."},
@@ -182,16 +178,14 @@ type Cause struct {
 
 // CauseOf is a cause in words, also one that is not known.
 func CauseOf(cause string) Cause {
-	if i := slices.IndexFunc(causes, func(c Cause) bool { return c.Cause == cause }); i >= 0 {
-		return causes[i]
+	if i := slices.IndexFunc(Causes, func(c Cause) bool { return c.Cause == cause }); i >= 0 {
+		return Causes[i]
 	}
 	return Cause{cause, "of a cause that this version does not know"}
 }
 
 // Causes are all causes, the most urgent first.
-func Causes() []Cause { return slices.Clone(causes) }
-
-var causes = []Cause{
+var Causes = []Cause{
 	{model.DecidedOOMKill, "a container was OOM-killed"},
 	{model.DecidedReverted, "pods were less healthy with the last decision, so it was reverted"},
 	{model.DecidedBounds, "a request violated minAllowed, maxAllowed, a LimitRange or a limit"},

@@ -66,13 +66,13 @@ func constants(t *testing.T, folder, names string) (values []string) {
 // cannot say.
 func TestEverythingIsExplained(t *testing.T) {
 	var reasons, steps, causes []string
-	for _, r := range explain.Reasons() {
+	for _, r := range explain.Reasons {
 		reasons = append(reasons, r.Reason)
 	}
-	for _, s := range explain.Steps() {
+	for _, s := range explain.Steps {
 		steps = append(steps, s.Code)
 	}
-	for _, c := range explain.Causes() {
+	for _, c := range explain.Causes {
 		causes = append(causes, c.Cause)
 	}
 	for _, tc := range []struct {
@@ -98,7 +98,7 @@ func TestEverythingIsExplained(t *testing.T) {
 
 // What is explained is a sentence or two each, and says what to do where a person has to.
 func TestAdvice(t *testing.T) {
-	for _, r := range explain.Reasons() {
+	for _, r := range explain.Reasons {
 		for what, text := range map[string]string{"meaning": r.Means, "advice": r.Advice} {
 			if len(text) < 15 || len(text) > 260 || !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "|\n") || text[0] < 'A' || text[0] > 'Z' {
 				t.Errorf("the %s of %s is no sentence: %q", what, r.Reason, text)
@@ -124,14 +124,14 @@ func TestDocumentedReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reasons, steps, causes [][]string
-	for _, r := range explain.Reasons() {
+	for _, r := range explain.Reasons {
 		ends := map[explain.End]string{explain.Fine: "", explain.ByItself: "itself", explain.ByUser: "user"}[r.Ends]
 		reasons = append(reasons, []string{"`" + r.Reason + "`", r.Means, ends, r.Advice})
 	}
-	for _, s := range explain.Steps() {
+	for _, s := range explain.Steps {
 		steps = append(steps, []string{"`" + s.Code + "`", s.Means})
 	}
-	for _, c := range explain.Causes() {
+	for _, c := range explain.Causes {
 		causes = append(causes, []string{"`" + c.Cause + "`", c.Means})
 	}
 	after := string(before)

@@ -88,17 +88,14 @@ func (s Step) InWords() string {
 
 // stepMeans is the meaning of a step, also of one that is not known.
 func stepMeans(code string) string {
-	if i := slices.IndexFunc(stepWords, func(s Step) bool { return s.Code == code }); i >= 0 {
-		return stepWords[i].Means
+	if i := slices.IndexFunc(Steps, func(s Step) bool { return s.Code == code }); i >= 0 {
+		return Steps[i].Means
 	}
 	return "a step that this version does not know"
 }
 
-// Steps are all steps, in words.
-func Steps() []Step { return slices.Clone(stepWords) }
-
-// Each step in internal/recommend needs a line here; a test checks it.
-var stepWords = []Step{
+// Steps are all steps, in words. Each step in internal/recommend needs a line here; a test checks it.
+var Steps = []Step{
 	{Code: recommend.RecentPeak, Means: "the highest usage of the last 15 minutes to 3 hours"},
 	{Code: recommend.RecentUsage, Means: "the mean usage of about the last half hour, plus its deviation"},
 	{Code: recommend.DayPeak, Means: "the highest usage of a day"},

@@ -142,13 +142,17 @@ type amountsWorld struct {
 }
 
 func newAmounts(r corev1.ResourceRequirements, mode v1beta1.UpdateMode, follows bool) *amountsWorld {
+	rule := plan.LimitsStay
+	if follows {
+		rule = plan.LimitsFollow
+	}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: *r.DeepCopy()}}}
 	a := &amountsWorld{deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: corev1.PodTemplateSpec{Spec: spec}}}, now: noon}
 	a.deployment.Status = appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
 	a.pod = &corev1.Pod{Spec: *spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	a.pod.Name, a.pod.UID = "web-1", "uid-1"
 	a.defaultRequests()
-	a.world = given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = follows }), pods())
+	a.world = given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = rule }), pods())
 	a.situation.Ceilings.RaiseFactor, a.policy.Mode = leash, mode
 	return a
 }

@@ -161,7 +161,7 @@ func TestBoost(t *testing.T) {
 		}, pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("A limit that stays bounds it, and the QoS class",
-		given(decidedBefore(), boosts(func(b *plan.Boost) { b.Percent = 150 }), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(250, 256)))))),
+		given(decidedBefore(), boosts(func(b *plan.Boost) { b.Percent = 150 }), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(250, 256)))))),
 		"keeps app 200m 256Mi · resizes web-1 to app 249m 256Mi of 250m 256Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("No memory limit is added for it",
 		given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(200, 0))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 256), amounts(200, 0)))))),
@@ -181,7 +181,7 @@ func TestBoost(t *testing.T) {
 		"decides app 100m - (Adopted) · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("Another container's CPU stays as it is",
 		given(decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(100, 128) }), boosts(), template(small(), container("log")), func(w *world) {
-			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: plan.LimitsFollow}
 		}, pods(starting(10*time.Second, pod("web-1", small(), container("log"))))),
 		"keeps app 200m 256Mi; log 100m 128Mi · resizes web-1 to app 400m 256Mi of 800m 512Mi; log 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("Memory that a boosted pod may need to start is not lowered", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(400, 512), amounts(800, 1024)))))),
@@ -245,22 +245,22 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 		"keeps app 200m 256Mi, reverted 2 times · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/1 stalled, again in 10m51s")
 }
 
-// TestBoostStarts: only a container without a startupBoost, with a CPU limit that follows its request, gets what its starts need.
-func TestBoostStarts(t *testing.T) {
+// TestNoteStarts: only a container without a startupBoost, with a CPU limit that follows its request, gets what its starts need.
+func TestNoteStarts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   *plan.Boost
 	}{
 		"a start was throttled": {func(*world) {}, &plan.Boost{LeastMillis: 300}},
 		"a startupBoost":        {boosts(), &plan.Boost{Percent: 200, Duration: time.Minute}},
-		"a limit that stays":    {policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), nil},
+		"a limit that stays":    {policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), nil},
 		"CPU is not managed":    {policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }), nil},
 		"no CPU limit":          {template(sized("app", amounts(100, 128), amounts(0, 256))), nil},
 	} {
 		h := &history.Container{}
 		h.Add(usage.Sample{Time: noon, CPUMillis: 200, LimitFactor: 2, CPULimitMillis: 200, Starting: true}, history.DefaultParams())
 		w := given(tc.change)
-		plan.BoostStarts(w.policy, w.situation, history.Histories{"app": h})
+		plan.NoteStarts(w.policy, w.situation, history.Histories{"app": h})
 		if diff := cmp.Diff(tc.want, w.policy.Containers["app"].Boost); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
@@ -461,7 +461,7 @@ func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time
 		plain += max(before.Requests.CPUMillis, decision.Requests[c.Name].CPUMillis)
 		starts = starts || policy.Boost != nil && !policy.Boost.Until(pod, c.Name, now).IsZero()
 		most := policy.LimitPolicy.MaxAllowed.CPUMillis
-		if c.Limits.CPUMillis == 0 || !policy.Limits {
+		if c.Limits.CPUMillis == 0 || policy.Limits == plan.LimitsStay {
 			most = 0
 		}
 		for _, most := range []int64{policy.MaxAllowed.CPUMillis, bounds.ContainerMax.CPUMillis, most} {

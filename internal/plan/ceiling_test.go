@@ -121,7 +121,7 @@ func TestCeilings(t *testing.T) {
 		given(noCooldown, rollout,
 			template(sized("app", amounts(1000, 128), amounts(1000, 128)), sized("log", amounts(1000, 128), amounts(1000, 128))), pods(),
 			func(w *world) {
-				follows := plan.ContainerPolicy{CPU: true, Limits: true}
+				follows := plan.ContainerPolicy{CPU: true, Limits: plan.LimitsFollow}
 				w.policy.Containers = map[string]plan.ContainerPolicy{"app": follows, "log": follows}
 				app, log := rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0)), rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0))
 				log.Name = "log"
@@ -130,7 +130,7 @@ func TestCeilings(t *testing.T) {
 		"decides app 2000m - (LowerBound) · holds app 1000m - of 1000m - cpu=true memory=false · RollingOut · 0/0 changing")
 	rule("Nothing changes if a LimitRange demands more than a ceiling allows",
 		has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) }), wants(500), bounds(workload.Bounds{Name: "limits", ContainerMin: amounts(3000, 0)}), mostPerContainer(2000, 0)),
-		"keeps app 2000m - · LimitRange: pod web-1: LimitRange limits allows a container no less than 3000m of cpu · 0/1 stalled")
+		"keeps app 2000m - · LimitRange: pod web-1: LimitRange limits allows container app no less than 3000m of cpu · 0/1 stalled")
 }
 
 // TestABoundWithAWrongUnit: 400 is meant to be 400m.

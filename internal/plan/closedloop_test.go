@@ -405,7 +405,7 @@ func newLoop(k kind, seed uint64) *loop {
 		w.situation.LargestNode = quantity.Amounts{CPUMillis: 64_000, MemoryBytes: 256 << 30}
 		w.situation.Decision, w.situation.Recommendations = nil, nil
 		w.policy.Cooldown, w.policy.VerificationPeriod = 5*time.Minute, 2*time.Minute
-		w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: true}}
+		w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: plan.LimitsFollow}}
 	})
 	for i := range l.pods {
 		l.create(i, noon)
@@ -585,7 +585,7 @@ func (l *loop) decide(now time.Time) {
 	}
 	policy := l.world.policy
 	policy.Containers = maps.Clone(policy.Containers)
-	plan.BoostStarts(policy, *s, history.Histories{"app": &l.history})
+	plan.NoteStarts(policy, *s, history.Histories{"app": &l.history})
 	for range 3 * len(l.pods) {
 		p := plan.Next(*s, policy, now)
 		s.Decision, s.RevertedChanges, s.NewPods = p.Decision, p.RevertedChanges, p.NewPods

@@ -74,7 +74,7 @@ func TestWholeCores(t *testing.T) {
 		"a pod that a sidecar makes Burstable":                                {guaranteed(4000, needs(1734), func(w *world) { w.situation.Pods[0].QoS = "Burstable" }), 1734},
 		"a pod of an older template does not count":                           {guaranteed(4000, needs(1734), func(w *world) { w.situation.Pods[0].QoS, w.situation.Pods[0].Current = "Burstable", false }), 2000},
 		"without pods, the template tells":                                    {guaranteed(4000, needs(1734), pods()), 2000},
-		"limits that stay above the request":                                  {guaranteed(4000, needs(1734), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })), 1734},
+		"limits that stay above the request":                                  {guaranteed(4000, needs(1734), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })), 1734},
 		"limits with headroom":                                                {guaranteed(4000, needs(1734), limits(func(l *plan.LimitPolicy) { l.HeadroomCPU = ptr.To[int64](10) })), 1734},
 		"limits without headroom":                                             {guaranteed(4000, needs(1734), limits(func(l *plan.LimitPolicy) { l.HeadroomCPU = new(int64) })), 2000},
 		"limits with their own bounds":                                        {guaranteed(4000, needs(1734), limits(func(l *plan.LimitPolicy) { l.MinAllowed.CPUMillis = 3000 })), 1734},

@@ -143,7 +143,7 @@ func TestWhatIsDecided(t *testing.T) {
 		given(onlyCPU, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }), bounds(workload.Bounds{ContainerMax: amounts(300, 0)})),
 		"decides app 300m - (Bounds) · resizes web-1 to app 300m 128Mi of 300m 256Mi · Resizing · 0/2 changing")
 	rule("A request is not raised above a limit that stays",
-		given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), recommends(rec(amounts(900, 0), amounts(800, 0), amounts(1000, 0)))),
+		given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), recommends(rec(amounts(900, 0), amounts(800, 0), amounts(1000, 0)))),
 		"decides app 200m - (LowerBound) · resizes web-1 to app 200m 128Mi of 200m 256Mi · Resizing · 0/2 changing")
 	rule("A resource that the policy takes out is no longer decided", given(onlyCPU, atSize(), decidedBefore()), "keeps app 200m - · Applied · 2/2 applied")
 	rule("A renamed container starts again",
@@ -241,7 +241,7 @@ func manyContainers(all, known int) func(*world) {
 		for i := range all {
 			c := container(fmt.Sprintf("c%02d", i))
 			containers = append(containers, c)
-			w.policy.Containers[c.Name] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+			w.policy.Containers[c.Name] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: plan.LimitsFollow}
 			if i < known {
 				rec := recommended(c.Name)
 				rec.Target, rec.LowerBound = c.Requests, amounts(50, 64)

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -91,32 +92,27 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 	}
 	burstable := sized("app", amounts(100, 64), amounts(200, 128))
 	guaranteed := sized("app", amounts(100, 64), amounts(100, 64))
-	kept := func(d *plan.Decision) {
-		d.Time, d.Requests["app"], d.RetainedLimits = noon.Add(-time.Hour), amounts(100, 64), map[string]int64{"app": 256 * mebi}
-	}
-	keptPod := sized("app", amounts(100, 64), amounts(200, 256))
 	rule := rulesOf(t)
 	rule("The kubelet may try again for a while", given(lowered, needsLittle, pods(limited(burstable, time.Minute))),
 		"keeps app 100m 64Mi · ResizeError: pod web-1: attempting to set pod memory limit below current usage · 0/1, again in 1m0s")
 	rule("Then the limit is restored", given(lowered, needsLittle, pods(limited(burstable, 3*time.Minute))),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 64Mi of 200m 256Mi · Resizing · 0/1 changing")
+		"keeps app 100m 64Mi · resizes web-1 to app 100m 64Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("That of a Guaranteed pod with its request",
 		given(lowered, needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(limited(guaranteed, 3*time.Minute))),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 256Mi of 100m 256Mi · Resizing · 0/1 changing")
-	rule("With as much of a request as a LimitRange wants",
-		given(lowered, recommends(), pods(limited(burstable, 3*time.Minute)), bounds(workload.Bounds{ContainerRatio: workload.Ratios{Memory: 2000}})),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing")
-	rule("It is not lowered again", given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod))),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows · 0/1")
-	rule("Nor is that of another pod, but to where it is kept",
-		given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod), pod("web-2", sized("app", amounts(100, 64), amounts(200, 512))))),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · resizes web-2 to app 100m 64Mi of 200m 256Mi · Resizing · 0/2 changing")
-	rule("A new pod may have the lower one", given(decidedBefore(kept), needsLittle, pods(pod("web-1", burstable))),
-		"keeps app 100m 64Mi, keeps the limit of app at 256Mi · Applied · 1/1 applied")
-	rule("A decision on CPU is no news of memory", given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(200, 64), amounts(150, 60), amounts(250, 70)))),
-		"decides app 200m 64Mi (LowerBound), keeps the limit of app at 256Mi · resizes web-1 to app 200m 64Mi of 400m 256Mi · Resizing · 0/1 changing")
-	rule("A decision on memory is", given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(100, 32), amounts(100, 30), amounts(110, 40)))),
-		"decides app 100m 32Mi (ScaleDown) · resizes web-1 to app 100m 32Mi of 200m 64Mi · Resizing · 0/1 changing")
+		"keeps app 100m 64Mi · resizes web-1 to app 100m 256Mi of 100m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	refused := func(c workload.Container, sizes workload.Resources) func(*world) {
+		return func(w *world) {
+			w.situation.Pods = []workload.Pod{pod("web-1", c)}
+			w.reject(w.situation.Pods[0].UID, plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: v1beta1.ReasonResizeError, Message: "memory limit below current usage"})
+		}
+	}
+	rule("It is not lowered again, and the request is", given(lowered, needsLittle, refused(sized("app", amounts(100, 128), amounts(200, 256)), burstable.Resources)),
+		"keeps app 100m 64Mi · resizes web-1 to app 100m 64Mi of 200m 256Mi · Resizing · 0/1 changing")
+	rule("Nothing is left to do", given(lowered, needsLittle, refused(sized("app", amounts(100, 64), amounts(200, 256)), burstable.Resources)),
+		"keeps app 100m 64Mi · ResizeError: pod web-1: memory limit below current usage · 0/1")
+	rule("A Guaranteed pod keeps its memory",
+		given(lowered, needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), refused(sized("app", amounts(100, 256), amounts(100, 256)), guaranteed.Resources)),
+		"keeps app 100m 64Mi · ResizeError: pod web-1: memory limit below current usage · 0/1")
 }
 
 func TestPodsThatMakeRoomComeFirst(t *testing.T) {

@@ -22,15 +22,22 @@ func NoteTemplate(histories history.Histories, s Situation) {
 	}
 }
 
-// BoostStarts gives containers without a startupBoost what their starts were seen to need. Without a CPU limit that follows
-// the request, no start was throttled by the request.
-func BoostStarts(policy Policy, s Situation, histories history.Histories) {
+// NoteStarts gives containers without a startupBoost what their starts were seen to need: as a boost, or as the least CPU of a
+// container whose limit is its request. Without a CPU limit that changes with the request, no start was throttled by the request.
+func NoteStarts(policy Policy, s Situation, histories history.Histories) {
 	for _, c := range s.Deployment.Containers {
 		p, h := policy.Containers[c.Name], histories.Container(c.Name)
-		if h != nil && p.Boost == nil && p.CPU && p.Limits && c.Limits.CPUMillis > 0 && h.StartCPU() > 0 {
-			p.Boost = &Boost{LeastMillis: h.StartCPU()}
-			policy.Containers[c.Name] = p
+		if h == nil || p.Boost != nil || !p.CPU || c.Limits.CPUMillis == 0 || h.StartCPU() == 0 {
+			continue
 		}
+		switch {
+		case p.Limits == LimitsStay:
+		case decision.KeepsGuaranteed(s, policy, c.Name):
+			p.StartCPU = h.StartCPU()
+		default:
+			p.Boost = &Boost{LeastMillis: h.StartCPU()}
+		}
+		policy.Containers[c.Name] = p
 	}
 }
 

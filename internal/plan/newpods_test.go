@@ -18,7 +18,7 @@ import (
 func initial(w *world) { w.policy.Mode = "Initial" }
 
 func TestWhatNewPodsGet(t *testing.T) {
-	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
 	unlimited := sized("app", amounts(100, 128), amounts(0, 0))
 	rule := rulesOf(t)
@@ -284,17 +284,17 @@ func TestNewPodsStartWithTheirBoost(t *testing.T) {
 	rule("And has it", boosting(quotas(quota("requests.cpu", 1200, 400))), boosted)
 	rule("Not while a new pod finds no node", boosting(func(w *world) { w.situation.IsSetBack = true }, template(large())), plain)
 	rule("Below a limit that stays, in the same QoS class",
-		boosting(template(fixed), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(pod("web-1", sized("app", amounts(200, 256), amounts(250, 256))))),
+		boosting(template(fixed), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), pods(pod("web-1", sized("app", amounts(200, 256), amounts(250, 256))))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 250m 256Mi, which start with app 249m - of 250m - · Applied · 1/1 applied")
 	rule("Not if it would be of another class than once it is lowered",
 		boosting(template(evenly("log", 500), sized("app", amounts(100, 128), amounts(200, 128))), decidedBefore(func(d *plan.Decision) {
 			d.Requests["app"], d.Requests["log"] = amounts(200, 0), amounts(200, 0)
 		}), policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed.CPUMillis, p.Memory = 250, false }), func(w *world) {
-			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Limits: true}
+			w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Limits: plan.LimitsFollow}
 		}, recommends(), pods(pod("web-1", evenly("log", 200), sized("app", amounts(200, 128), amounts(250, 128))))),
 		"keeps app 200m -; log 200m - · puts into new pods app 200m - of 250m -; log 200m - of 200m - · Applied · 1/1 applied")
 	rule("Below a limit that a LimitRange gives to each new pod",
-		boosting(template(sized("app", amounts(100, 128), amounts(0, 256))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), bounds(workload.Bounds{ContainerDefault: amounts(250, 0)})),
+		boosting(template(sized("app", amounts(100, 128), amounts(0, 256))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), bounds(workload.Bounds{ContainerDefault: amounts(250, 0)})),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 250m 256Mi, which start with app 249m - of 250m - · Applied · 2/2 applied")
 	rule("No container with whole CPUs, which a kubelet may not let go",
 		guaranteed(1000, inPlaceSized, needs(1000), boosts(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1000, 0) }), pods(pod("web-1", evenly("app", 1000)))),
@@ -380,7 +380,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("With its limits, if it is Guaranteed", given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
 		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 100m 128Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not if that changed its QoS class",
-		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
 	rule("With RecreateUnderPressure, only a pod that has its boost",
 		given(underPressure, boosts(), decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong), with(withoutNode("web-2", double()), tooLong))),

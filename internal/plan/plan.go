@@ -62,6 +62,7 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(s, policy, now)
+	decided.Decision = noteMemoryRaises(s, policy, recorded, decided.Decision, now)
 	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}
 	p := Plan{
 		Decision: o.Decision, Decided: o.Decided || finding.Evidence != "", Reverted: finding.Evidence, RevertedChanges: s.RevertedChanges,
@@ -130,6 +131,9 @@ func (o outcome) follow(decided Plan) Plan {
 	default:
 		if !isChange(p.Step) {
 			verdict = verdict.Remarking(o.Remark)
+		}
+		if heaps := heapsOfBefore(s, o.policy, p.Decision); heaps != "" && verdict.State.IsApplied() {
+			verdict = verdict.Noting(heaps)
 		}
 	}
 	p.Verdict = verdict

@@ -87,7 +87,7 @@ func given(changes ...func(*world)) world {
 		},
 		policy: plan.Policy{
 			Mode: "InPlace", Cooldown: 5 * time.Minute, Tolerance: 0.1,
-			Containers: map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: true}},
+			Containers: map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: plan.LimitsFollow}},
 		},
 	}
 	for _, change := range changes {
@@ -110,6 +110,8 @@ type world struct {
 	vain        int
 	// crowded is true if the nodes of some pods have no room for more.
 	crowded bool
+	// node is what the node of all pods can allocate; zero if that is not known.
+	node quantity.Amounts
 }
 
 func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }
@@ -158,7 +160,7 @@ func appTakenOver() func(*world) {
 }
 
 func bounds(b workload.Bounds) func(*world) {
-	b.Name = "limits"
+	b.Name, b.DefaultName = "limits", "limits"
 	return func(w *world) { w.situation.Bounds = b }
 }
 
@@ -255,9 +257,6 @@ func sayWritten(d plan.Decision) (out string) {
 	}
 	if len(d.ContestedBy) > 0 {
 		out += " by " + strings.Join(d.ContestedBy, ", ")
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.RetainedLimits)) {
-		out += fmt.Sprintf(", keeps the limit of %s at %s", name, quantity.FormatMemory(d.RetainedLimits[name]))
 	}
 	return out
 }

@@ -64,8 +64,10 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = tc.decision }), pods(tc.pod), recommends(),
-				policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = !tc.only }))
+			w := given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = tc.decision }), pods(tc.pod), recommends())
+			if tc.only {
+				policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })(&w)
+			}
 			p := w.next(noon)
 			resize := as[plan.Resize](p)
 			if resize == nil {
@@ -79,7 +81,7 @@ func TestPodLevelResourcesFollowTheContainers(t *testing.T) {
 }
 
 func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
-	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })
 	noLimits := sized("app", amounts(100, 128), amounts(0, 0))
 	unsupported := func(requests quantity.Amounts) func(*world) {
 		return rejected(resources(requests, amounts(0, 0)), "Unsupported", "pods with pod-level resources cannot be resized")
@@ -87,7 +89,7 @@ func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
 	rule := rulesOf(t)
 	rule("A limit that stays bounds the request",
 		given(decidedBefore(), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512)))),
-		"keeps app 200m 256Mi · Unsupported: pod web-1: its containers need 200m of cpu, and its pod-level limit stays at 150m: raise it in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")
+		"keeps app 200m 256Mi · Unsupported: pod web-1: its containers need 200m of cpu, and its pod-level limit stays at 150m: raise it in the Deployment, or use controlledValues RequestsAndLimitRaises · 0/1 stalled")
 	rule("A Guaranteed pod keeps its class",
 		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128)))),
 		"keeps app 50m 64Mi · QoSChange: pod web-1: its pod-level resources would change its QoS class from Guaranteed to Burstable, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")

@@ -66,11 +66,18 @@ func FuzzNext(f *testing.F) {
 		w := randomWorld(r, more)
 		isRaiseOnly := seed%5 == 2 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed)
 		w.policy.ScaleDown.LeavesMemory = isRaiseOnly
+		areLimitsRaised := seed%3 == 1 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed)
+		w.raiseLimits(areLimitsRaised)
+		if seed%7 == 3 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed) {
+			w.node = quantity.Amounts{CPUMillis: 1 + w.requested(plan.CPU)*(90+r.Int64N(60))/100, MemoryBytes: 1 + w.requested(plan.Memory)*(90+r.Int64N(60))/100}
+			w.count()
+		}
 		now := noon
 		for range epochs {
 			now = bringToRest(t, r, seed, &w, now)
 			w.change(r)
 			w.policy.ScaleDown.LeavesMemory = isRaiseOnly
+			w.raiseLimits(areLimitsRaised)
 			w.trouble(more, now)
 			now = now.Add(time.Duration(r.IntN(900)) * time.Second)
 		}
@@ -91,6 +98,17 @@ var foundSeeds = []uint64{
 var troubledSeeds = []uint64{
 	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
 	9999333, 13004553, 17010583, 17051795, 18019035,
+}
+
+// raiseLimits gives all containers whose limits follow the default: limits that are only raised.
+func (w *world) raiseLimits(areRaised bool) {
+	w.policy.Containers = maps.Clone(w.policy.Containers)
+	for name, policy := range w.policy.Containers {
+		if areRaised && policy.Limits == plan.LimitsFollow {
+			policy.Limits = plan.LimitsRise
+			w.policy.Containers[name] = policy
+		}
+	}
 }
 
 // epochs is how often the world comes to rest and then changes.
@@ -155,9 +173,9 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if changed {
 			clear(waited)
 		}
-		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.EvictsUnderPressure()) || p.Decision.Verifying() != nil && !changed {
+		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.EvictsUnderPressure() || w.node != (quantity.Amounts{})) || p.Decision.Verifying() != nil && !changed {
 			if waited[said] {
-				return now // only for room in a quota, perhaps from one window to the next, for a node to be busy, or for health
+				return now // only for room in a quota or on a node, perhaps from one window to the next, for a node to be busy, or for health
 			}
 			waited[said] = true
 		}
@@ -269,7 +287,7 @@ func (w *world) change(r *rand.Rand) {
 	case 4: // an HPA comes or goes
 		s.Scaled = workload.Scaled{CPU: []string{"", "web"}[r.IntN(2)], Memory: []string{"", "web"}[r.IntN(2)]}
 	case 5: // the policy changes
-		policy.CPU, policy.Limits = r.IntN(2) == 0, r.IntN(2) == 0
+		policy.CPU, policy.Limits = r.IntN(2) == 0, ruleFor(r.IntN(2) == 0)
 		w.policy.Containers[container], w.policy.Edited = policy, true
 	case 6: // the mode changes
 		if w.policy.Mode == "InPlace" {
@@ -314,6 +332,19 @@ func (w *world) count() {
 			q.Used += countedBy(q.Key, pod)
 		}
 	}
+	if w.node != (quantity.Amounts{}) {
+		w.situation.Room = map[string]quantity.Amounts{"": {
+			CPUMillis: w.node.CPUMillis - w.requested(plan.CPU), MemoryBytes: w.node.MemoryBytes - w.requested(plan.Memory),
+		}}
+	}
+}
+
+// requested is what the scheduler counts of all pods.
+func (w *world) requested(r plan.Resource) (sum int64) {
+	for _, pod := range w.situation.Pods {
+		sum += r.Request(kubernetesSum(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
+	}
+	return sum
 }
 
 // countedBy is what a quota counts for a pod.
@@ -608,7 +639,7 @@ func (w world) mostAllowed(container string) quantity.Amounts {
 	bound(quantity.Amounts{MemoryBytes: w.broken(container)})
 	bound(s.Bounds.ContainerMax)
 	bound(s.Bounds.ContainerDefault)
-	if policy.Limits {
+	if policy.Limits != plan.LimitsStay {
 		bound(policy.LimitPolicy.MaxAllowed)
 		return most
 	}
@@ -746,7 +777,7 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 		before := w.situation.Decision
 		for _, rec := range w.situation.Recommendations {
 			lowered := before != nil && before.Requests[name].MemoryBytes > requests.MemoryBytes
-			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits && w.situation.Ceilings == plan.Ceilings{}
+			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits != plan.LimitsStay && w.situation.Ceilings == plan.Ceilings{}
 			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && requests.MemoryBytes < rec.LowerBound.MemoryBytes {
 				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
 			}
@@ -765,14 +796,14 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 	for _, c := range w.situation.Deployment.Containers {
 		policy := w.policy.Containers[c.Name]
 		isBound := policy.MinAllowed != quantity.Amounts{} || policy.MaxAllowed != quantity.Amounts{} || policy.LimitPolicy != plan.LimitPolicy{} || w.broken(c.Name) > 0
-		if isBound || !policy.Limits || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) || w.situation.Ceilings != (plan.Ceilings{}) {
+		if isBound || policy.Limits == plan.LimitsStay || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) || w.situation.Ceilings != (plan.Ceilings{}) {
 			continue
 		}
 		rec, _ := w.situation.Recommendation(c.Name)
 		written := decide.Written(w.situation, c)
 		for _, r := range both {
 			before, after, lower := r.Of(w.current(c)), r.Of(p.Decision.Requests[c.Name]), r.Of(rec.LowerBound)
-			if w.policy.IsRaiseOnly(r) {
+			if w.policy.IsRaiseOnly(r) || decide.KeepsGuaranteed(w.situation, w.policy, c.Name) {
 				lower = max(lower, requestIn(written, r)) // it gets back what the template has, at once
 			}
 			isKilled := r == plan.Memory && before < rec.OOMFloor
@@ -923,7 +954,7 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			if most := w.raiseLimit(c, r); isInTemplate && most > 0 && isFree && limit > max(most, has, request) {
 				fail("a limit of container %s is raised from %d to %d, and %d is the most", size.Container, has, limit, most)
 			}
-			if policy.Limits && decided > 0 && has > 0 && limit != has {
+			if policy.Limits == plan.LimitsFollow && decided > 0 && has > 0 && limit != has {
 				checkLimit(w, size.Container, r, before, after, fail)
 			}
 			changed := r.Differs(before, after)
@@ -932,8 +963,10 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 				fail("%s of container %s is changed and not managed", r, size.Container)
 			case changed && inPlace && r.Restarts(containers[i]):
 				fail("%s of container %s is changed, which restarts it", r, size.Container)
-			case !policy.Limits && limit != has && !wasHeld:
+			case policy.Limits == plan.LimitsStay && limit != has && !wasHeld:
 				fail("the %s limit of container %s is changed with RequestsOnly", r, size.Container)
+			case policy.Limits == plan.LimitsRise && inPlace && limit < has && (r == plan.Memory || has != had):
+				fail("the %s limit of container %s is lowered from %d to %d", r, size.Container, has, limit)
 			case (limit == 0) != (has == 0):
 				fail("the %s limit of container %s comes or goes", r, size.Container)
 			case limit > 0 && request > limit:
@@ -947,6 +980,13 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			}
 		}
 	}
+}
+
+func ruleFor(follow bool) plan.LimitRule {
+	if follow {
+		return plan.LimitsFollow
+	}
+	return plan.LimitsStay
 }
 
 func knownNeed(w world, container string) (need int64) {
@@ -1042,6 +1082,11 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		pod := s.Pods[i]
 		after := pod
 		after.Containers = withSizes(pod.Containers, as[plan.Resize](p).Sizes)
+		for _, list := range [][]workload.Container{after.Containers, after.Others} {
+			if full := defaulted(list, s.Bounds); fmt.Sprint(full) != fmt.Sprint(list) {
+				t.Errorf("the API server adds to what a resize of pod %s requests: %v, and not %v", pod.Name, full, list)
+			}
+		}
 		if qos := workload.QoSOf(after.Containers, after.Others); qos != pod.QoS {
 			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, qos)
 		}
@@ -1056,6 +1101,14 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			}
 			w.reject(pod.UID, plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
 			return true
+		}
+		if room, isKnown := s.Room[pod.Node]; isKnown && raises(pod.Containers, after.Containers) {
+			for _, of := range both {
+				key := map[plan.Resource]string{plan.CPU: "requests.cpu", plan.Memory: "memory"}[of]
+				if more := countedBy(key, after) - countedBy(key, pod); more > of.Of(room) {
+					t.Errorf("a raise asks for %s more of %s, and the node has %s", of.Format(more), of, of.Format(of.Of(room)))
+				}
+			}
 		}
 		s.Pods[i].Containers = after.Containers
 		if w.evicts() || w.policy.Verifies() || w.set != "" {
@@ -1253,21 +1306,24 @@ func brokenRule(pod workload.Pod, sizes []plan.Size, b workload.Bounds) (broken 
 	return "", false
 }
 
+// defaulted are the containers as the API server stores them when a pod is created, and when it is resized.
+func defaulted(containers []workload.Container, b workload.Bounds) []workload.Container {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		c := &containers[i]
+		if declared := c.Resources; !c.Unreadable {
+			limits := workload.Resources{Requests: declared.Limits}
+			c.Resources = merged(workload.Resources{Requests: b.ContainerDefaultRequest, Limits: b.ContainerDefault}, merged(limits, declared))
+		}
+	}
+	return containers
+}
+
 // newPod is a pod as the API server makes it from the template.
 func (w *world) newPod(name string) workload.Pod {
-	defaulted := func(containers []workload.Container) []workload.Container {
-		containers = slices.Clone(containers)
-		for i := range containers {
-			c := &containers[i].Resources
-			declared := workload.Resources{Requests: c.Requests, Limits: c.Limits}
-			c.Requests = merged(workload.Resources{Requests: declared.Limits}, declared).Requests
-			c.Limits = merged(workload.Resources{Limits: w.situation.Bounds.ContainerDefault}, declared).Limits
-		}
-		return containers
-	}
-	made := pod(name, defaulted(w.situation.Deployment.Containers)...)
+	made := pod(name, defaulted(w.situation.Deployment.Containers, w.situation.Bounds)...)
 	made.ReplicaSet = w.set
-	made.Others, made.Overhead = defaulted(w.situation.Deployment.Others), w.overhead
+	made.Others, made.Overhead = defaulted(w.situation.Deployment.Others, w.situation.Bounds), w.overhead
 	made.QoS = workload.QoSOf(made.Containers, made.Others)
 	caughtUp(&made)
 	return made
@@ -1355,7 +1411,7 @@ func randomWorld(r, more *rand.Rand) world {
 		s.Deployment.Containers = append(s.Deployment.Containers, workload.Container{
 			Name: name, Resources: resources(requests, limits), RestartOnCPU: some(0.05), RestartOnMemory: some(0.05), Unreadable: some(0.01),
 		})
-		policy := plan.ContainerPolicy{CPU: some(0.9), Memory: some(0.9), Limits: some(0.7)}
+		policy := plan.ContainerPolicy{CPU: some(0.9), Memory: some(0.9), Limits: ruleFor(some(0.7))}
 		if some(0.3) {
 			policy.MaxAllowed = partly(amount(), 0.3)
 		}
@@ -1367,7 +1423,9 @@ func randomWorld(r, more *rand.Rand) world {
 	if some(0.3) {
 		s.Bounds = workload.Bounds{Name: "limits", ContainerMax: partly(amount(), 0.5), PodMax: partly(amount(), 0.7), ContainerDefault: partly(amount(), 0.6)}
 		s.Bounds.ContainerMin = atMost(partly(amount(), 0.7), s.Bounds.ContainerMax)
-		s.Bounds.ContainerDefault = atMost(s.Bounds.ContainerDefault, s.Bounds.ContainerMax)
+		s.Bounds.ContainerDefault = atMost(s.Bounds.ContainerDefault, s.Bounds.ContainerMax).Or(s.Bounds.ContainerMax)
+		s.Bounds.ContainerDefaultRequest = s.Bounds.ContainerDefault.Or(s.Bounds.ContainerMin)
+		s.Bounds.DefaultName = "limits"
 		if some(0.4) {
 			s.Bounds.ContainerRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000), Memory: 1000 + r.Int64N(3000)}
 		}
@@ -1392,6 +1450,9 @@ func randomWorld(r, more *rand.Rand) world {
 		p := w.newPod(fmt.Sprintf("web-%d", i))
 		for j := range p.Containers { // made before the LimitRange was
 			c := &p.Containers[j]
+			if declared := s.Deployment.Containers[j]; i%3 == 0 {
+				c.Resources = defaulted([]workload.Container{declared}, workload.Bounds{})[0].Resources
+			}
 			if c.Limits.CPUMillis > 0 {
 				c.Limits.CPUMillis = max(c.Limits.CPUMillis, c.Requests.CPUMillis)
 			}

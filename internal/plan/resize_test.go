@@ -173,7 +173,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	}
 	whole := refused(large().Resources)
 	memoryAlone, cpuAlone := refused(resources(amounts(100, 256), amounts(200, 512))), refused(resources(amounts(200, 128), amounts(400, 256)))
-	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
 	rule := rulesOf(t)
 	rule("A Burstable pod that is so by a hair is done", given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
@@ -217,7 +217,7 @@ func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
 		w.situation.Recommendations = []recommend.Container{r}
 		w.situation.Decision = decision()
 		w.situation.Decision.Requests["app"] = amounts(100, 128)
-		w.policy.Containers["app"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(1000, 128)}
+		w.policy.Containers["app"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: plan.LimitsFollow, MaxAllowed: amounts(1000, 128)}
 	}
 	double := sized("app", amounts(100, 256), amounts(200, 512))
 	guaranteed := sized("app", amounts(100, 512), amounts(100, 512))
@@ -229,7 +229,7 @@ func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
 	rule("A Guaranteed pod cannot have a limit above its request", given(capped, template(guaranteed), pods(pod("web-1", guaranteed))),
 		"keeps app 100m 128Mi · QoSChange: pod web-1: container app is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed · 0/1 stalled")
 	rule("A LimitRange below what is used wants what would kill", given(capped, template(double), pods(pod("web-1", double)), bounds(workload.Bounds{ContainerMax: amounts(0, 300)})),
-		"keeps app 100m 128Mi · LimitRange: pod web-1: LimitRange limits allows a container at most 300Mi of memory · 0/1 stalled")
+		"keeps app 100m 128Mi · LimitRange: pod web-1: LimitRange limits allows container app at most 300Mi of memory, and its limit is 512Mi; container app is known to need 400Mi of memory · 0/1 stalled")
 }
 
 func TestPodsThatSomebodyElseResizes(t *testing.T) {

@@ -58,12 +58,12 @@ func (c cell) world() (w world, ok bool) {
 	case "BestEffort":
 		app.Resources = workload.Resources{}
 	}
-	policy := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+	policy := plan.ContainerPolicy{CPU: true, Memory: true, Limits: plan.LimitsRise}
 	switch c["limits"] {
 	case "none":
 		app.Limits = quantity.Amounts{}
 	case "RequestsOnly":
-		policy.Limits = false
+		policy.Limits = plan.LimitsStay
 	case "with headroom":
 		policy.LimitPolicy = plan.LimitPolicy{HeadroomCPU: ptr.To[int64](50), HeadroomMemory: ptr.To[int64](50)}
 	}

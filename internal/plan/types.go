@@ -12,6 +12,7 @@ type (
 	Policy          = model.Policy
 	Direction       = model.Direction
 	ContainerPolicy = model.ContainerPolicy
+	LimitRule       = model.LimitRule
 	LimitPolicy     = model.LimitPolicy
 	Boost           = model.Boost
 	Resource        = model.Resource
@@ -63,6 +64,13 @@ const (
 	DecidedScaleUp    = model.DecidedScaleUp
 	DecidedScaleDown  = model.DecidedScaleDown
 	DecidedAdopted    = model.DecidedAdopted
+)
+
+// What happens to limits when requests change.
+const (
+	LimitsStay   = model.LimitsStay
+	LimitsRise   = model.LimitsRise
+	LimitsFollow = model.LimitsFollow
 )
 
 // The resources.

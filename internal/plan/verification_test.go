@@ -324,12 +324,29 @@ func TestUrgentChangesDoNotWaitForAVerification(t *testing.T) {
 	recommends(rec(amounts(300, 64), amounts(200, 50), amounts(400, 80)))(w)
 	w.settle(t, noon.Add(time.Second))
 	for _, pod := range w.situation.Pods {
-		if c, _ := pod.Container("app"); c.Requests != amounts(300, 128) {
+		want := amounts(300, 128)
+		if pod.Name == "web-00" { // the first, whose memory is being verified
+			want = amounts(300, 64)
+		}
+		if c, _ := pod.Container("app"); c.Requests != want {
 			t.Errorf("%s has %s", pod.Name, sayResources(c.Resources))
 		}
 	}
-	if w.situation.Decision.Verification != nil {
-		t.Errorf("still being verified: %+v", w.situation.Decision.Verification)
+	if v := w.situation.Decision.Verification; v == nil || v.Good["app"] != amounts(0, 128) {
+		t.Errorf("the memory is verified by %+v", v)
+	}
+}
+
+// What was lowered and is not verified yet is no reason to request it again, when the other resource is urgent.
+func TestAnUrgentChangeLeavesTheOtherResource(t *testing.T) {
+	w := wasteful(1)
+	w.settle(t, noon)
+	recommends(rec(amounts(80, 64), amounts(70, 50), amounts(90, 80)))(w)
+	w.settle(t, noon.Add(time.Second))
+	recommends(rec(amounts(80, 90), amounts(70, 80), amounts(90, 100)))(w)
+	w.settle(t, noon.Add(2*time.Second))
+	if got := w.situation.Decision.Requests["app"]; got != amounts(80, 90) {
+		t.Errorf("decided are %+v", got)
 	}
 }
 

@@ -148,11 +148,11 @@ func Decision(d *v1beta1.Decision) *model.Decision {
 		Verification:      verification(d.Verification),
 	}
 	for _, c := range d.Containers {
-		if kept := Amounts(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
-			if out.RetainedLimits == nil {
-				out.RetainedLimits = map[string]int64{}
+		if c.MemoryRaiseTime != nil {
+			if out.MemoryRaised == nil {
+				out.MemoryRaised = map[string]time.Time{}
 			}
-			out.RetainedLimits[c.ContainerName] = kept
+			out.MemoryRaised[c.ContainerName] = c.MemoryRaiseTime.Time
 		}
 	}
 	return out
@@ -251,7 +251,7 @@ func APIDecision(d *model.Decision) *v1beta1.Decision {
 		Verification:      apiVerification(d.Verification),
 	}
 	for i, c := range out.Containers {
-		out.Containers[i].RetainedMemoryLimit = APIAmounts(quantity.Amounts{MemoryBytes: d.RetainedLimits[c.ContainerName]}).Memory
+		out.Containers[i].MemoryRaiseTime = apiTime(d.MemoryRaised[c.ContainerName])
 	}
 	return out
 }

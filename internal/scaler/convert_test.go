@@ -54,7 +54,7 @@ func TestAStatusReadsBack(t *testing.T) {
 			delete(decision.Requests, "app")
 		}
 		if r.IntN(2) == 0 {
-			decision.RetainedLimits = map[string]int64{"log": 1 + r.Int64N(1e12)}
+			decision.MemoryRaised = map[string]time.Time{"log": time.Unix(r.Int64N(4e9), 0).UTC()}
 		}
 		rec := recommend.Container{
 			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,

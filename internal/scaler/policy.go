@@ -63,7 +63,7 @@ func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) model.Policy {
 		p.Containers[c.Name] = model.ContainerPolicy{
 			CPU:         Controls(policy, v1beta1.ControlledCPU),
 			Memory:      Controls(policy, v1beta1.ControlledMemory),
-			Limits:      policy.ControlledValues != v1beta1.RequestsOnly,
+			Limits:      LimitRule(policy.ControlledValues),
 			LimitPolicy: limitPolicy(policy.Limits),
 			MinAllowed:  Bounds(policy.MinAllowed),
 			MaxAllowed:  Bounds(policy.MaxAllowed),
@@ -193,6 +193,17 @@ func StartsWithBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, contain
 	policy := spec.ResourcePolicy.For(container)
 	boost := startupBoost(policy.StartupBoost)
 	return boost != nil && ResizesPods(spec) && Controls(policy, v1beta1.ControlledCPU) && !boost.Until(pod, container, at).IsZero()
+}
+
+// LimitRule reads controlledValues. One of a newer version, and none, stand for the default.
+func LimitRule(values v1beta1.ControlledValues) model.LimitRule {
+	switch values {
+	case v1beta1.RequestsOnly:
+		return model.LimitsStay
+	case v1beta1.RequestsAndLimits:
+		return model.LimitsFollow
+	}
+	return model.LimitsRise
 }
 
 // StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more CPU

@@ -58,7 +58,7 @@ func policies(policies ...v1beta1.ContainerPolicy) func(*v1beta1.VerticalScaler)
 func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation }
 
 func TestPlanPolicy(t *testing.T) {
-	all := model.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+	all := model.ContainerPolicy{CPU: true, Memory: true, Limits: model.LimitsRise}
 	byDefault := func(change func(*model.Policy)) model.Policy {
 		p := model.Policy{
 			Mode: "InPlace", Fallback: "Wait", SizesNewPods: true, MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, VerificationPeriod: 2 * time.Minute,
@@ -146,7 +146,7 @@ func TestPlanPolicy(t *testing.T) {
 			)),
 			byDefault(func(p *model.Policy) {
 				p.Containers["app"] = model.ContainerPolicy{CPU: true, Memory: true, MinAllowed: amounts(250, 1024)}
-				p.Containers["log"] = model.ContainerPolicy{Memory: true, Limits: true}
+				p.Containers["log"] = model.ContainerPolicy{Memory: true, Limits: model.LimitsRise}
 			}),
 		},
 		"the order of the policies does not matter": {
@@ -156,8 +156,8 @@ func TestPlanPolicy(t *testing.T) {
 				v1beta1.ContainerPolicy{ContainerName: "gone", Mode: "Auto"},
 			)),
 			byDefault(func(p *model.Policy) {
-				p.Containers["app"] = model.ContainerPolicy{Limits: true}
-				p.Containers["log"] = model.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(250, 1024)}
+				p.Containers["app"] = model.ContainerPolicy{Limits: model.LimitsRise}
+				p.Containers["log"] = model.ContainerPolicy{CPU: true, Memory: true, Limits: model.LimitsRise, MaxAllowed: amounts(250, 1024)}
 			}),
 		},
 	}

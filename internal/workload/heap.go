@@ -28,8 +28,11 @@ var heapFlag = regexp.MustCompile(`^(?:(?:-Xmx|-XX:MaxHeapSize=)([0-9]{1,18})([k
 // goMemoryLimit matches the value of the variable that limits the memory of a Go process.
 var goMemoryLimit = regexp.MustCompile(`^([0-9]{1,18})(?:B|([KMGT])iB)?$`)
 
-// goMemoryVariable is the name of that variable.
-const goMemoryVariable = "GOMEMLIMIT"
+// goMemoryVariable is the name of that variable. Its value may be the container's memory limit at its start.
+const (
+	goMemoryVariable = "GOMEMLIMIT"
+	limitAtStart     = "limits.memory"
+)
 
 // flagAt is a word that sets a heap, and where it is.
 type flagAt struct {
@@ -42,6 +45,8 @@ func (f flagAt) heap() Heap {
 	switch {
 	case f.word == "":
 		return Heap{}
+	case f.word == limitAtStart:
+		return Heap{Flag: goMemoryVariable + " from " + limitAtStart}
 	case f.variable == goMemoryVariable:
 		return Heap{f.bytes, f.variable + "=" + f.word + " in env"}
 	case f.variable != "":
@@ -77,15 +82,28 @@ func heapFlagOf(c *corev1.Container) (found flagAt) {
 		words(text, "", false)
 	}
 	for _, env := range c.Env {
-		if m := goMemoryLimit.FindStringSubmatch(env.Value); m != nil && env.Name == goMemoryVariable {
-			if bytes := sizeIn(m[1], m[2]); bytes > 0 {
-				note(flagAt{env.Value, env.Name, false, bytes})
-			}
-			continue
+		if env.Name != goMemoryVariable {
+			words(env.Value, env.Name, false)
+		} else if f := goFlagOf(env, c.Name); f.word != "" {
+			note(f)
 		}
-		words(env.Value, env.Name, false)
 	}
 	return found
+}
+
+// goFlagOf is the flag in the variable that limits the memory of a Go process: an amount, or the limit of its container.
+func goFlagOf(env corev1.EnvVar, container string) flagAt {
+	if env.ValueFrom != nil && env.ValueFrom.ResourceFieldRef != nil {
+		of := env.ValueFrom.ResourceFieldRef
+		if isOwn := of.ContainerName == "" || of.ContainerName == container; isOwn && of.Resource == limitAtStart {
+			return flagAt{limitAtStart, env.Name, false, 0}
+		}
+	}
+	m := goMemoryLimit.FindStringSubmatch(env.Value)
+	if m == nil || sizeIn(m[1], m[2]) == 0 {
+		return flagAt{}
+	}
+	return flagAt{env.Value, env.Name, false, sizeIn(m[1], m[2])}
 }
 
 // heapOf is the heap that a word sets; 0 for a share of the memory limit.
@@ -130,6 +148,8 @@ func readHeaps(spec *corev1.PodSpec) (heaps map[string]Heap) {
 func KeepHeap(to, from *corev1.Container) {
 	switch flag := heapFlagOf(from); {
 	case flag.word == "":
+	case flag.word == limitAtStart:
+		to.Env = []corev1.EnvVar{{Name: flag.variable, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: limitAtStart}}}}
 	case flag.variable != "":
 		to.Env = []corev1.EnvVar{{Name: flag.variable, Value: flag.word}}
 	case flag.inCommand:

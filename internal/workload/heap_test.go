@@ -49,6 +49,7 @@ func TestHeaps(t *testing.T) {
 		"Node.js, with V8's spelling":    {args("server.js", "--max_old_space_size=512"), workload.Heap{Bytes: 512 * mebi, Flag: "--max_old_space_size=512 in args"}},
 		"Go":                             {env("GOMEMLIMIT", "900MiB"), workload.Heap{Bytes: 900 * mebi, Flag: "GOMEMLIMIT=900MiB in env"}},
 		"Go, in bytes":                   {env("GOMEMLIMIT", "1073741824"), workload.Heap{Bytes: gibi, Flag: "GOMEMLIMIT=1073741824 in env"}},
+		"Go, with the container's limit": {corev1.Container{Env: []corev1.EnvVar{{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}}}}, workload.Heap{Flag: "GOMEMLIMIT from limits.memory"}},
 		"Go without a limit":             {env("GOMEMLIMIT", "off"), workload.Heap{}},
 		"an argument":                    {args("-jar", "app.jar", "-Xmx64m"), workload.Heap{Bytes: 64 * mebi, Flag: "-Xmx64m in args"}},
 		"a shell's command":              {corev1.Container{Command: []string{"sh", "-c", "exec java -Xmx2g -jar app.jar; exit"}}, workload.Heap{Bytes: 2 * gibi, Flag: "-Xmx2g in command"}},

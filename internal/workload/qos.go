@@ -4,6 +4,8 @@
 package workload
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -29,4 +31,15 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 		return corev1.PodQOSGuaranteed
 	}
 	return corev1.PodQOSBurstable
+}
+
+// AreGuaranteed reports whether the pods of a template are Guaranteed. Init containers and what is injected into pods only show
+// in the pods.
+func AreGuaranteed(template []Container, pods []Pod) bool {
+	for _, pod := range pods {
+		if pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed {
+			return false
+		}
+	}
+	return QoSOf(template) == corev1.PodQOSGuaranteed
 }

@@ -28,8 +28,12 @@ type Bounds struct {
 	ContainerMax quantity.Amounts
 	// ContainerRatio is the maximum ratio of a container's limit to its request.
 	ContainerRatio Ratios
-	// ContainerDefault is the default limit of new containers.
-	ContainerDefault quantity.Amounts
+	// ContainerDefault is the limit, and ContainerDefaultRequest the request, of a container that declares none: see
+	// Defaulted. The API server derives them from maximum and minimum if a LimitRange does not set them.
+	ContainerDefault        quantity.Amounts
+	ContainerDefaultRequest quantity.Amounts
+	// DefaultName lists the LimitRanges with defaults, for messages.
+	DefaultName string
 	// PodMin and PodMax bound the sum over the containers of a pod: see Footprint.Sum. PodRatio
 	// is the maximum ratio of the sum of its limits to the sum of its requests.
 	PodMin   quantity.Amounts
@@ -42,7 +46,7 @@ type Ratios struct{ CPU, Memory int64 }
 
 // ReadLimitRanges reads the LimitRanges of a namespace.
 func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
-	var names []string
+	var names, defaults []string
 	for i := range ranges {
 		var own Bounds
 		for _, item := range ranges[i].Spec.Limits {
@@ -52,10 +56,24 @@ func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
 		if own != (Bounds{}) {
 			names = append(names, ranges[i].Name)
 		}
+		if own.ContainerDefault.Or(own.ContainerDefaultRequest) != (quantity.Amounts{}) {
+			defaults = append(defaults, ranges[i].Name)
+		}
 	}
 	slices.Sort(names)
-	b.Name = strings.Join(names, ", ")
+	slices.Sort(defaults)
+	b.Name, b.DefaultName = strings.Join(names, ", "), strings.Join(defaults, ", ")
 	return b
+}
+
+// Defaulted are the resources that the API server stores for a container, when its pod is created and each time it is
+// resized: a missing request becomes the limit, and then LimitRanger sets defaults for whatever is still missing. LimitRanger
+// applies several LimitRanges in no certain order, so the strictest default is an assumption.
+func (b Bounds) Defaulted(c Container) Resources {
+	if c.Unreadable {
+		return c.Resources
+	}
+	return Resources{Requests: c.Requests.Or(c.Limits).Or(b.ContainerDefaultRequest), Limits: c.Limits.Or(b.ContainerDefault)}
 }
 
 // add adds the bounds of one item. An amount out of range is ignored: no request is ever as
@@ -67,6 +85,7 @@ func (b *Bounds) add(item corev1.LimitRangeItem) {
 		b.ContainerMin = larger(b.ContainerMin, least)
 		b.ContainerMax = stricter(b.ContainerMax, most)
 		b.ContainerDefault = stricter(b.ContainerDefault, readable(item.Default))
+		b.ContainerDefaultRequest = stricter(b.ContainerDefaultRequest, readable(item.DefaultRequest))
 		b.ContainerRatio.add(item.MaxLimitRequestRatio)
 	case corev1.LimitTypePod:
 		b.PodMin = larger(b.PodMin, least)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -33,7 +34,7 @@ func TestReadLimitRanges(t *testing.T) {
 			})},
 			workload.Bounds{
 				Name: "a", ContainerMin: amounts(10, 16*mebi), ContainerMax: amounts(2000, 0), ContainerDefault: amounts(1000, 64*mebi),
-				ContainerRatio: workload.Ratios{CPU: 2500, Memory: 2000},
+				ContainerDefaultRequest: amounts(1, 0), DefaultName: "a", ContainerRatio: workload.Ratios{CPU: 2500, Memory: 2000},
 			},
 		},
 		"of pods": {
@@ -47,6 +48,15 @@ func TestReadLimitRanges(t *testing.T) {
 			},
 			workload.Bounds{
 				Name: "a, b", ContainerMin: amounts(10, mebi), ContainerMax: amounts(2000, 32*mebi), ContainerRatio: workload.Ratios{CPU: 2000},
+			},
+		},
+		"defaults of several": {
+			[]corev1.LimitRange{
+				limitRange("b", corev1.LimitRangeItem{Type: "Container", Default: list("2", "64Mi"), DefaultRequest: list("1", "32Mi")}),
+				limitRange("a", corev1.LimitRangeItem{Type: "Pod", Max: list("4", "")}, corev1.LimitRangeItem{Type: "Container", DefaultRequest: list("500m", "")}),
+			},
+			workload.Bounds{
+				Name: "a, b", DefaultName: "a, b", ContainerDefault: amounts(2000, 64*mebi), ContainerDefaultRequest: amounts(500, 32*mebi), PodMax: amounts(4000, 0),
 			},
 		},
 		"bounds of other objects": {
@@ -67,6 +77,27 @@ func TestReadLimitRanges(t *testing.T) {
 				slices.Reverse(tc.ranges)
 			}
 		})
+	}
+}
+
+// The rules of LimitRanger: what a container declares stays, and a request follows from its limit before any default.
+func TestDefaulted(t *testing.T) {
+	bounds := workload.Bounds{ContainerDefault: amounts(1000, 64*mebi), ContainerDefaultRequest: amounts(100, 32*mebi)}
+	resources := func(requests, limits quantity.Amounts) workload.Resources {
+		return workload.Resources{Requests: requests, Limits: limits}
+	}
+	for name, tc := range map[string]struct{ declared, want workload.Resources }{
+		"nothing":    {workload.Resources{}, resources(amounts(100, 32*mebi), amounts(1000, 64*mebi))},
+		"requests":   {resources(amounts(200, 128*mebi), amounts(0, 0)), resources(amounts(200, 128*mebi), amounts(1000, 64*mebi))},
+		"limits":     {resources(amounts(0, 0), amounts(500, 16*mebi)), resources(amounts(500, 16*mebi), amounts(500, 16*mebi))},
+		"everything": {resources(amounts(1, 1), amounts(2, 2)), resources(amounts(1, 1), amounts(2, 2))},
+	} {
+		if got := bounds.Defaulted(workload.Container{Resources: tc.declared}); got != tc.want {
+			t.Errorf("%s declared: %+v, want %+v", name, got, tc.want)
+		}
+	}
+	if got := bounds.Defaulted(workload.Container{Unreadable: true}); got != (workload.Resources{}) {
+		t.Errorf("a container out of range gets %+v: nothing is known of it", got)
 	}
 }
 

@@ -10,6 +10,7 @@ package workload
 
 import (
 	"cmp"
+	"math"
 	"strings"
 	"time"
 
@@ -212,7 +213,7 @@ type OOMKill struct {
 	Container string
 	At        time.Time
 	// Termination is the number of the container's termination in this pod: its restart count
-	// once it has been restarted.
+	// once it has been restarted. It is negative for a kill of one process that has not ended the container.
 	Termination int32
 	// HitBytes is the size that was hit: the memory limit that the kubelet reports as applied,
 	// or the request without a limit. It is 0 if it is unknown because the pod was resized
@@ -440,6 +441,14 @@ func (p *Pod) oomKill(container string, at time.Time, termination int32) OOMKill
 	declared, _ := p.Container(container)
 	kill.HitBytes = cmp.Or(actual.Limits.MemoryBytes, actual.Requests.MemoryBytes,
 		declared.Limits.MemoryBytes, declared.Requests.MemoryBytes)
+	return kill
+}
+
+// ProcessKill is the OOM kill of one process in a run of a container, which goes on: the last of so many in this run. It is dated
+// at a time, and was after another one.
+func (p *Pod) ProcessKill(run Run, kills int, after, at time.Time) OOMKill {
+	kill := p.oomKill(run.Container, after, -int32((run.Since.Unix()+int64(kills))%math.MaxInt32))
+	kill.At = at
 	return kill
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +111,7 @@ func uninstall(t *testing.T) {
 	}
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
+	i.run(t, "kubectl delete priorityclass verticalscaler-operator")
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
 	}
@@ -147,13 +147,17 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 			}
 		}
 	}
-	var clusterRoles rbacv1.ClusterRoleList
-	if err := env.Client.List(t.Context(), &clusterRoles); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range clusterRoles.Items {
-		if strings.Contains(o.GetName(), "verticalscaler") {
-			out = append(out, "ClusterRole "+o.GetName())
+	for _, kind := range [][2]string{{"rbac.authorization.k8s.io/v1", "ClusterRole"}, {"scheduling.k8s.io/v1", "PriorityClass"}} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(kind[0])
+		list.SetKind(kind[1] + "List")
+		if err := env.Client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			if strings.Contains(o.GetName(), "verticalscaler") {
+				out = append(out, kind[1]+" "+o.GetName())
+			}
 		}
 	}
 	slices.Sort(out)

@@ -46,7 +46,6 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Budget:         a.changes,
 		Freeze:         a.freeze,
 		FreezeAPI:      a.freezeAPI,
-		Nodes:          nodes,
 		Pressure:       a.pressureOf(nodes),
 		Fallback:       a.scope.fallback(),
 		Ceilings:       a.config.Ceilings.Plan(),
@@ -59,6 +58,9 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		ResyncPeriod:   a.config.ResyncPeriod.Duration,
 		Workers:        a.config.Workers.VerticalScalers,
 	}
+	if nodes != nil {
+		reconciler.Nodes = nodes
+	}
 	if err := reconciler.SetupWithManager(ctx, a.mgr, a.triggers); err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func (a *assembly) watchNodes(ctx context.Context) (*inventory.Nodes, error) {
 	if !a.scope.servesCluster(Nodes) {
 		return nil, nil
 	}
-	return inventory.WatchNodes(ctx, a.mgr.GetCache())
+	return inventory.WatchNodes(ctx, a.mgr.GetCache(), a.cached.Pods)
 }
 
 // pressureOf tells which nodes have used up their CPU; nil if nodes are not read, or their usage is not.

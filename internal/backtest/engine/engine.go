@@ -247,7 +247,7 @@ func (p *policy) planPolicy() plan.Policy {
 		Cooldown:  cooldown,
 		Tolerance: plan.DefaultTolerance,
 		Containers: map[string]plan.ContainerPolicy{
-			p.container.Name: {CPU: true, Memory: p.container.HasMemory, Limits: true},
+			p.container.Name: {CPU: true, Memory: p.container.HasMemory, Limits: plan.LimitsFollow},
 		},
 	}
 }

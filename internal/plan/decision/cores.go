@@ -4,10 +4,8 @@
 package decision
 
 import (
-	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -26,7 +24,7 @@ const core = 1000
 func HasWholeCores(s model.Situation, policy model.Policy, c workload.Container) bool {
 	limit, p := Written(s, c).Limits.CPUMillis, policy.Containers[c.Name]
 	switch {
-	case limit == 0, limit%core != 0, !p.Limits:
+	case limit == 0, limit%core != 0, p.Limits == model.LimitsStay:
 		return false
 	case max(p.LimitPolicy.MinAllowed.CPUMillis, p.LimitPolicy.MaxAllowed.CPUMillis, ptr.Deref(p.LimitPolicy.HeadroomCPU, 0)) > 0:
 		return false // the limit does not stay equal to its request
@@ -40,19 +38,13 @@ func LosesWholeCores(s model.Situation, policy model.Policy, c workload.Containe
 	return cpuMillis%core != 0 && HasWholeCores(s, policy, c)
 }
 
-// isGuaranteed reports whether the template's containers make Guaranteed pods. Init containers and what is
-// injected into pods only show in the pods.
+// isGuaranteed reports whether the template, as the user wrote it, makes Guaranteed pods.
 func isGuaranteed(s model.Situation) bool {
 	template := slices.Clone(s.Deployment.Containers)
 	for i, c := range template {
 		template[i].Resources = Written(s, c)
 	}
-	for _, pod := range s.Pods {
-		if pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed {
-			return false
-		}
-	}
-	return workload.QoSOf(template) == corev1.PodQOSGuaranteed
+	return workload.AreGuaranteed(template, s.Pods)
 }
 
 // wholeCores is the range of whole CPUs within the range; the range itself if it has none, or if only that would lower the current

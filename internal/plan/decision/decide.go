@@ -57,10 +57,9 @@ type Outcome struct {
 // the changes that must wait.
 func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	s.Decision = s.Decision.NotAfter(now)
-	e, ready, deferred := readyMoves(s, policy, now)
-	if good := withoutUnverified(policy, s.Decision); len(ready) > 0 && good != s.Decision {
-		e, ready = e.besideGood(good, ready, now)
-	}
+	e := evaluate(s, policy)
+	ready, deferred := split(s, policy, e.moves, now)
+	ready = deferLowering(s, policy, ready, now)
 	out := Outcome{Decision: e.Decision.Only(e.stays), Unmanaged: e.unmanaged.Verdict()}
 	switch {
 	case len(ready) > 0:
@@ -72,13 +71,6 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	}
 	out.Decision = e.onTrial(out.Decision, now)
 	return out
-}
-
-// readyMoves are the moves that are made now, and what the others wait for.
-func readyMoves(s model.Situation, policy model.Policy, now time.Time) (e *evaluation, ready []move, later []deferral) {
-	e = evaluate(s, policy)
-	ready, later = split(s, policy, e.moves, now)
-	return e, deferLowering(s, policy, ready, now), later
 }
 
 // onTrial is the decision with its verification on pods of a new revision. What an older revision has used does not show that a
@@ -128,13 +120,10 @@ func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
 	d.Reason = slices.MaxFunc(reasons, func(a, b string) int { return cmp.Compare(urgency[a], urgency[b]) })
 	if last := e.Decision; last != nil { // the same controller may undo the next decision, too
 		d.Reverts, d.LastRevert, d.ContestedBy = last.Reverts, last.LastRevert, last.ContestedBy
-		d.RetainedLimits = maps.Clone(last.RetainedLimits)
+		d.MemoryRaised = maps.Clone(last.MemoryRaised)
 	}
 	for _, m := range moves {
 		model.SetRequest(d.Requests, m.container, m.resource, m.to)
-		if m.resource.IsMemory() {
-			delete(d.RetainedLimits, m.container)
-		}
 	}
 	d.Verification = verification.Begin(e.Situation, e.policy, d, e.verifiable(moves), now)
 	return d

@@ -142,7 +142,7 @@ func (e *evaluation) moveOrKeep(q request) {
 		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s%s", has, q.resource.Format(needs), q.whyFloor))
 	case q.isClose(q.target):
 	case q.current > q.target:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered()))
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered(q.resource.Of(e.policy.Containers[q.container.Name].MaxAllowed))))
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// OutOfBounds says which rule of a LimitRange a pod breaks. The sizes are already set on its
-// containers. Containers without a size are not checked, but count for the sum.
+// OutOfBounds reports which rule of a LimitRange a pod breaks. The sizes are already set on its
+// containers. The API server checks all containers. But a webhook may complete those of new pods, so only those with a size
+// are checked in a template; the others count for the sum.
 func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
 	if message := brokenRule(pod, sizes, bounds); message != "" {
 		return model.Obstacle{Reason: v1beta1.ReasonLimitRange, Message: message, Stalled: true}
@@ -24,12 +25,14 @@ func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bou
 }
 
 func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) string {
-	sizes = slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return cmp.Compare(a.Container, b.Container) })
+	isChecked := func(c workload.Container) bool {
+		return !pod.IsTemplate || slices.ContainsFunc(sizes, func(size model.Size) bool { return size.Container == c.Name })
+	}
+	containers := slices.SortedFunc(slices.Values(slices.Concat(pod.Running, pod.Init)), func(a, b workload.Container) int { return cmp.Compare(a.Name, b.Name) })
 	for _, r := range model.Resources {
-		for _, size := range sizes {
-			c, _ := pod.Container(size.Container)
-			if what := brokenByContainer(c.Resources, r, bounds); what != "" {
-				return fmt.Sprintf("LimitRange %s allows a container %s", bounds.Name, what)
+		for _, c := range containers {
+			if what := brokenByContainer(c.Resources, r, bounds); what != "" && isChecked(c) {
+				return fmt.Sprintf("LimitRange %s allows container %s %s", bounds.Name, c.Name, what)
 			}
 		}
 		if what := brokenByPod(pod, r, bounds); what != "" {
@@ -47,7 +50,9 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 		return "" // none, or one that we do not know
 	case request < least:
 		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.String())
-	case isAbove(max(request, limit), most):
+	case isAbove(limit, most):
+		return fmt.Sprintf("at most %s of %s, and its limit is %s", r.Format(most), r.String(), r.Format(limit))
+	case isAbove(request, most):
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case isAbove(request, limit):
 		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.String())
@@ -84,4 +89,10 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
+}
+
+// KnownMemory is the memory that a container has used, or was OOM-killed with; 0 if nothing is known.
+func KnownMemory(s model.Situation, container string) int64 {
+	rec, _ := s.Recommendation(container)
+	return knownNeed(rec)
 }

@@ -16,15 +16,15 @@ import (
 
 // LimitRules shape a container's resources beside the decided requests.
 type LimitRules struct {
-	shape   workload.Resources
-	follows bool // limits follow the requests
-	limits  model.LimitPolicy
-	bounds  workload.Bounds
-	// needed is the memory below which a limit is never lowered, whatever the policy
-	// allows to be requested: the container is known to use it, or a flag lets its heap grow to it.
+	shape  workload.Resources // as the user wrote it in the template
+	rule   model.LimitRule
+	limits model.LimitPolicy
+	bounds workload.Bounds
+	// isGuaranteed is true if the container keeps limits equal to its requests, so that its pods keep their QoS class.
+	isGuaranteed bool
+	// needed is the memory below which a limit is never lowered: the container is known to use it, or a flag lets its heap
+	// grow to it.
 	needed quantity.Amounts
-	// retained is a memory limit that the kubelet could not lower.
-	retained quantity.Amounts
 	// raised is what a limit may be raised to, and mostRatio the highest ratio to its request that is kept; 0 for any.
 	raised    quantity.Amounts
 	mostRatio int64
@@ -34,12 +34,12 @@ type LimitRules struct {
 func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container) LimitRules {
 	rec, _ := s.Recommendation(c.Name)
 	return LimitRules{
-		shape:    Written(s, c),
-		follows:  policy.Containers[c.Name].Limits,
-		limits:   policy.Containers[c.Name].LimitPolicy,
-		bounds:   s.Bounds,
-		needed:   quantity.Amounts{MemoryBytes: max(knownNeed(rec), s.Deployment.Heaps[c.Name].Bytes)},
-		retained: quantity.Amounts{MemoryBytes: s.Decision.RetainedLimit(c.Name)},
+		shape:        Written(s, c),
+		rule:         policy.Containers[c.Name].Limits,
+		limits:       policy.Containers[c.Name].LimitPolicy,
+		bounds:       s.Bounds,
+		isGuaranteed: KeepsGuaranteed(s, policy, c.Name),
+		needed:       quantity.Amounts{MemoryBytes: max(knownNeed(rec), s.Deployment.Heaps[c.Name].Bytes)},
 		raised: quantity.Amounts{
 			CPUMillis: RaiseLimit(s, policy, c, model.CPU), MemoryBytes: RaiseLimit(s, policy, c, model.Memory),
 		},
@@ -47,10 +47,11 @@ func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container)
 	}
 }
 
-// WithoutRetained are the rules as if the kubelet could lower any limit.
-func (l LimitRules) WithoutRetained() LimitRules {
-	l.retained = quantity.Amounts{}
-	return l
+// KeepsGuaranteed reports whether limits rise with their requests, and the pods stay Guaranteed. Then a limit is the request: the
+// memory of a running container is only raised, and its CPU is lowered to what its starts have needed.
+func KeepsGuaranteed(s model.Situation, policy model.Policy, container string) bool {
+	p := policy.Containers[container]
+	return p.Limits == model.LimitsRise && p.LimitPolicy == model.LimitPolicy{} && isGuaranteed(s)
 }
 
 // knownNeed is the memory that the container has used, or was OOM-killed with. The bounds of
@@ -84,42 +85,48 @@ func Written(s model.Situation, c workload.Container) workload.Resources {
 	return shape
 }
 
-// Apply puts requests on a container: limits follow in the shape's proportion, or stay and
-// cap the requests. Limits are neither added nor removed, because a resize can do only one
-// of the two and a changed template would be a surprise.
+// Apply puts requests on a running container. Limits are neither added nor removed, because a resize can do only one of the
+// two and a changed template would be a surprise.
 func (l LimitRules) Apply(current workload.Resources, requests quantity.Amounts) workload.Resources {
 	out := current
 	for _, r := range model.Resources {
-		if request := r.Of(requests); request > 0 {
-			request, limit := l.apply(current, request, r)
-			r.Put(&out, request, limit)
+		request, limit := r.Of(requests), r.Limit(current)
+		switch {
+		case request == 0:
+		case limit == 0:
+			r.Set(&out.Requests, request)
+		case l.rule == model.LimitsStay:
+			r.Set(&out.Requests, min(request, limit))
+		case l.isGuaranteed && r.IsMemory():
+			r.Put(&out, max(request, limit), max(request, limit))
+		case l.isGuaranteed:
+			r.Put(&out, request, request)
+		default:
+			limit = l.limitFor(request, limit, r)
+			request = max(request, leastRequest(limit, r.Ratio(l.bounds.ContainerRatio)))
+			r.Put(&out, min(request, limit), limit)
 		}
 	}
 	return out
 }
 
-func (l LimitRules) apply(current workload.Resources, request int64, r model.Resource) (int64, int64) {
-	limit := r.Limit(current)
-	if limit == 0 {
-		return request, 0
-	}
-	if l.follows {
-		limit = l.limitFor(request, limit, r)
-		switch { // of a limit that may be retained
-		case limit > r.Of(l.retained):
-		case r.Request(current) == r.Limit(current):
-			request = limit // or the QoS class would change
-		default:
-			request = max(request, leastRequest(limit, r.Ratio(l.bounds.ContainerRatio)))
+// New is what a new container of a template gets. No process has seen a limit that a raise has left in the template. The
+// process may need the CPU of the template to start, so that of a Guaranteed pod is lowered later.
+func (l LimitRules) New(template workload.Resources, requests quantity.Amounts) workload.Resources {
+	for _, r := range model.Resources {
+		if l.rule == model.LimitsRise && min(r.Of(requests), r.Limit(template), r.Limit(l.shape)) > 0 {
+			r.Set(&template.Limits, max(r.Limit(l.shape), min(r.Limit(template), r.Of(l.needed))))
 		}
 	}
-	return min(request, limit), limit
+	if l.isGuaranteed && requests.CPUMillis > 0 {
+		requests.CPUMillis = max(requests.CPUMillis, l.shape.Limits.CPUMillis)
+	}
+	return l.Apply(template, requests)
 }
 
-// limitFor is the limit that follows a request: in the template's proportion, or with the
-// headroom that the policy gives it, within the policy's bounds for limits, and then within
-// the LimitRange, which the API server enforces. It is never below the request if the
-// LimitRange allows the request itself.
+// limitFor is the limit beside a request: in the template's proportion, or with the headroom that the policy gives it, within
+// the policy's bounds for limits, and then within the LimitRange, which the API server enforces. It is never below the request
+// if the LimitRange allows the request itself. A limit that only rises stays where it is above that.
 func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 	limit := l.withinReason(proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most()), request, r)
 	if headroom := r.Headroom(l.limits); headroom != nil {
@@ -128,10 +135,13 @@ func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
 	limit = max(limit, r.Of(l.limits.MinAllowed))
 	limit = max(request, min(limit, unlimited(r.Of(l.limits.MaxAllowed))))
 	limit = min(limit, mostLimit(request, r.Ratio(l.bounds.ContainerRatio)), unlimited(r.Of(l.bounds.ContainerMax)))
-	if limit < min(current, r.Of(l.needed)) {
+	switch {
+	case l.rule == model.LimitsRise:
+		return max(limit, current, r.Limit(l.shape))
+	case limit < min(current, r.Of(l.needed)):
 		return current
 	}
-	return max(limit, min(current, r.Of(l.retained)))
+	return limit
 }
 
 // withinReason is a limit in the template's proportion, unless that makes it absurd: a ratio above mostRatio

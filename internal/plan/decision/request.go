@@ -9,8 +9,6 @@ import (
 	"math"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -118,9 +116,14 @@ func requestFor(s model.Situation, policy model.Policy, container workload.Conta
 func floorOf(s model.Situation, policy model.Policy, c workload.Container, r model.Resource, current int64) (floor int64, why string) {
 	c.Resources = Written(s, c)
 	has, heap := max(current, templateRequest(c, r)), s.Deployment.Heaps[c.Name]
-	switch {
+	switch isGuaranteed := KeepsGuaranteed(s, policy, c.Name) && r.Limit(c.Resources) > 0; {
 	case policy.IsRaiseOnly(r):
 		return has, ", because scaleDown.controlledResources does not include " + r.String()
+	case isGuaranteed && (r.IsMemory() || !policy.InPlace()):
+		return has, ", because the pods are Guaranteed, and the limit of a running container is not lowered; controlledValues RequestsAndLimits lowers it"
+	case isGuaranteed && policy.Containers[c.Name].StartCPU > 0:
+		floor = min(has, policy.Containers[c.Name].StartCPU)
+		return floor, fmt.Sprintf("; at least %s, which starts have needed, because the pods are Guaranteed; controlledValues RequestsAndLimits lowers it", r.Format(floor))
 	case r.IsMemory() && heap.Bytes > 0:
 		floor = min(has, heap.Bytes)
 		return floor, fmt.Sprintf("; at least %s: %s", r.Format(floor), heap.Flag)
@@ -201,18 +204,12 @@ func (q request) oomFloor() int64 {
 }
 
 // whenLowered says when there is enough evidence to lower the request, if usage stays as it is; empty if that
-// is unknown. It counts the observed time from its beginning, so that it does not change with each
-// reconcile.
-func (q request) whenLowered() string {
-	switch {
-	case q.target != q.resource.Of(q.rec.Target), q.allowed.most <= q.upperBound():
-		return "" // something else bounds it
+// is unknown.
+func (q request) whenLowered(maxAllowed int64) string {
+	if enough := q.rec.EvidenceToLower(q.resource.String(), q.current, maxAllowed); enough > 0 {
+		return ", " + model.AfterObserving(enough)
 	}
-	enough := recommend.EvidenceToLower(q.current, q.target, q.upperBound(), q.rec.Observed, q.rec.Phase)
-	if enough == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", after about %s of observed time", duration.HumanDuration(enough))
+	return ""
 }
 
 // isClose reports whether an amount is within the tolerance of the current request.

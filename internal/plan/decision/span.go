@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -38,7 +39,7 @@ func AllowedRequest(s model.Situation, policy model.Policy, container workload.C
 }
 
 // spanOf is the range that the policy allows, within the LimitRange, which the API server enforces, and below the limit, if
-// that stays or is capped. The ratio to a limit that stays comes first, so the other bounds win over it. A request that breaks
+// that stays or is capped. The ratio to a limit that is not lowered comes first, so the other bounds win over it. A request that breaks
 // the ratio is then refused as a whole (OutOfBounds).
 func spanOf(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, least, most int64) span {
 	var fixed, capped int64 // 0 for none
@@ -48,15 +49,19 @@ func spanOf(s model.Situation, policy model.Policy, container workload.Container
 		inNewPods = cmp.Or(limit, r.Of(s.Bounds.ContainerDefault))
 	}
 	switch {
-	case !p.Limits:
+	case p.Limits == model.LimitsStay:
 		fixed = inNewPods
 	case limit > 0:
 		capped = r.Of(p.LimitPolicy.MaxAllowed)
 	case policy.RollsOut():
 		fixed = inNewPods
 	}
+	kept := fixed
+	if p.Limits == model.LimitsRise {
+		kept = r.Limit(Written(s, container)) // the request of a pod with a higher limit is higher than decided
+	}
 	return anyRequest.
-		within(leastRequest(fixed, r.Ratio(s.Bounds.ContainerRatio)), 0).
+		within(leastRequest(kept, r.Ratio(s.Bounds.ContainerRatio)), 0).
 		within(least, most).
 		within(0, capped).
 		within(r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)).
@@ -80,12 +85,13 @@ func currentLimit(s model.Situation, policy model.Policy, container workload.Con
 // set the request that it follows.
 func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
 	switch p := policy.Containers[container.Name]; {
-	case !p.Limits, p.LimitPolicy == model.LimitPolicy{}, request == 0, s.Decision.Request(container.Name, r) > 0:
+	case p.Limits == model.LimitsStay, p.LimitPolicy == model.LimitPolicy{}, request == 0, s.Decision.Request(container.Name, r) > 0:
 		return false
 	}
 	isOff := func(c workload.Container) bool {
-		_, limit := LimitRulesFor(s, policy, c).apply(c.Resources, request, r)
-		return limit != r.Limit(c.Resources)
+		var requests quantity.Amounts
+		r.Set(&requests, request)
+		return r.Limit(LimitRulesFor(s, policy, c).Apply(c.Resources, requests)) != r.Limit(c.Resources)
 	}
 	if !policy.InPlace() {
 		return isOff(container) // new pods are created from the template

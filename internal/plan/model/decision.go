@@ -51,10 +51,9 @@ type Decision struct {
 	// ContestedBy names the field managers of what was contested, when it was last looked
 	// at.
 	ContestedBy []string
-	// RetainedLimits holds, by container, memory limits that the kubelet could not lower
-	// because more memory is in use. No limit up to them is lowered until the next decision
-	// about the container's memory.
-	RetainedLimits map[string]int64
+	// MemoryRaised holds, by container, when a decision last raised its memory limit. A process that
+	// started before keeps the heap that it has sized from its limit.
+	MemoryRaised map[string]time.Time
 	// Verification is the progress of verifying what was changed; nil if nothing is
 	// verified.
 	Verification *Verification
@@ -138,27 +137,6 @@ func (d *Decision) HasReason(reason string) bool { return d != nil && d.Reason =
 // without it.
 func (d *Decision) IsUrgentRestart() bool {
 	return d.Reason == DecidedOOMKill || d.Reason == DecidedReverted
-}
-
-// RetainedLimit is the memory limit of the container that is retained; 0 for none.
-func (d *Decision) RetainedLimit(container string) int64 {
-	if d == nil {
-		return 0
-	}
-	return d.RetainedLimits[container]
-}
-
-// Retaining is the decision with more limits retained.
-func (d *Decision) Retaining(limits map[string]int64) *Decision {
-	if len(limits) == 0 {
-		return d
-	}
-	return d.With(func(next *Decision) {
-		next.RetainedLimits = maps.Clone(limits)
-		for name, limit := range d.RetainedLimits {
-			next.RetainedLimits[name] = max(next.RetainedLimits[name], limit)
-		}
-	})
 }
 
 // NotAfter is the decision, made by now at the latest: a clock that was set back must not

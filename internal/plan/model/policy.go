@@ -69,14 +69,28 @@ type Direction struct {
 // ContainerPolicy says what may be changed on one container.
 type ContainerPolicy struct {
 	CPU, Memory bool
-	// Limits is true if limits follow their requests, and LimitPolicy how.
-	Limits      bool
+	// Limits is whether limits change with their requests, and LimitPolicy how.
+	Limits      LimitRule
 	LimitPolicy LimitPolicy
-	MinAllowed  quantity.Amounts
-	MaxAllowed  quantity.Amounts
+	// StartCPU is the least CPU request that usage lowers it to, in millicores, because starts were seen to need it; 0 for any.
+	StartCPU   int64
+	MinAllowed quantity.Amounts
+	MaxAllowed quantity.Amounts
 	// Boost is more CPU while the container starts; nil for none.
 	Boost *Boost
 }
+
+// LimitRule is whether a limit changes with its request.
+type LimitRule int
+
+const (
+	// LimitsStay leaves limits as they are.
+	LimitsStay LimitRule = iota
+	// LimitsRise raises limits that their requests need higher. The limit of a running container is never lowered.
+	LimitsRise
+	// LimitsFollow changes limits with their requests, up and down.
+	LimitsFollow
+)
 
 // LimitPolicy shapes the limits that follow. The zero value keeps the template's
 // proportion.

@@ -5,6 +5,9 @@ package model
 
 import (
 	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -127,3 +130,9 @@ func (r Resource) Raises(before, after workload.Resources) bool {
 
 // IsBelow reports whether a value that is set is less than another.
 func IsBelow(v, than int64) bool { return v > 0 && v < than }
+
+// AfterObserving says how much usage must have been observed, from its beginning: a message that counts down is a write each
+// minute.
+func AfterObserving(enough time.Duration) string {
+	return "after about " + duration.HumanDuration(enough) + " of observed time"
+}

@@ -176,7 +176,8 @@ func (m *machine) policyOf(most level) plan.Policy {
 		vs.Spec.UpdatePolicy.VerificationSeconds = nil // the default
 	}
 	vs.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
-		ContainerName: container, ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledMemory},
+		ControlledValues: v1beta1.RequestsAndLimits, // with limits that only rise, a pod would also remember its largest request
+		ContainerName:    container, ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledMemory},
 		MinAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(small))}, MaxAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(most))},
 	}}}
 	return scaler.PlanPolicy(&vs, readDeployment(deployment{uid: 1, template: small}))

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -28,7 +27,11 @@ func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size,
 	if !refusal.Exists() {
 		return sizes, refusal
 	}
-	for _, part := range [][]model.Size{only(model.Memory, pod, sizes), only(model.CPU, pod, sizes), lowered(pod, sizes)} {
+	parts := [][]model.Size{only(model.Memory, pod, sizes), only(model.CPU, pod, sizes), lowered(pod, sizes)}
+	if refusal.Reason == v1beta1.ReasonResizeError {
+		parts = slices.Insert(parts, 0, withLimitsOf(pod, sizes))
+	}
+	for _, part := range parts {
 		if p.isPossibleChange(pod, part) {
 			return part, refusal
 		}
@@ -61,6 +64,9 @@ func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle
 			o.Stalled = false
 		case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange: // which another pod may not meet
 			o.NeedsNewPod = true
+		case v1beta1.ReasonResizeError: // more memory is in use than the lower limit
+			o.Stalled = false
+			isRepeated = lowersMemoryLimit(pod, sizes)
 		case v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
 			o.Stalled, o.NeedsNewPod = o.Reason == v1beta1.ReasonInfeasible, true
 			isRepeated = isRepeated || asksFor(sizes, rejected.Sizes)
@@ -93,7 +99,7 @@ func (p planner) blockerOf(pod workload.Pod, sizes []model.Size) model.Obstacle 
 	} else if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
 		return p.qosObstacle(pod, after, sizes)
 	}
-	return decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)
+	return p.limitRangeObstacle(pod, sizes)
 }
 
 func (p planner) qosObstacle(pod workload.Pod, after corev1.PodQOSClass, sizes []model.Size) model.Obstacle {
@@ -107,7 +113,7 @@ func (p planner) qosObstacle(pod workload.Pod, after corev1.PodQOSClass, sizes [
 		c, _ := pod.Container(size.Container)
 		has, is := model.Memory.Pair(c.Resources), model.Memory.Pair(size.Resources)
 		switch {
-		case !p.policy.Containers[size.Container].Limits:
+		case p.policy.Containers[size.Container].Limits != model.LimitsFollow:
 		case is[1] == has[1] && is[0] < is[1]: // its limit stays, and its request does not
 			o.Message = fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
 			o.NeedsNewPod = false

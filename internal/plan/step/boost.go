@@ -26,6 +26,8 @@ type target struct {
 	dropped model.Obstacles
 	// until is when the first boost of the pod ends; zero if there is none.
 	until time.Time
+	// retry is when to look again at the room of its node; 0 if there is enough.
+	retry time.Duration
 }
 
 func (t target) isBoosted() bool { return !t.until.IsZero() }
@@ -37,10 +39,10 @@ func (p planner) targetOf(pod workload.Pod) target {
 	t := target{}
 	t.sizes, t.dropped = p.sizesFor(pod)
 	if p.IsLeaving(p.policy, pod) {
-		return target{sizes: p.rescued(pod, t.sizes)}
+		return p.withinRoom(pod, target{sizes: p.rescued(pod, t.sizes)})
 	}
 	list := p.boostables(pod, t.sizes)
-	return p.memoryFirst(pod, p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list))
+	return p.memoryFirst(pod, p.withinRoom(pod, p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list)))
 }
 
 // memoryFirst is the target without more CPU while the kubelet has not applied the memory that a pod gets after an OOM kill. A
@@ -135,7 +137,7 @@ func (p planner) boostables(pod workload.Pod, plain []model.Size) (out []boostab
 			out = append(out, p.boostableOf(pod, c, boost, plain))
 		}
 	}
-	shareNode(decision.MostPerPod(p.Situation, p.policy, model.CPU), resized(pod.Footprint(), plain).OnceStarted(), out)
+	shareNode(p.mostBoosted(pod), resized(pod.Footprint(), plain).OnceStarted(), out)
 	return out
 }
 

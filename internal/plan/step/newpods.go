@@ -142,13 +142,14 @@ func (p planner) provesDecision(pod workload.Pod) bool {
 		return false
 	}
 	for _, c := range p.Deployment.Containers { // each has no more than is decided, and its kubelet has applied what it declares
-		size := decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])
+		size := decision.LimitRulesFor(p.Situation, p.policy, c).Apply(p.Bounds.Defaulted(c), p.Decision.Requests[c.Name])
+		limitsCount := p.policy.Containers[c.Name].Limits == model.LimitsFollow // otherwise new pods have at least the template's
 		has, _ := pod.Readable(c.Name)
 		actual, isKnown := pod.Actual[c.Name]
 		for _, r := range model.Resources {
 			switch {
 			case p.Decision.Request(c.Name, r) == 0:
-			case r.Raises(size, has.Resources), isKnown && !r.IsApplied(actual, has.Resources):
+			case r.Request(has.Resources) > r.Request(size), limitsCount && r.Limit(has.Resources) > r.Limit(size), isKnown && !r.IsApplied(actual, has.Resources):
 				return false
 			}
 		}
@@ -177,7 +178,7 @@ func (p planner) newPodSizes() (sizes []model.Size, provedBy types.UID, obstacle
 			continue
 		}
 		requests := p.requestsOfNewPods(c)
-		whole := decision.LimitRulesFor(p.Situation, p.policy, c).Apply(defaulted(c, p.Bounds), requests)
+		whole := decision.LimitRulesFor(p.Situation, p.policy, c).New(p.Bounds.Defaulted(c), requests)
 		size := model.Size{Container: c.Name} // without what is not requested
 		for _, r := range model.Resources {
 			if r.Of(requests) > 0 {

@@ -64,7 +64,7 @@ func (p planner) classify(pod workload.Pod) podVerdict {
 	sizes, refusal := p.admissible(pod, t.sizes)
 	v := podVerdict{
 		step:      model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()},
-		obstacles: t.dropped,
+		obstacles: t.dropped, requeueAfter: t.retry,
 	}
 	if refusal.Exists() {
 		v.obstacles = append(v.obstacles, refusal)
@@ -105,6 +105,10 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict, refusal model.O
 	case frees && isStarting(pod) && !p.startedBoosted(pod):
 		return v.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
 	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
+		if raised := raised(pod, v.step.Sizes); p.isPossibleChange(pod, raised) { // which does not wait for the verification
+			v.step.Sizes = raised
+			return v.as(asks)
+		}
 		return v.as(asksReduction)
 	case frees:
 		return v.as(asksFreeing)
@@ -144,7 +148,7 @@ func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 }
 
 // classifyPending is the verdict on a pod whose kubelet does not grant the resize, at least not
-// now. After the grace the resize is withdrawn.
+// now. After the grace the resize is withdrawn, and at once if it keeps other pods from the node.
 func (p planner) classifyPending(pod workload.Pod, v podVerdict) podVerdict {
 	left := p.answeredSince(pod).Add(pendingGrace).Sub(p.now)
 	pending := model.Obstacle{
@@ -160,31 +164,49 @@ func (p planner) classifyPending(pod workload.Pod, v podVerdict) podVerdict {
 	if pending.Reason == v1beta1.ReasonDeferred {
 		v = v.as(deferred)
 	}
+	takesRoom := pod.Resize.Deferred && p.isOvercommitted(pod)
+	if left > 0 && !takesRoom {
+		return v
+	}
+	v = p.withdrawn(pod, v, pending)
+	if takesRoom { // which bounds what is asked for next
+		v.step.Withdraws = nil
+	}
+	return v
+}
+
+// classifyFailed is the verdict on a pod whose kubelet could not apply the resize. It tries again by itself. A memory limit that
+// it cannot lower is restored: otherwise it would be lowered in a moment of less usage, and the pod might be OOM-killed in the next.
+func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {
+	failed := model.Obstacle{
+		Reason:  v1beta1.ReasonResizeError,
+		Message: cmp.Or(pod.Resize.Message, "the kubelet could not actuate the resize and tries again"),
+	}
+	isShrinking := func(c workload.Container) bool {
+		return model.IsBelow(c.Limits.MemoryBytes, pod.Actual[c.Name].Limits.MemoryBytes)
+	}
+	if !slices.ContainsFunc(pod.Containers, isShrinking) {
+		left := p.stuckIn(pod)
+		failed.NeedsNewPod = left <= 0 && !v.step.Boost
+		return v.within(max(0, left)).blockedBy(failed)
+	}
+	left := p.answeredSince(pod).Add(shrinkGrace).Sub(p.now)
+	v = v.within(max(0, left)).blockedBy(failed)
 	if left > 0 {
 		return v
 	}
+	return p.withdrawn(pod, v, failed)
+}
+
+// withdrawn is the verdict on a pod that declares again what it has, if it can.
+func (p planner) withdrawn(pod workload.Pod, v podVerdict, why model.Obstacle) podVerdict {
 	sizes, ok := p.withoutPending(pod, v.step.Sizes)
 	if !ok {
 		return v
 	}
-	v.step.Withdraws = &model.RejectedResize{Sizes: v.step.Sizes, Reason: pending.Reason, Message: pending.Message}
+	v.step.Withdraws = &model.RejectedResize{Sizes: v.step.Sizes, Reason: why.Reason, Message: why.Message}
 	v.step.Sizes = sizes
 	return v.as(asksWithdrawal)
-}
-
-func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {
-	left := p.stuckIn(pod)
-	isShrinking := func(c workload.Container) bool {
-		return model.IsBelow(c.Limits.MemoryBytes, pod.Actual[c.Name].Limits.MemoryBytes)
-	}
-	if slices.ContainsFunc(pod.Containers, isShrinking) {
-		left = p.answeredSince(pod).Add(shrinkGrace).Sub(p.now)
-	}
-	return v.within(max(0, left)).blockedBy(model.Obstacle{
-		Reason:      v1beta1.ReasonResizeError,
-		Message:     cmp.Or(pod.Resize.Message, "the kubelet could not actuate the resize and tries again"),
-		NeedsNewPod: left <= 0 && !v.step.Boost,
-	})
 }
 
 func (p planner) classifyInProgress(pod workload.Pod, v podVerdict) podVerdict {

@@ -5,7 +5,6 @@ package step
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,8 +21,8 @@ import (
 //   - What the pod-level request has beyond the containers' requests is for containers without a request,
 //     or for all. A first request of a container is taken from it. Otherwise it stays, because usage of
 //     containers does not tell what it is for: the pod-level request rises and falls with the containers.
-//   - The pod-level limit keeps its proportion to the pod-level request if limits follow requests. It never
-//     falls below a container's limit.
+//   - The pod-level limit keeps its proportion to the pod-level request if limits change with requests. It never
+//     falls below a container's limit, and by default it never falls. Then a Guaranteed pod keeps its pod-level request as well.
 //
 // The values depend only on what the pod declares and on the sizes, so nothing is remembered. A pod that
 // is raised and lowered again ends with the pod-level request that it had.
@@ -44,7 +43,11 @@ func (p planner) podLevelWith(pod workload.Pod, sizes []model.Size) (out workloa
 	after.Containers = withSizes(pod.Containers, sizes)
 	for _, r := range model.Resources {
 		request := podLevelRequest(pod, after, r)
-		r.Put(&out, request, p.podLevelLimit(pod, after, sizes, request, r))
+		limit := p.podLevelLimit(pod, after, sizes, request, r)
+		if isGuaranteed := podLevelQoS(pod.PodLevel) == corev1.PodQOSGuaranteed; isGuaranteed && p.limitRule(sizes) == model.LimitsRise {
+			request = limit
+		}
+		r.Put(&out, request, limit)
 	}
 	return out
 }
@@ -68,8 +71,12 @@ func podLevelRequest(pod, after workload.Pod, r model.Resource) int64 {
 // podLevelLimit is the pod-level limit beside a pod-level request; 0 if the pod has none.
 func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, request int64, r model.Resource) int64 {
 	limit, from, to := r.Limit(pod.PodLevel), r.Request(pod.PodLevel), request
-	if limit == 0 || !p.limitsFollow(sizes) {
+	least := request
+	switch rule := p.limitRule(sizes); {
+	case limit == 0, rule == model.LimitsStay:
 		return limit
+	case rule == model.LimitsRise:
+		least = max(least, limit)
 	}
 	if from == 0 { // its containers' requests count
 		from, to = r.Request(pod.ContainersSum()), r.Request(after.ContainersSum())
@@ -80,7 +87,7 @@ func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, requ
 	for _, c := range after.Containers {
 		limit = max(limit, r.Limit(c.Resources))
 	}
-	return max(limit, request)
+	return max(limit, least)
 }
 
 // resizedPod is the footprint of the pod with the sizes.
@@ -90,9 +97,12 @@ func (p planner) resizedPod(pod workload.Pod, sizes []model.Size) workload.Footp
 	return f
 }
 
-// limitsFollow reports whether the policy of one of the containers lets limits follow requests.
-func (p planner) limitsFollow(sizes []model.Size) bool {
-	return slices.ContainsFunc(sizes, func(size model.Size) bool { return p.policy.Containers[size.Container].Limits })
+// limitRule is the rule of the pod-level limits: that of the container whose limit may change most.
+func (p planner) limitRule(sizes []model.Size) (rule model.LimitRule) {
+	for _, size := range sizes {
+		rule = max(rule, p.policy.Containers[size.Container].Limits)
+	}
+	return rule
 }
 
 // overPodLevelLimit reports whether the pod would request more than a pod-level limit that stays.
@@ -102,7 +112,7 @@ func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.O
 		if limit := r.Limit(next); limit > 0 && r.Request(next) > limit {
 			return model.Obstacle{
 				Reason: v1beta1.ReasonUnsupported, Stalled: true,
-				Message: fmt.Sprintf("its containers need %s of %s, and its pod-level limit stays at %s: raise it in the Deployment, or use controlledValues RequestsAndLimits",
+				Message: fmt.Sprintf("its containers need %s of %s, and its pod-level limit stays at %s: raise it in the Deployment, or use controlledValues RequestsAndLimitRaises",
 					r.Format(r.Request(next)), r.String(), r.Format(limit)),
 			}
 		}

@@ -21,7 +21,6 @@ import (
 // for no other resize, and no resize waits for it. What cannot be done in place is left to
 // the fallback, once there is nothing more to do in place.
 func (p planner) resize() model.Plan {
-	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	verdicts := make([]podVerdict, 0, len(p.Pods))
 	for _, pod := range p.Pods {
 		if model.IsAlive(pod) {

@@ -202,7 +202,7 @@ type templateSize struct {
 // written with its original value.
 func (p planner) templateSize(c workload.Container) (size templateSize) {
 	requests := p.Decision.Requests[c.Name]
-	size.want = decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, requests)
+	size.want = decision.LimitRulesFor(p.Situation, p.policy, c).New(c.Resources, requests)
 	size.original, _ = p.Original(c.Name)
 	for _, r := range model.Resources {
 		if r.Of(requests) > 0 {
@@ -217,18 +217,9 @@ func (p planner) templateSize(c workload.Container) (size templateSize) {
 	return size
 }
 
-// withDefaults fills in what is not set, as far as it is known what new pods get: a request
-// from its limit, and a limit from the LimitRange.
+// withDefaults fills in what is not set, as far as it is known what new pods get.
 func (p planner) withDefaults(pod workload.Footprint) workload.Footprint {
-	return pod.With(func(c workload.Container) workload.Resources { return defaulted(c, p.Bounds) })
-}
-
-func defaulted(c workload.Container, bounds workload.Bounds) workload.Resources {
-	for _, r := range model.Resources {
-		limit := r.Limit(c.Resources)
-		r.Put(&c.Resources, cmp.Or(r.Request(c.Resources), limit), cmp.Or(limit, r.Of(bounds.ContainerDefault)))
-	}
-	return c.Resources
+	return pod.With(p.Bounds.Defaulted)
 }
 
 // podsAt counts the pods that carry all that we own of the template. What we do not own may

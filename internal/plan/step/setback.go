@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -39,7 +38,7 @@ func (p planner) setBack() (planner, *model.Resize) {
 		switch {
 		case !mayTakeBack(pod), !lacksNode(pod), !pod.Current, !pod.Resized.IsZero(), pod.Generation > 1: // after the end of a scheduling gate, it is not known how long it has waited
 		case !differsFrom(pod, sizes), QoSAfter(pod, sizes) != qosOf(pod), pod.PodLevelResources:
-		case cmp.Or(p.refusalFor(pod, sizes), decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)).Exists():
+		case cmp.Or(p.refusalFor(pod, sizes), p.limitRangeObstacle(pod, sizes)).Exists():
 		case left > 0:
 			p = p.within(left)
 		default:

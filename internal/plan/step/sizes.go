@@ -39,25 +39,11 @@ func (p planner) isDecided(c workload.Container) bool {
 
 func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Size, dropped model.Obstacles) {
 	requests, own := p.requestsOf(pod, c)
-	current := c.Resources
-	if limit := p.failedShrink(pod, c); limit > 0 {
-		if current.Requests.MemoryBytes == current.Limits.MemoryBytes {
-			current.Requests.MemoryBytes = limit
-		}
-		current.Limits.MemoryBytes = limit
-	}
-	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-	size = model.Size{Container: c.Name, Resources: rules.Apply(current, requests)}
+	size = model.Size{Container: c.Name, Resources: decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, requests)}
 	if own {
 		dropped = append(dropped, model.Obstacle{
 			Reason:  v1beta1.ReasonOutlierPod,
 			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
-		})
-	}
-	if free := rules.WithoutRetained(); free.Apply(current, requests).Limits.MemoryBytes < size.Limits.MemoryBytes {
-		dropped = append(dropped, model.Obstacle{
-			Reason:  v1beta1.ReasonUsageAboveLimit,
-			Message: fmt.Sprintf("container %s keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows", c.Name),
 		})
 	}
 	if own && size.Requests.MemoryBytes == c.Requests.MemoryBytes && size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
@@ -119,33 +105,6 @@ const (
 	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
 	killSkew = 30 * time.Second
 )
-
-// failedShrinks are the current memory limits that the kubelets could not lower, by
-// container.
-func (p planner) failedShrinks() map[string]int64 {
-	limits := map[string]int64{}
-	for name, requests := range p.Decision.Requests {
-		for pod, c := range p.Active(p.policy, name) {
-			if limit := p.failedShrink(pod, c); min(limit, requests.MemoryBytes) > 0 {
-				limits[name] = max(limits[name], limit)
-			}
-		}
-	}
-	return limits
-}
-
-// failedShrink is the current memory limit of a container if the kubelet has not been able
-// to lower it for a while; 0 for none. Restoring the limit ends the attempt. Otherwise the kubelet
-// would lower the limit in a moment of less usage, and the pod might be OOM-killed in the
-// next.
-func (p planner) failedShrink(pod workload.Pod, c workload.Container) int64 {
-	limit := pod.Actual[c.Name].Limits.MemoryBytes
-	switch {
-	case !pod.Resize.Failed, !model.IsBelow(c.Limits.MemoryBytes, limit), p.now.Before(p.answeredSince(pod).Add(shrinkGrace)):
-		return 0
-	}
-	return limit
-}
 
 // keepBurstable takes the smallest amount off a request if all requests would equal their
 // limits: that is another QoS class, and no pod may change its own.
@@ -233,6 +192,11 @@ func lowersRequest(pod workload.Pod, sizes []model.Size) bool {
 	})
 }
 
+// lowersMemoryLimit reports whether the sizes lower a memory limit of the pod.
+func lowersMemoryLimit(pod workload.Pod, sizes []model.Size) bool {
+	return anySize(pod, sizes, func(has, size workload.Resources) bool { return size.Limits.MemoryBytes < has.Limits.MemoryBytes })
+}
+
 // isApplied reports whether the kubelet reports the sizes as applied.
 func isApplied(pod workload.Pod, sizes []model.Size) bool {
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool { return !matches(pod.Actual[size.Container], size.Resources) })
@@ -246,6 +210,21 @@ func matches(actual, asked workload.Resources) bool {
 // only is the sizes without what they change of the other resource.
 func only(r model.Resource, pod workload.Pod, sizes []model.Size) []model.Size {
 	return partOf(pod, sizes, func(other model.Resource, _, _ workload.Resources) bool { return other == r })
+}
+
+// raised is the sizes without what they lower.
+func raised(pod workload.Pod, sizes []model.Size) []model.Size {
+	return partOf(pod, sizes, func(r model.Resource, has, size workload.Resources) bool { return r.Raises(has, size) })
+}
+
+// withLimitsOf is the sizes with no lower memory limit than the pod has.
+func withLimitsOf(pod workload.Pod, sizes []model.Size) []model.Size {
+	out := slices.Clone(sizes)
+	for i, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		out[i].Limits.MemoryBytes = max(size.Limits.MemoryBytes, c.Limits.MemoryBytes)
+	}
+	return out
 }
 
 // lowered is the sizes without what they raise.

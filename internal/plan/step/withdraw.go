@@ -29,9 +29,14 @@ func (p planner) withoutPending(pod workload.Pod, sizes []model.Size) (out []mod
 			return nil, false
 		}
 		for _, r := range model.Resources {
-			if !r.IsApplied(actual, size.Resources) {
-				r.Put(&out[i].Resources, applied(r.Request(size.Resources), r.Request(actual)), applied(r.Limit(size.Resources), r.Limit(actual)))
+			if r.IsApplied(actual, size.Resources) {
+				continue
 			}
+			request, limit := applied(r.Request(size.Resources), r.Request(actual)), applied(r.Limit(size.Resources), r.Limit(actual))
+			if r.Request(size.Resources) == r.Limit(size.Resources) && limit > r.Limit(size.Resources) {
+				request = limit // or the QoS class would change
+			}
+			r.Put(&out[i].Resources, request, limit)
 		}
 	}
 	out = keepBurstable(pod, out)

@@ -80,6 +80,7 @@ const (
 	bumps     = "not imported: the steps after OOM kills adapt to how quickly they follow each other"
 	peaks     = "not imported: the operator keeps the peaks of the last days and weeks"
 	noPod     = "not imported: no pod is evicted"
+	limitsToo = "not set, which means RequestsAndLimits. Remove it, so that no limit of a running container is lowered"
 )
 
 // results are what becomes of the fields of VPA 1.8, unless the reader says otherwise. What is below such a field is part of
@@ -278,12 +279,23 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 		policies = append(policies, p)
 		isForAll = isForAll || of.ContainerName == v1beta1.AnyContainer
 	}
-	if boost != nil && !isForAll {
+	if !isForAll {
 		policies = append(policies, v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})
 	}
-	if len(policies) > 0 {
-		spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
+	if sizesLimits(policies) {
+		r.Notes = append(r.Notes, Note{"spec.resourcePolicy.containerPolicies[].controlledValues", "", limitsToo})
 	}
+	spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
+}
+
+// sizesLimits sets controlledValues where it is not set, because the default of a VPA is another one. It reports whether it did.
+func sizesLimits(policies []v1beta1.ContainerPolicy) (isChanged bool) {
+	for i, p := range policies {
+		if p.ControlledValues == "" && p.Mode != v1beta1.ContainerModeOff {
+			policies[i].ControlledValues, isChanged = v1beta1.RequestsAndLimits, true
+		}
+	}
+	return isChanged
 }
 
 // minMemory is the least amount of memory that a bound may be, in bytes.

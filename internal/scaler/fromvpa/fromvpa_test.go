@@ -39,34 +39,34 @@ func TestWhatBecomesOfFields(t *testing.T) {
 		want   string // the spec of the scaler as JSON, without deploymentName
 		doubts string
 	}{
-		"nothing but a target":      {ofWeb, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"}}`, ""},
-		"off":                       {ofWeb + `updatePolicy: {updateMode: "Off"}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, ""},
-		"initial":                   {ofWeb + `updatePolicy: {updateMode: Initial, minReplicas: 3}`, `{"updatePolicy":{"updateMode":"Initial"}}`, ""},
-		"auto":                      {ofWeb + `updatePolicy: {updateMode: Auto, minReplicas: 1}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate","minReplicas":1}}`, ""},
-		"in place":                  {ofWeb + `updatePolicy: {updateMode: InPlace, evictAfterOOMSeconds: 60}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"}}`, ""},
-		"evictions that are raises": {ofWeb + `updatePolicy: {minReplicas: 1, evictionRequirements: [{resources: [cpu], changeRequirement: TargetHigherThanRequests}]}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"}}`, ""},
-		"a mode of the future":      {ofWeb + `updatePolicy: {updateMode: Tomorrow}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.updatePolicy.updateMode"},
-		"a field of the future":     {ofWeb + `maxPods: 3`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.maxPods"},
-		"another recommender":       {ofWeb + `recommenders: [{name: mine}]`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"}}`, ""},
+		"nothing but a target":      {ofWeb, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"off":                       {ofWeb + `updatePolicy: {updateMode: "Off"}`, `{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"initial":                   {ofWeb + `updatePolicy: {updateMode: Initial, minReplicas: 3}`, `{"updatePolicy":{"updateMode":"Initial"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"auto":                      {ofWeb + `updatePolicy: {updateMode: Auto, minReplicas: 1}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate","minReplicas":1},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"in place":                  {ofWeb + `updatePolicy: {updateMode: InPlace, evictAfterOOMSeconds: 60}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"evictions that are raises": {ofWeb + `updatePolicy: {minReplicas: 1, evictionRequirements: [{resources: [cpu], changeRequirement: TargetHigherThanRequests}]}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
+		"a mode of the future":      {ofWeb + `updatePolicy: {updateMode: Tomorrow}`, `{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "spec.updatePolicy.updateMode"},
+		"a field of the future":     {ofWeb + `maxPods: 3`, `{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "spec.maxPods"},
+		"another recommender":       {ofWeb + `recommenders: [{name: mine}]`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, ""},
 		"bounds": {
 			policies + "  - {containerName: app, minAllowed: {cpu: 100m, memory: 64Mi}, maxAllowed: {cpu: 2, memory: 1Gi, ephemeral-storage: 1Gi}}",
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"100m","memory":"64Mi"},"maxAllowed":{"cpu":"2","memory":"1Gi"}}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"100m","memory":"64Mi"},"maxAllowed":{"cpu":"2","memory":"1Gi"},"controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 		"amounts are rounded up to what a scaler accepts": {
 			policies + `  - {containerName: app, minAllowed: {cpu: 1500u, memory: "1"}}`,
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"2m","memory":"1Ki"}}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"2m","memory":"1Ki"},"controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 		"a bound that is out of range": {
 			policies + `  - {containerName: app, maxAllowed: {memory: "-1"}}`,
-			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.memory",
+			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.memory",
 		},
 		"a bound that takes an hour to compare": {
 			policies + `  - {containerName: app, maxAllowed: {cpu: 1e999999999}}`,
-			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.cpu",
+			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.cpu",
 		},
 		"a container left alone": {
 			policies + `  - {containerName: proxy, mode: "Off"}`,
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"proxy","mode":"Off"}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"proxy","mode":"Off"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 		"no resource at all": {
 			policies + `  - {containerName: "*", controlledResources: []}`,
@@ -74,15 +74,15 @@ func TestWhatBecomesOfFields(t *testing.T) {
 		},
 		"a boost for all containers": {
 			ofWeb + "updatePolicy: {updateMode: InPlace}\nstartupBoost: {cpu: {type: Factor, factor: 2, durationSeconds: 30}}",
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","startupBoost":{"cpu":{"type":"Factor","factor":2,"durationSeconds":30}}}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","startupBoost":{"cpu":{"type":"Factor","factor":2,"durationSeconds":30}},"controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 		"a boost, but CPU is not managed": {
 			policies + "  - {containerName: app, controlledResources: [memory], startupBoost: {cpu: {type: Quantity, quantity: 1}}}",
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledResources":["memory"]}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledResources":["memory"],"controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 		"a boost of a container": {
 			policies + "  - {containerName: app, startupBoost: {cpu: {type: Quantity, quantity: 1}}}",
-			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","startupBoost":{"cpu":{"type":"Quantity","quantity":"1"}}}]}}`, "",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","startupBoost":{"cpu":{"type":"Quantity","quantity":"1"}},"controlledValues":"RequestsAndLimits"},{"containerName":"*","controlledValues":"RequestsAndLimits"}]}}`, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,19 +23,20 @@ import (
 // pods.
 type Nodes struct {
 	registration toolscache.ResourceEventHandlerRegistration
+	pods         *Pods
 
 	mu          sync.Mutex
 	allocatable map[string]quantity.Amounts
 	largest     quantity.Amounts
 }
 
-// WatchNodes starts to watch nodes through the cache.
-func WatchNodes(ctx context.Context, c cache.Cache) (*Nodes, error) {
+// WatchNodes starts to watch nodes through the cache. pods are those of all namespaces.
+func WatchNodes(ctx context.Context, c cache.Cache, pods *Pods) (*Nodes, error) {
 	informer, err := c.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
 		return nil, fmt.Errorf("getting the informer of nodes: %w", err)
 	}
-	n := &Nodes{}
+	n := &Nodes{pods: pods}
 	n.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    n.set,
 		UpdateFunc: func(_, obj any) { n.set(obj) },
@@ -63,6 +64,19 @@ func (n *Nodes) CPUOf(name string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.allocatable[name].CPUMillis
+}
+
+// Free is what is allocatable on a node and not requested by its pods. It is negative if they request more. isKnown is false
+// if the node is not known.
+func (n *Nodes) Free(name string) (free quantity.Amounts, isKnown bool) {
+	n.mu.Lock()
+	free, isKnown = n.allocatable[name]
+	n.mu.Unlock()
+	if !isKnown {
+		return free, false
+	}
+	requested := n.pods.requestedOn(name)
+	return quantity.Amounts{CPUMillis: free.CPUMillis - requested.CPUMillis, MemoryBytes: free.MemoryBytes - requested.MemoryBytes}, true
 }
 
 func (n *Nodes) set(obj any) {

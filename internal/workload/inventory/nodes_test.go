@@ -5,11 +5,13 @@ package inventory
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -77,4 +79,45 @@ func TestATrimmedNodeHasOnlyItsSize(t *testing.T) {
 	if diff := cmp.Diff(node("a", "4", "8Gi"), trimmed(t, n)); diff != "" {
 		t.Errorf("a trimmed node (-want +got):\n%s", diff)
 	}
+}
+
+// All pods of a node count, whoever controls them, until they have ended or are deleted.
+func TestWhatIsFreeOnANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mebi = 1 << 20
+		s := newServer(t)
+		requesting := func(name, set, cpu, memory string) *corev1.Pod {
+			p := sized(name, set, "app")
+			p.Spec.NodeName = "a"
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+			return p
+		}
+		daemon, ended, elsewhere := requesting("daemon", "", "300m", "100Mi"), requesting("job", "", "1", "1Gi"), requesting("elsewhere", "web", "1", "1Gi")
+		daemon.OwnerReferences, daemon.Namespace = nil, "system"
+		ended.OwnerReferences, ended.Status.Phase = nil, corev1.PodSucceeded
+		elsewhere.Spec.NodeName = "b"
+		for _, p := range []*corev1.Pod{daemon, ended, elsewhere, requesting("web", "web", "200m", "100Mi")} {
+			s.put("Pod", p)
+		}
+		n := Nodes{pods: s.start().Pods}
+		n.set(node("a", "1", "200Mi"))
+		check := func(what string, cpu, memory int64) {
+			t.Helper()
+			if got, isKnown := n.Free("a"); !isKnown || got != (quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory * mebi}) {
+				t.Errorf("%s: %+v, %t are free, want %dm and %dMi", what, got, isKnown, cpu, memory)
+			}
+		}
+		check("at first", 500, 0)
+		raised := requesting("web", "web", "800m", "100Mi") // which its kubelet has not granted
+		raised.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Resources: &requesting("web", "web", "200m", "100Mi").Spec.Containers[0].Resources}}
+		s.watches["Pod"].Action(watch.Modified, s.put("Pod", raised).Object)
+		synctest.Wait()
+		check("with a raise that waits for room", -100, 0)
+		s.watches["Pod"].Delete(daemon)
+		synctest.Wait()
+		check("without a pod", 200, 100)
+		if got, isKnown := n.Free("b"); isKnown {
+			t.Errorf("of a node that is not known, %+v are free", got)
+		}
+	})
 }

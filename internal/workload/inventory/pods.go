@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -32,10 +33,11 @@ type Pods struct {
 // Both are nil if any pod of the Deployment may have changed. They must not be modified.
 type PodHandler func(deployment types.NamespacedName, before, after *workload.Pod)
 
-// Indexes of ReplicaSets and of pods: the UID of the controller.
+// Indexes of ReplicaSets and of pods: the UID of the controller, and the node.
 const (
 	deploymentIndex = "deployment"
 	setIndex        = "replicaSet"
+	nodeIndex       = "node"
 )
 
 // NewPods returns the pods of some namespaces, or of all if there are none. They must be started.
@@ -44,7 +46,10 @@ func NewPods(api client.WithWatch, namespaces ...string) *Pods {
 		sets: newRecords(namespaces, &metav1.PartialObjectMetadata{}, listed(api, func() client.ObjectList { return newSetList() }), newSetRecord,
 			map[string]func(*setRecord) string{deploymentIndex: func(s *setRecord) string { return string(s.deployment) }}),
 		pods: newRecords(namespaces, &corev1.Pod{}, listed(api, func() client.ObjectList { return &corev1.PodList{} }), newPodRecord,
-			map[string]func(*podRecord) string{setIndex: func(p *podRecord) string { return string(p.set) }}),
+			map[string]func(*podRecord) string{
+				setIndex:  func(p *podRecord) string { return string(p.set) },
+				nodeIndex: func(p *podRecord) string { return p.node },
+			}),
 	}
 }
 
@@ -74,6 +79,14 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 		return nil, err
 	}
 	return podsOf(d, p.sets.by(deploymentIndex, string(d.UID)), func(s *setRecord) []*podRecord { return p.pods.by(setIndex, string(s.uid)) }), nil
+}
+
+// requestedOn adds up what the scheduler counts of all pods of a node.
+func (p *Pods) requestedOn(node string) (sum quantity.Amounts) {
+	for _, pod := range p.pods.by(nodeIndex, node) {
+		sum = sum.Plus(pod.requests)
+	}
+	return sum
 }
 
 // PodsAmong reads the pods of a Deployment from lists of ReplicaSets and pods, sorted by name.
@@ -148,6 +161,9 @@ func (p *Pods) OnChange(handle PodHandler) {
 // podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
 type podRecord struct {
 	namespace, name, version string
+	// node is the name of the pod's node, and requests are what the scheduler counts of it there.
+	node     string
+	requests quantity.Amounts
 	// set is the UID of the ReplicaSet that controls the pod; empty if none does. Then nothing else is known of the pod.
 	set     types.UID
 	setName string
@@ -155,13 +171,13 @@ type podRecord struct {
 }
 
 func newPodRecord(p *corev1.Pod) *podRecord {
-	r := &podRecord{namespace: shared(p.Namespace), name: p.Name, version: p.ResourceVersion}
+	pod := workload.ReadPod(p, false)
+	r := &podRecord{namespace: shared(p.Namespace), name: p.Name, version: p.ResourceVersion, node: shared(pod.Node), requests: pod.Counted().Requests}
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || owner.Kind != "ReplicaSet" {
 		return r
 	}
-	pod := workload.ReadPod(p, false)
-	pod.Runs, pod.QoS, pod.Node = slices.Clip(pod.Runs), shared(pod.QoS), shared(pod.Node)
+	pod.Runs, pod.QoS, pod.Node = slices.Clip(pod.Runs), shared(pod.QoS), r.node
 	for _, containers := range [][]workload.Container{pod.Containers, pod.Others} {
 		for i := range containers {
 			containers[i].Name = shared(containers[i].Name)

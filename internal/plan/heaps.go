@@ -1,0 +1,72 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A runtime that sizes its heap from the memory limit reads the limit once, when the process starts. A raise in place does not
+// reach it: the container has more memory, and its heap stays. Only the flags in the template show which runtimes do that.
+
+// noteMemoryRaises notes in a new decision when it raises memory limits, compared with the one before it.
+func noteMemoryRaises(s Situation, policy Policy, before, after *Decision, now time.Time) *Decision {
+	raised := map[string]time.Time{}
+	for _, c := range s.Deployment.Containers {
+		if memoryLimit(s, policy, after, c) > memoryLimit(s, policy, before, c) {
+			raised[c.Name] = now
+		}
+	}
+	if len(raised) == 0 {
+		return after
+	}
+	return after.With(func(d *Decision) {
+		d.MemoryRaised = maps.Clone(after.MemoryRaised)
+		if d.MemoryRaised == nil {
+			d.MemoryRaised = map[string]time.Time{}
+		}
+		maps.Copy(d.MemoryRaised, raised)
+	})
+}
+
+// memoryLimit is the memory limit that a decision gives a container of the template; the template's without a decision.
+func memoryLimit(s Situation, policy Policy, d *Decision, c workload.Container) int64 {
+	written := decision.Written(s, c)
+	request := d.Request(c.Name, Memory)
+	if request == 0 {
+		return written.Limits.MemoryBytes
+	}
+	return decision.LimitRulesFor(s, policy, c).Apply(written, quantity.Amounts{MemoryBytes: request}).Limits.MemoryBytes
+}
+
+// heapsOfBefore names the pods whose processes started before their memory limit was raised, and what to do; empty for none.
+func heapsOfBefore(s Situation, policy Policy, d *Decision) string {
+	var sentences []string
+	for _, c := range s.Deployment.Containers {
+		heap, at := s.Deployment.Heaps[c.Name], d.MemoryRaised[c.Name]
+		if heap.Flag == "" || heap.Bytes > 0 || at.IsZero() {
+			continue
+		}
+		var pods []string
+		for pod := range s.Active(policy, c.Name) {
+			if run, ok := pod.Run(c.Name); ok && !run.Since.IsZero() && !run.Since.After(at) {
+				pods = append(pods, pod.Name)
+			}
+		}
+		if len(pods) > 0 {
+			sentences = append(sentences, fmt.Sprintf("Container %s of %s started before its memory limit was raised, and keeps the heap of its start (%s): restart these pods, for example with kubectl rollout restart",
+				c.Name, model.Listed(pods, ", "), heap.Flag))
+		}
+	}
+	return strings.Join(slices.Compact(sentences), ". ")
+}
