@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,6 +34,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 )
@@ -165,6 +167,9 @@ func writeSizes(out io.Writer, start, change, now time.Time) {
 			phases = append(phases, series{fmt.Sprintf("namespace=%q,pod=%q,phase=%q", past, pod, other), start, now, value})
 		}
 	}
+	kills := func(pod, container, id string, count int) series {
+		return series{fmt.Sprintf("namespace=%q,pod=%q,container=%q,id=%q", past, pod, container, id), now.Add(-time.Hour), now, fmt.Sprint(count)}
+	}
 	reports := func(scaler, value string) series {
 		return series{fmt.Sprintf(`namespace="operators",container="manager",target_namespace=%q,scaler=%q,target_container="app",resource="cpu"`, past, scaler), start, now, value}
 	}
@@ -179,9 +184,16 @@ func writeSizes(out io.Writer, start, change, now time.Time) {
 		{"kube_pod_init_container_resource_requests", []series{declares(second, "mesh", "cpu", change, now, "0.05")}},
 		{"kube_pod_container_resource_limits", []series{declares(first, "app", "memory", start, change, "1073741824")}},
 		{"kube_pod_status_phase", phases},
+		{"container_oom_events_total", []series{ // of a container before and after its restart, one without a kill, and a pod
+			kills(second, "app", "1", 2), kills(second, "app", "2", 0), kills(second, "log", "1", 0), kills(second, "", "1", 5), kills(other, "app", "1", 1),
+		}},
 		{"verticalscaler_container_request", []series{reports("web", "0.7"), reports("late", "0.3")}},
 	} {
-		fmt.Fprintf(out, "# TYPE %s gauge\n", family.name)
+		kind, name := "gauge", family.name
+		if total, isCounter := strings.CutSuffix(name, "_total"); isCounter {
+			kind, name = "counter", total
+		}
+		fmt.Fprintf(out, "# TYPE %s %s\n", name, kind)
 		for _, s := range family.all {
 			for at := s.from; at.Before(s.to); at = at.Add(time.Minute) {
 				fmt.Fprintf(out, "%s{%s} %s %d\n", family.name, s.labels, s.value, at.Unix())
@@ -191,7 +203,7 @@ func writeSizes(out io.Writer, start, change, now time.Time) {
 }
 
 // way is a proxy of the real Prometheus. It translates the test's namespace into that of
-// the data, and back in responses, counts queries, and can inject errors.
+// the data, and back in responses, counts queries about time ranges, and can inject errors.
 type way struct {
 	*httptest.Server
 
@@ -216,7 +228,9 @@ func newWay(t *testing.T, namespace string, spoil http.HandlerFunc) *way {
 			t.Error(err)
 		}
 		w.mu.Lock()
-		w.queries++
+		if strings.HasSuffix(r.URL.Path, "/query_range") {
+			w.queries++
+		}
 		spoil := w.spoil
 		w.mu.Unlock()
 		if spoil != nil {
@@ -354,6 +368,22 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 		t.Errorf("%d more queries after a restart", n-64)
 	}
 	w.recommends(days*24*time.Hour - time.Hour)
+}
+
+// TestOOMEvents: a container that was restarted has two series for some minutes.
+func TestOOMEvents(t *testing.T) {
+	s, err := source.New(source.Options{Address: prometheus.String(), Step: time.Minute, RateWindow: 5 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespaces := range [][]string{nil, {past}} {
+		got := map[usage.Container]int{}
+		err := s.OOMEvents(t.Context(), namespaces, time.Now(), func(of usage.Container, kills int) { got[of] = kills })
+		want := map[usage.Container]int{{Namespace: past, Pod: "web-5d4f8b9c4-bcdfg", Name: "app"}: 2, {Namespace: past, Pod: "web-api-5d4f8b9c4-bcdfg", Name: "app"}: 1}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("in %v: %v, %v; want %v", namespaces, got, err, want)
+		}
+	}
 }
 
 // While Prometheus cannot be reached, the operator learns without it, reports the problem, and retries.

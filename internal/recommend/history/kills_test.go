@@ -293,3 +293,24 @@ func TestAdoptKills(t *testing.T) {
 		t.Errorf("adopted by an empty history, the floor is %d MiB: %v", again.OOMFloor(params)/mebi, err)
 	}
 }
+
+// TestAKillWithAnotherDateCountsOnce: the operator has restarted, and knows of the kill of a process only that it was since the
+// container started.
+func TestAKillWithAnotherDateCountsOnce(t *testing.T) {
+	c, now := aged(900)
+	p := DefaultParams()
+	kill := Kill{At: now, HitBytes: 1000 * mebi, Pod: "a", Termination: -1}
+	if !c.RecordKill(kill, now, p) {
+		t.Error("the kill does not count")
+	}
+	for _, at := range []time.Time{now.Add(-time.Hour), now.Add(time.Hour)} {
+		kill.At, kill.HitBytes = at, 1200*mebi
+		if c.RecordKill(kill, now.Add(time.Hour), p) {
+			t.Errorf("the kill counts again, dated %s", at)
+		}
+	}
+	kill.Termination--
+	if !c.RecordKill(kill, now.Add(time.Hour), p) {
+		t.Error("the next kill does not count")
+	}
+}
