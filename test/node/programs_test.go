@@ -125,7 +125,7 @@ var (
 		"redis": {
 			image: "redis",
 			// A snapshot takes long enough to rewrite all keys meanwhile. Values of zeros make it a small file.
-			command: strings.Fields("/redis-server --port 8080 --protected-mode no --save  --dir /tmp --enable-debug-command yes --rdb-key-save-delay 1000"),
+			command: strings.Fields("/redis-server --port 8080 --protected-mode no --save  --dir /tmp --enable-debug-command yes --rdb-key-save-delay 2000"),
 			cpu:     "100m", cpuLimit: "500m", memory: "192Mi", memoryLimit: "256Mi",
 			fill: func(t *testing.T, pod corev1.Pod) error {
 				t.Helper()
@@ -133,7 +133,7 @@ var (
 			},
 			strain: func(t *testing.T, pod corev1.Pod) error {
 				t.Helper()
-				rewrite := fmt.Sprintf("for i = 1, %d do redis.call('SETRANGE', 'key:' .. i - 1, 0, string.rep('x', 10000)) end", keys)
+				rewrite := fmt.Sprintf("local new = string.rep('x', 10000) for i = 1, %d do redis.call('SETRANGE', 'key:' .. i - 1, 0, new) end", keys)
 				if err := errors.Join(redis(t, pod, "BGSAVE"), redis(t, pod, "EVAL", rewrite, "0")); err != nil {
 					return err
 				}
@@ -315,12 +315,15 @@ func (p program) try(t *testing.T, r *record, first process, pods []corev1.Pod) 
 	}
 }
 
-// processOf waits until the container runs, if it was killed.
+// processOf waits until the pod is Ready again, if the container was killed.
 func processOf(t *testing.T, pod corev1.Pod) (p process) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); err != nil {
 			t.Fatal(err)
+		}
+		if !workload.ReadPod(&pod, true).Ready {
+			return "the pod is not Ready"
 		}
 		log, logErr := node.Pods(t, pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		limits, limitsErr := node.FindLimits(t.Context(), pod)
