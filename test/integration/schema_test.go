@@ -153,7 +153,7 @@ func TestRefusedSpecs(t *testing.T) {
 			{`{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: ` + long[:64] + `}]}}`, inPolicy + ".containerName", "may not be more than 63"},
 			{`{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: a}, {containerName: b}, {containerName: a}]}}`, "spec.resourcePolicy.containerPolicies[2]", `Duplicate value: {"containerName":"a"}`},
 			{inContainer(`mode: Off`), inPolicy + ".mode", `Unsupported value: false: supported values: "Auto", "Off"`},
-			{inContainer(`controlledValues: LimitsOnly`), inPolicy + ".controlledValues", `supported values: "RequestsAndLimits", "RequestsOnly"`},
+			{inContainer(`controlledValues: LimitsOnly`), inPolicy + ".controlledValues", `supported values: "RequestsAndLimitRaises", "RequestsAndLimits", "RequestsOnly"`},
 			{inContainer(`controlledResources: []`), inPolicy + ".controlledResources", "should have at least 1 items"},
 			{inContainer(`controlledResources: [cpu, cpu]`), inPolicy + ".controlledResources[1]", `Duplicate value: "cpu"`},
 			{inContainer(`controlledResources: [disk]`), inPolicy + ".controlledResources[0]", `Unsupported value: "disk": supported values: "cpu", "memory"`},
@@ -384,13 +384,13 @@ func TestDefaults(t *testing.T) {
 			inWindow(`schedule: "0 2 * * *", durationMinutes: 60`):                                                      `{deploymentName: web, ` + strings.TrimSuffix(updatePolicy, "}") + `, windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [ScaleUp, ScaleDown]}]}}`,
 			// Quantities stay as they were written.
 			inContainer(`minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}`): `{deploymentName: web, ` + updatePolicy + `,
-				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
+				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimitRaises, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
 		},
 		"ScaledDeployment": {
 			`{replicas: null, template: ` + aTemplate + `}`: `{replicas: 1, template: ` + aTemplate + `}`,
 			`{replicas: 0, template: ` + aTemplate + `}`:    `{replicas: 0, template: ` + aTemplate + `}`,
 			`{template: ` + aTemplate + `, scaling: {resourcePolicy: {containerPolicies: [{containerName: "*"}]}, recommendationPolicy: {}}}`: `{replicas: 1, template: ` + aTemplate + `, scaling: {` + updatePolicy + `,
-				recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}, resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}}`,
+				recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}, resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimitRaises}]}}}`,
 			`{template: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {containers: [{name: app, ports: [{containerPort: 80}]}]}}}`: `{replicas: 1, template: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {containers: [{name: app, ports: [{containerPort: 80, protocol: TCP}]}]}}}`,
 		},
 	} {

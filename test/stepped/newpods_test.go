@@ -73,7 +73,7 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 	}
 }
 
-// A boost that a new pod was created with is lowered in place once the pod has started.
+// The request that a new pod was created with for its start is lowered in place once the pod has started. Its limit stays.
 func TestANewPodIsCreatedWithItsStartupBoost(t *testing.T) {
 	t.Parallel()
 	w := newFixtureOn(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", nil)
@@ -87,11 +87,12 @@ func TestANewPodIsCreatedWithItsStartupBoost(t *testing.T) {
 	size := w.Sized("web")
 	w.Minutes(1)
 	before := w.Pods("web")
+	boosted := 2 * size.Cpu().MilliValue()
 	has := func(cpu int64, generation int64) func() string {
 		return func() string {
 			for _, pod := range w.Pods("web") {
 				isOld := slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID })
-				if asked := world.Asked(&pod, "app"); !isOld && (asked.Requests.Cpu().MilliValue() != cpu || asked.Limits.Cpu().MilliValue() != 2*cpu || pod.Generation != generation) {
+				if asked := world.Asked(&pod, "app"); !isOld && (asked.Requests.Cpu().MilliValue() != cpu || asked.Limits.Cpu().MilliValue() != 2*boosted || pod.Generation != generation) {
 					return fmt.Sprintf("the new pod has %v in generation %d", asked, pod.Generation)
 				}
 			}
@@ -101,7 +102,7 @@ func TestANewPodIsCreatedWithItsStartupBoost(t *testing.T) {
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":4}}`)
 	w.runs("web")
 	w.Says("web", "Applied", "True", "Boosted")
-	w.Await("it has its boost", has(2*size.Cpu().MilliValue(), 1))
+	w.Await("it has its boost", has(boosted, 1))
 	w.Pass(11 * time.Minute)
 	w.Await("the boost has ended", has(size.Cpu().MilliValue(), 2))
 }

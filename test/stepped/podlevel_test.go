@@ -98,7 +98,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	}
 	w.Settle()
 	w.Sized("web")
-	w.hasPodLevel("web", amountsOf("200m", "256Mi"), amountsOf("400m", "512Mi"))
+	w.hasPodLevel("web", amountsOf("200m", "256Mi"), amountsOf("1", "1280Mi")) // limits stay
 	w.Says("web", "Stalled", "False", "OperatingNormally")
 	after := w.Pods("web")
 	if len(restarts(after)) > 0 {
