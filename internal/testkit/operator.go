@@ -94,13 +94,13 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	o.ended = make(chan error, 1)
 	go func() { o.ended <- mgr.Start(ctx) }()
 	o.running = true
+	queues.began()
 	o.stop = func() error {
 		if !o.running {
 			return nil
 		}
-		o.running = false
 		cancel()
-		if err := <-o.ended; err != nil {
+		if err := o.AwaitEnd(); err != nil {
 			return fmt.Errorf("running the operator: %w", err)
 		}
 		return nil
@@ -120,6 +120,7 @@ func (o *Operator) Stop(t testing.TB) {
 func (o *Operator) AwaitEnd() error {
 	err := <-o.ended
 	o.running = false
+	queues.ended()
 	return err
 }
 

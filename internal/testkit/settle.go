@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,27 +65,63 @@ func (o *Operator) isBusy(ctx context.Context) string {
 			}
 		}
 	}
-	return queued()
+	return queues.busy()
 }
 
-// queued describes what is in the queues of the process, or is reconciled; empty for nothing.
-func queued() string {
-	families, err := metrics.Registry.Gather()
-	if err != nil {
+// queues has the gauges of all queues of the process.
+var queues gauges
+
+// gauges are metrics that all operators of a process share. An operator that stops leaves the items of its queues in them.
+type gauges struct {
+	mu      sync.Mutex
+	running int                // operators
+	left    map[string]float64 // by those that have stopped
+}
+
+func (g *gauges) began() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running++
+}
+
+func (g *gauges) ended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running > 0 {
+		return
+	}
+	g.left = map[string]float64{}
+	_ = g.each(func(metric string, items float64) { g.left[metric] = items }) // if they can't be read, the next test says so
+}
+
+// busy describes what is in the queues of operators that run, or is reconciled; empty for nothing.
+func (g *gauges) busy() (what string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.each(func(metric string, items float64) {
+		if n := items - g.left[metric]; n > 0 {
+			what = fmt.Sprintf("%g in %s", n, metric)
+		}
+	}); err != nil {
 		return err.Error()
 	}
+	return what
+}
+
+// each calls a function with each gauge.
+func (g *gauges) each(visit func(metric string, items float64)) error {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return err
+	}
 	for _, family := range families {
-		name := family.GetName()
-		if name != "workqueue_depth" && name != "controller_runtime_active_workers" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if n := m.GetGauge().GetValue(); n > 0 {
-				return fmt.Sprintf("%s is %g: %s", name, n, m)
+		if name := family.GetName(); name == "workqueue_depth" || name == "controller_runtime_active_workers" {
+			for _, m := range family.GetMetric() {
+				visit(fmt.Sprint(name, m.GetLabel()), m.GetGauge().GetValue())
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // differs describes a difference between what a cache and the API server have.
