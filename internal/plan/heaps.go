@@ -10,20 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A runtime that sizes its heap from the memory limit reads the limit once, when the process starts. A raise in place does not
 // reach it: the container has more memory, and its heap stays. Only the flags in the template show which runtimes do that.
 
 // noteMemoryRaises notes in a new decision when it raises memory limits, compared with the one before it.
-func noteMemoryRaises(s Situation, policy Policy, before, after *Decision, now time.Time) *Decision {
+func noteMemoryRaises(rows row.Table, before, after *Decision, now time.Time) *Decision {
 	raised := map[string]time.Time{}
-	for _, c := range s.Deployment.Containers {
-		if memoryLimit(s, policy, after, c) > memoryLimit(s, policy, before, c) {
+	for i := range rows.Containers {
+		c := &rows.Containers[i]
+		if memoryLimit(c, after) > memoryLimit(c, before) {
 			raised[c.Name] = now
 		}
 	}
@@ -40,32 +40,31 @@ func noteMemoryRaises(s Situation, policy Policy, before, after *Decision, now t
 }
 
 // memoryLimit is the memory limit that a decision gives a container of the template; the template's without a decision.
-func memoryLimit(s Situation, policy Policy, d *Decision, c workload.Container) int64 {
-	written := decision.Written(s, c)
+func memoryLimit(c *row.Container, d *Decision) int64 {
 	request := d.Request(c.Name, Memory)
 	if request == 0 {
-		return written.Limits.MemoryBytes
+		return c.Written.Limits.MemoryBytes
 	}
-	return decision.LimitRulesFor(s, policy, c).Apply(written, quantity.Amounts{MemoryBytes: request}).Limits.MemoryBytes
+	return c.Resize(c.Written, quantity.Amounts{MemoryBytes: request}).Limits.MemoryBytes
 }
 
 // heapsOfBefore names the pods whose processes started before their memory limit was raised, and what to do; empty for none.
-func heapsOfBefore(s Situation, policy Policy, d *Decision) string {
+func heapsOfBefore(rows row.Table, d *Decision) string {
 	var sentences []string
-	for _, c := range s.Deployment.Containers {
-		heap, at := s.Deployment.Heaps[c.Name], d.MemoryRaised[c.Name]
-		if heap.Flag == "" || heap.Bytes > 0 || at.IsZero() {
+	for _, c := range rows.Containers {
+		at := d.MemoryRaised[c.Name]
+		if c.Heap.Flag == "" || c.Heap.Bytes > 0 || at.IsZero() {
 			continue
 		}
 		var pods []string
-		for pod := range s.Active(policy, c.Name) {
-			if run, ok := pod.Run(c.Name); ok && !run.Since.IsZero() && !run.Since.After(at) {
-				pods = append(pods, pod.Name)
+		for _, running := range c.Running {
+			if run, ok := running.Pod.Run(c.Name); ok && !run.Since.IsZero() && !run.Since.After(at) {
+				pods = append(pods, running.Pod.Name)
 			}
 		}
 		if len(pods) > 0 {
 			sentences = append(sentences, fmt.Sprintf("Container %s of %s started before its memory limit was raised, and keeps the heap of its start (%s): restart these pods, for example with kubectl rollout restart",
-				c.Name, model.Listed(pods, ", "), heap.Flag))
+				c.Name, model.Listed(pods, ", "), c.Heap.Flag))
 		}
 	}
 	return strings.Join(slices.Compact(sentences), ". ")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
@@ -43,7 +45,7 @@ func retried(s Situation, policy Policy) Situation {
 
 // held is the plan that keeps what is recorded. While nothing may be resized, nothing would end the boosts of new pods.
 func held(p Plan, s Situation, policy Policy, now time.Time, v Verdict) Plan {
-	newPods := step.WithFailure(s.NewPods, s, now)
+	newPods := goal.WithFailure(s.NewPods, s, now)
 	if s.IsUnclaimed || s.Frozen.Exists() || s.Unable.Exists() || policy.Suspended || policy.Paused != "" {
 		newPods.Starts = nil
 	}
@@ -87,7 +89,7 @@ func changes(p Plan, s Situation, policy Policy) bool {
 	if p.Decided || isChange(p.Step) {
 		return true
 	}
-	return policy.NeedsSizedNewPods() && !step.IsSame(p.NewPods.Sizes, s.NewPods.Sizes)
+	return policy.NeedsSizedNewPods() && !goal.IsSame(p.NewPods.Sizes, s.NewPods.Sizes)
 }
 
 // idle is the plan of a scaler for which nothing is planned at all. isIdle is false for any other.
@@ -120,7 +122,7 @@ func resumed(p Plan, s Situation, policy Policy, now time.Time) Plan {
 		return p
 	}
 	if s.Decision != nil {
-		p.Progress.PodsAtSize = step.Next(s, policy, now).Progress.PodsAtSize
+		p.Progress.PodsAtSize = step.Next(goal.Of(s, policy, row.Of(s, policy), now)).Progress.PodsAtSize
 	}
 	p.Decision = active(s, policy, now).Decision
 	return p

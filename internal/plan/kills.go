@@ -6,17 +6,17 @@ package plan
 import (
 	"cmp"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// NoteTemplate tells the histories what users have set in the pod template.
+// NoteTemplate records in the histories what users have set in the pod template.
 func NoteTemplate(histories history.Histories, s Situation) {
 	for _, c := range s.Deployment.Containers {
 		if h := histories.Container(c.Name); h != nil && !c.Unreadable {
-			written := decision.Written(s, c)
+			written := row.Written(s, c)
 			h.NoteTemplate(written.Requests, written.Limits, s.OldPods() > 0)
 		}
 	}
@@ -25,14 +25,14 @@ func NoteTemplate(histories history.Histories, s Situation) {
 // NoteStarts gives containers without a startupBoost what their starts were seen to need: as a boost, or as the least CPU of a
 // container whose limit is its request. Without a CPU limit that changes with the request, no start was throttled by the request.
 func NoteStarts(policy Policy, s Situation, histories history.Histories) {
-	for _, c := range s.Deployment.Containers {
-		p, h := policy.Containers[c.Name], histories.Container(c.Name)
+	for _, c := range row.Of(s, policy).Containers {
+		p, h := c.Policy, histories.Container(c.Name)
 		if h == nil || p.Boost != nil || !p.CPU || c.Limits.CPUMillis == 0 || h.StartCPU() == 0 {
 			continue
 		}
 		switch {
 		case p.Limits == LimitsStay:
-		case decision.KeepsGuaranteed(s, policy, c.Name):
+		case c.IsGuaranteed:
 			p.StartCPU = h.StartCPU()
 		default:
 			p.Boost = &Boost{LeastMillis: h.StartCPU()}
@@ -49,11 +49,13 @@ func KillOf(s Situation, policy Policy, pod workload.Pod, kill workload.OOMKill)
 	if c, ok := pod.Container(kill.Container); ok {
 		out.Request = c.Requests.MemoryBytes
 	}
-	if c, ok := s.Deployment.Container(kill.Container); ok {
-		written := decision.Written(s, c)
-		out.TemplateRequest = cmp.Or(written.Requests.MemoryBytes, written.Limits.MemoryBytes)
+	if c := row.Of(s, policy).Find(kill.Container); c.Name != "" {
+		written := c.Written
+		out.TemplateRequest = c.WrittenRequest(Memory)
 		out.TemplateSize = cmp.Or(written.Limits.MemoryBytes, written.Requests.MemoryBytes)
-		out.MostBytes = decision.MostRaised(s, policy, c, model.Memory)
+		if most := c.Of(Memory).MostRaised; most < model.Any {
+			out.MostBytes = most
+		}
 	}
 	return out
 }

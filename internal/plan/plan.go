@@ -18,6 +18,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -42,7 +44,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	if s.Unsized.Exists() && policy.SizesOnlyNewPods() {
 		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
-	p.NewPods = step.WithFailure(p.NewPods, s, now)
+	p.NewPods = goal.WithFailure(p.NewPods, s, now)
 	if failure := s.Deployment.CreateFailure; failure != "" && p.Decision != nil && !p.Verdict.State.IsStalled() {
 		message := "Pods are missing: " + failure
 		if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure {
@@ -56,14 +58,14 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what
 // to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
-	recorded := s.Decision
+	recorded, goals := s.Decision, goal.Of(s, policy, row.Of(s, policy), now)
 	s.RevertedChanges = verification.StillReverted(s, now)
-	s.Decision = step.NoteReverts(s, policy, now)
+	s.Decision = step.NoteReverts(goals)
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
-	decided := decision.Decide(s, policy, now)
-	decided.Decision = noteMemoryRaises(s, policy, recorded, decided.Decision, now)
-	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}
+	decided := decision.Decide(s, policy, goals.Rows, now)
+	decided.Decision = noteMemoryRaises(goals.Rows, recorded, decided.Decision, now)
+	o := outcome{Outcome: decided, recorded: recorded, finding: finding, goals: goals.With(decided.Decision), situation: s, policy: policy}
 	p := Plan{
 		Decision: o.Decision, Decided: o.Decided || finding.Evidence != "", Reverted: finding.Evidence, RevertedChanges: s.RevertedChanges,
 		NewPods: NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod}, Progress: Progress{Pods: s.AlivePods()},
@@ -85,9 +87,9 @@ type outcome struct {
 
 	recorded  *Decision // the decision in the status
 	finding   verification.Finding
+	goals     goal.Goals
 	situation Situation
 	policy    Policy
-	now       time.Time
 }
 
 // undecided is the plan without a decision.
@@ -108,9 +110,7 @@ func (o outcome) undecided(p Plan) Plan {
 
 // follow is the next step towards the decision.
 func (o outcome) follow(decided Plan) Plan {
-	s := o.situation
-	s.Decision = o.Decision
-	p := step.Next(s, o.policy, o.now)
+	p := step.Next(o.goals)
 	p.Decided, p.Reverted, p.RevertedChanges = decided.Decided, decided.Reverted, decided.RevertedChanges
 	verdict := p.Verdict.Within(o.finding.RequeueAfter)
 	if o.Remark.Reason == v1beta1.ReasonVerifying && p.Decision.Verification == nil {
@@ -132,7 +132,7 @@ func (o outcome) follow(decided Plan) Plan {
 		if !isChange(p.Step) {
 			verdict = verdict.Remarking(o.Remark)
 		}
-		if heaps := heapsOfBefore(s, o.policy, p.Decision); heaps != "" && verdict.State.IsApplied() {
+		if heaps := heapsOfBefore(o.goals.Rows, p.Decision); heaps != "" && verdict.State.IsApplied() {
 			verdict = verdict.Noting(heaps)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	decide "github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -800,10 +800,10 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 			continue
 		}
 		rec, _ := w.situation.Recommendation(c.Name)
-		written := decide.Written(w.situation, c)
+		written := row.Written(w.situation, c)
 		for _, r := range both {
 			before, after, lower := r.Of(w.current(c)), r.Of(p.Decision.Requests[c.Name]), r.Of(rec.LowerBound)
-			if w.policy.IsRaiseOnly(r) || decide.KeepsGuaranteed(w.situation, w.policy, c.Name) {
+			if w.policy.IsRaiseOnly(r) || row.Of(w.situation, w.policy).Find(c.Name).IsGuaranteed {
 				lower = max(lower, requestIn(written, r)) // it gets back what the template has, at once
 			}
 			isKilled := r == plan.Memory && before < rec.OOMFloor

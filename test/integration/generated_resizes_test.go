@@ -23,7 +23,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -116,7 +116,7 @@ func predictedVerdicts(pod, resized *corev1.Pod, ranges corev1.LimitRange) map[s
 		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
 	}
 	bounds := workload.ReadLimitRanges([]corev1.LimitRange{ranges})
-	if decision.OutOfBounds(after.Footprint(), sizes, bounds).Exists() {
+	if goal.OutOfBounds(after.Footprint(), sizes, bounds).Exists() {
 		predicted[v1beta1.ReasonLimitRange] = true
 	}
 	if f := after.Footprint(); !equality.Semantic.DeepEqual(f, f.With(bounds.Defaulted)) {

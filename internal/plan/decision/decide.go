@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -55,9 +56,9 @@ type Outcome struct {
 //
 // All other requests stay as decided. A change that is made at once does not bring along
 // the changes that must wait.
-func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
+func Decide(s model.Situation, policy model.Policy, rows row.Table, now time.Time) Outcome {
 	s.Decision = s.Decision.NotAfter(now)
-	e := evaluate(s, policy)
+	e := evaluate(s, policy, rows)
 	ready, deferred := split(s, policy, e.moves, now)
 	ready = deferLowering(s, policy, ready, now)
 	out := Outcome{Decision: e.Decision.Only(e.stays), Unmanaged: e.unmanaged.Verdict()}
@@ -86,7 +87,7 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 		if !e.IsActive(e.policy, pod) {
 			continue
 		}
-		if slices.ContainsFunc(e.starts, func(c verification.Change) bool { return isBelowTemplate(e.Situation, pod, c) }) {
+		if slices.ContainsFunc(e.starts, func(c verification.Change) bool { return isBelowTemplate(e.rows, pod, c) }) {
 			return d
 		}
 		isReady = isReady || pod.Ready
@@ -104,10 +105,9 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 }
 
 // isBelowTemplate reports whether a pod requests less than its template.
-func isBelowTemplate(s model.Situation, pod workload.Pod, c verification.Change) bool {
+func isBelowTemplate(rows row.Table, pod workload.Pod, c verification.Change) bool {
 	has, _ := pod.Container(c.Container)
-	template, _ := s.Deployment.Container(c.Container)
-	return c.Resource.Request(has.Resources) < templateRequest(template, c.Resource)
+	return c.Resource.Request(has.Resources) < rows.Find(c.Container).Of(c.Resource).Template
 }
 
 // decide is a new decision with these moves.

@@ -9,7 +9,9 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -19,6 +21,7 @@ type evaluation struct {
 	model.Situation
 
 	policy    model.Policy
+	rows      row.Table
 	stays     model.Requests // decided before and still managed
 	moves     []move
 	starts    []verification.Change // from what new pods of the template request, as far as it is allowed
@@ -28,42 +31,37 @@ type evaluation struct {
 	controls  bool                  // there is something to manage
 }
 
-func evaluate(s model.Situation, policy model.Policy) *evaluation {
-	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}}
+func evaluate(s model.Situation, policy model.Policy, rows row.Table) *evaluation {
+	e := &evaluation{Situation: s, policy: policy, rows: rows, stays: model.Requests{}}
 	beside := s.Beside()
-	for _, container := range s.Deployment.Containers {
-		e.noteContainer(container)
+	for i := range rows.Containers {
+		e.noteContainer(&rows.Containers[i])
 	}
 	for _, r := range model.Resources {
-		c := ceilingsFor(s, policy, r)
-		for _, q := range requestsFor(s, policy, r, beside, c) {
-			e.evaluate(q, c)
+		for _, q := range e.requestsFor(r, beside) {
+			e.evaluate(q)
 		}
 	}
 	return e
 }
 
 // noteContainer notes whether a container is known, and why it is not managed.
-func (e *evaluation) noteContainer(container workload.Container) {
-	if container.Unreadable {
-		e.leave("container "+container.Name, "its resources are outside the supported range and are not changed")
+func (e *evaluation) noteContainer(c *row.Container) {
+	if c.Unreadable {
+		e.leave("container "+c.Name, "its resources are outside the supported range and are not changed")
 		return
 	}
-	_, hasHistory := e.Recommendation(container.Name)
-	switch {
-	case hasHistory:
-		e.isKnown = true
-	case len(e.Recommendations) >= recommend.MaxContainers && controlsAny(e.policy, container.Name):
-		e.leave("container "+container.Name, fmt.Sprintf(
-			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
-	}
-	for _, r := range model.Resources {
-		if e.policy.Controls(container.Name, r) {
-			e.controls = true
-			if taken := e.TakenBy(container.Name, r); taken.Exists() {
-				e.unmanaged = append(e.unmanaged, taken)
-			}
+	controls := false
+	for _, q := range c.Rows {
+		controls = controls || q.IsControlled
+		if q.IsControlled && q.TakenBy.Exists() {
+			e.unmanaged = append(e.unmanaged, q.TakenBy)
 		}
+	}
+	e.isKnown, e.controls = e.isKnown || c.IsKnown, e.controls || controls
+	if !c.IsKnown && controls && len(e.Recommendations) >= recommend.MaxContainers {
+		e.leave("container "+c.Name, fmt.Sprintf(
+			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
 	}
 }
 
@@ -72,47 +70,43 @@ func (e *evaluation) leave(subject, message string) {
 	e.unmanaged = append(e.unmanaged, model.Obstacle{Reason: v1beta1.ReasonRejected, Subject: subject, Message: message, Stalled: true})
 }
 
-func controlsAny(policy model.Policy, container string) bool {
-	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return policy.Controls(container, r) })
-}
-
 // evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
 // it does not.
-func (e *evaluation) evaluate(q request, c ceilings) {
-	if !q.isManaged {
+func (e *evaluation) evaluate(q request) {
+	if !q.IsManaged {
 		return
 	}
-	if q.resource.Boost(e.policy.Containers[q.container.Name]) == nil {
-		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.resource, From: q.allowed.fit(templateRequest(q.container, q.resource))})
+	if q.Resource.Boost(q.container.Policy) == nil {
+		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.Resource, From: q.allowed.Fit(q.Template)})
 	}
 	if q.ceiling > 0 {
-		model.SetRequest(e.stays, q.container.Name, q.resource, e.Decision.Request(q.container.Name, q.resource))
+		model.SetRequest(e.stays, q.container.Name, q.Resource, e.Decision.Request(q.container.Name, q.Resource))
 	}
 	if differs(q.target, q.wanted, q.tolerance) {
-		reason, message := q.keptBelow(c)
+		reason, message := q.keptBelow(e.rows.Ceilings[q.Resource])
 		e.keep(q, reason, message)
 	}
 	if q.target > 0 {
 		e.moveOrKeep(q)
 	}
-	switch has := q.resource.Format(q.current); q.climbEnd {
+	switch has := q.Resource.Format(q.current); q.climbEnd {
 	case recommend.RaiseDidNotHelp:
 		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, fmt.Sprintf("larger sizes did not stop the OOM kills, so %s is not raised for now", has))
 	case recommend.UsageFollowsLimit:
-		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit%s, so %s is not raised for now", e.heapFlag(q), has))
+		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has))
 	}
 }
 
 // heapFlag is the flag that sets the heap, in parentheses; empty for none.
-func (e *evaluation) heapFlag(q request) string {
-	if flag := e.Deployment.Heaps[q.container.Name].Flag; flag != "" {
+func (q request) heapFlag() string {
+	if flag := q.container.Heap.Flag; flag != "" {
 		return " (" + flag + ")"
 	}
 	return ""
 }
 
 func (e *evaluation) moveOrKeep(q request) {
-	m := move{container: q.container.Name, resource: q.resource, from: q.current, isUnsettled: q.isUnsettled}
+	m := move{container: q.container.Name, resource: q.Resource, from: q.current, isUnsettled: q.isUnsettled}
 	m.to, m.why = q.move()
 	m.to = stepTo(e.policy, q, m)
 	m, reverted := skipKnownBad(e.RevertedChanges, e.paced(q, m))
@@ -120,29 +114,29 @@ func (e *evaluation) moveOrKeep(q request) {
 		if !q.isUnsettled {
 			e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
 				"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
-				q.resource.Format(reverted.Value), reverted.Evidence))
+				q.Resource.Format(reverted.Value), reverted.Evidence))
 			return
 		}
 		m = m.adopting()
 	}
 	switch { // decided, although the request stays the same
 	case m.why != "":
-	case limitsAreOff(e.Situation, e.policy, q.container, q.current, q.resource):
+	case e.limitsAreOff(q):
 		m.why = model.DecidedBounds
 	case q.isUnsettled:
 		m.why = model.DecidedAdopted
 	}
-	switch has, needs := q.resource.Format(q.current), q.resource.Of(q.rec.Target); {
+	switch has, needs := q.Resource.Format(q.current), q.Resource.Of(q.container.Recommendation.Target); {
 	case m.why != "":
 		e.moves = append(e.moves, m)
 	case q.isClose(needs):
 	case q.isWhole:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.resource.Format(needs)))
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.Resource.Format(needs)))
 	case needs < q.floor && q.current <= q.floor:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s%s", has, q.resource.Format(needs), q.whyFloor))
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s%s", has, q.Resource.Format(needs), q.whyFloor))
 	case q.isClose(q.target):
 	case q.current > q.target:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.resource.Format(q.upperBound()), q.whenLowered(q.resource.Of(e.policy.Containers[q.container.Name].MaxAllowed))))
+		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.Resource.Format(q.upperBound()), q.whenLowered(q.Resource.Of(q.container.Policy.MaxAllowed))))
 	}
 }
 
@@ -170,4 +164,20 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 		return model.Applied.Because(v1beta1.ReasonWithinTolerance, "The current requests are within the tolerance of the recommendation")
 	}
 	return model.Verdict{}
+}
+
+// limitsAreOff reports whether a limit is not what its own policy requires, although no decision has
+// set the request that it follows.
+func (e *evaluation) limitsAreOff(q request) bool {
+	r, c := q.Resource, q.container
+	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || e.Decision.Request(c.Name, r) > 0 {
+		return false
+	}
+	var requests quantity.Amounts
+	r.Set(&requests, q.current)
+	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, requests)) != r.Limit(has) }
+	if !e.policy.InPlace() {
+		return isOff(c.Resources) // new pods are created from the template
+	}
+	return slices.ContainsFunc(c.Running, func(running row.Instance) bool { return isOff(running.Resources) })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 )
 
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
@@ -132,12 +133,12 @@ func (e *evaluation) paced(q request, m move) move {
 	case q.current == 0, m.to <= q.current, !e.policy.InPlace(), e.policy.CooldownOf(window.ScaleUp) == 0:
 		return m
 	}
-	usage := max(q.resource.Of(q.rec.Uncapped), q.oomFloor())
-	demanded := max(q.current, q.enforced.fit(q.current), q.enforced.fit(usage))
+	usage := max(q.Resource.Of(q.container.Recommendation.Uncapped), q.oomFloor())
+	demanded := max(q.current, q.enforced.Fit(q.current), q.enforced.Fit(usage))
 	m.isPaced = demanded == q.current
 	shown := max(demanded, q.granted, q.stepUp(100))
 	if e.OldPods() < e.AlivePods() { // a pod of the template runs, so a node has room for what that requests
-		shown = max(shown, templateRequest(q.container, q.resource))
+		shown = max(shown, q.Template)
 	}
 	m.to = min(m.to, shown)
 	return m
@@ -150,7 +151,7 @@ func stepTo(policy model.Policy, q request, m move) int64 {
 	urgent := q.current
 	switch m.why {
 	case model.DecidedBounds:
-		urgent = q.allowed.fit(q.current)
+		urgent = q.allowed.Fit(q.current)
 	case model.DecidedLowerBound:
 		urgent = q.lowerBound()
 	case model.DecidedScaleUp, model.DecidedScaleDown:
@@ -170,19 +171,19 @@ func stepTo(policy model.Policy, q request, m move) int64 {
 //
 //	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
 func (q request) stepUp(percent int64) int64 {
-	most := q.resource.Most()
+	most := q.Resource.Most()
 	if percent > 0 {
-		most = min(most, mulDiv(q.current, 100+percent, 100, false))
+		most = min(most, row.MulDiv(q.current, 100+percent, 100, false))
 	}
 	grain := q.grain(most)
-	return min(max(most/grain*grain, q.current+grain), q.resource.Most())
+	return min(max(most/grain*grain, q.current+grain), q.Resource.Most())
 }
 
 // stepDown is the least that a request may be after a step. 0 % is any step.
 //
 //	100m, 25 % → 75m    256Mi, 10 % → 231Mi    1m, 10 % → 0m, and so the target
 func (q request) stepDown(percent int64) int64 {
-	least := mulDiv(q.current, max(0, 100-cmp.Or(percent, 100)), 100, true)
+	least := row.MulDiv(q.current, max(0, 100-cmp.Or(percent, 100)), 100, true)
 	grain := q.grain(least)
 	return min((least+grain-1)/grain*grain, max(0, q.current-grain))
 }

@@ -186,6 +186,13 @@ func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 	})
 }
 
+// maxReverts is how often another controller may undo what we have written before we
+// stop writing it.
+const maxReverts = 2
+
+// IsContested reports whether another controller has undone the decision too often.
+func (d *Decision) IsContested() bool { return d != nil && d.Reverts >= maxReverts }
+
 // Uncontested is the decision as if no controller had ever undone it.
 func (d *Decision) Uncontested() *Decision {
 	return d.With(func(next *Decision) {

@@ -4,6 +4,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -136,3 +137,9 @@ func IsBelow(v, than int64) bool { return v > 0 && v < than }
 func AfterObserving(enough time.Duration) string {
 	return "after about " + duration.HumanDuration(enough) + " of observed time"
 }
+
+// Any is the bound that allows any amount: the largest amount, so that min and max need no special case.
+const Any int64 = math.MaxInt64
+
+// BoundOf is a bound as the API has it, where 0 is no bound.
+func BoundOf(v int64) int64 { return cmp.Or(v, Any) }

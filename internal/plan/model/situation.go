@@ -278,11 +278,17 @@ func (s Situation) Count(is func(workload.Pod) bool) (n int) {
 func AppliedTo(pod workload.Pod) []workload.Container {
 	out := slices.Clone(pod.Containers)
 	for i, c := range out {
-		if actual, ok := pod.Actual[c.Name]; ok {
-			out[i].Resources = actual
-		}
+		out[i].Resources = AppliedIn(pod, c)
 	}
 	return out
+}
+
+// AppliedIn are a container's resources that the kubelet reports, or else what it declares.
+func AppliedIn(pod workload.Pod, c workload.Container) workload.Resources {
+	if actual, ok := pod.Actual[c.Name]; ok {
+		return actual
+	}
+	return c.Resources
 }
 
 // WasResized reports whether a resize of the pod was asked for, by anyone.

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/pods"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -19,51 +21,46 @@ import (
 // contested: nothing is written, whatever is recommended, until the scaler is edited or no
 // other field manager owns the values any longer.
 
-const (
-	// maxReverts is how often another controller may undo what we have written before we
-	// stop writing it.
-	maxReverts = 2
-	// revertCounts is how long a revert counts. It is longer than the longest usual
-	// period of tools that sync a cluster with a repository, and short enough that two
-	// releases of a chart, weeks apart, are no contest.
-	revertCounts = 24 * time.Hour
-)
+// revertCounts is how long a revert counts. It is longer than the longest usual
+// period of tools that sync a cluster with a repository, and short enough that two
+// releases of a chart, weeks apart, are no contest.
+const revertCounts = 24 * time.Hour
 
 // NoteReverts is the decision with one more revert, if another controller has undone it
 // since the last reconcile, unless the scaler was edited.
-func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.Decision {
-	d := s.Decision
-	if !policy.MayRollOut() {
+func NoteReverts(g goal.Goals) *model.Decision {
+	d := g.Decision
+	if !g.Policy.MayRollOut() {
 		d = d.NotApplied()
 	}
-	if policy.Edited || d == nil || d.Reverts >= maxReverts {
+	if g.Policy.Edited || d == nil || d.IsContested() {
 		return d
 	}
-	p := plannerFor(s, policy, now)
-	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.template())
+	p := plannerFor(g)
+	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.Template())
 	if isTemplateUndone || p.arePodsUndone() {
-		return d.UndoneAt(now, revertCounts)
+		return d.UndoneAt(g.Now, revertCounts)
 	}
 	return d
 }
 
 // ownValuesDiffer reports whether the template differs from the decision only in values that we
 // have taken over before.
-func (p planner) ownValuesDiffer(t template) bool {
-	return p.policy.MayRollOut() && t.isChanged && len(t.originals) == 0
+func (p planner) ownValuesDiffer(t goal.Template) bool {
+	return p.Policy.MayRollOut() && t.IsChanged && len(t.Originals) == 0
 }
 
 // arePodsUndone reports whether another controller has changed pods from what is still managed.
 func (p planner) arePodsUndone() bool {
-	if !p.policy.InPlace() || len(p.Undone) == 0 {
+	if !p.Policy.InPlace() || len(p.Undone) == 0 {
 		return false
 	}
 	p.Pods = slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool { return !p.Undone[pod.UID] })
 	managed := model.Requests{}
-	for name := range p.Decision.Requests {
-		for _, r := range model.Resources {
-			if p.IsManaged(p.policy, name, r) {
-				model.SetRequest(managed, name, r, p.Decision.Request(name, r))
+	for _, c := range p.Rows.Containers {
+		for _, q := range c.Rows {
+			if q.IsControlled && !q.TakenBy.Exists() {
+				model.SetRequest(managed, c.Name, q.Resource, p.Decision.Request(c.Name, q.Resource))
 			}
 		}
 	}
@@ -86,11 +83,11 @@ func (p planner) isReleased(c model.Contest) bool {
 // contested is what another controller may have undone: the template if it is ours, and
 // pods if they are resized in place.
 func (p planner) contested() (c model.Contest) {
-	t := p.template()
-	if p.policy.RollsOut() || p.ownValuesDiffer(t) {
-		c.Template = t.wanted
+	t := p.Template()
+	if p.Policy.RollsOut() || p.ownValuesDiffer(t) {
+		c.Template = t.Wanted
 	}
-	if p.policy.InPlace() {
+	if p.Policy.InPlace() {
 		c.Pods = p.contestedPods()
 	}
 	return c
@@ -98,22 +95,22 @@ func (p planner) contested() (c model.Contest) {
 
 // contestedPods is what the pods should have that have something else.
 func (p planner) contestedPods() map[string][]model.Size {
-	pods := map[string][]model.Size{}
+	contested := map[string][]model.Size{}
 	for _, pod := range p.Pods {
 		if !model.IsAlive(pod) {
 			continue
 		}
-		if sizes := p.targetOf(pod).sizes; differsFrom(pod, sizes) {
-			pods[pod.Name] = sizes
+		if sizes := pods.SizesOf(p.Goals, pod); sizes.Differ() {
+			contested[pod.Name] = sizes.Sizes()
 		}
 	}
-	return pods
+	return contested
 }
 
 // contest is the plan once the decision is contested: to write nothing.
 func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 	if w := p.Writers; w != nil && len(w.Names) > 0 {
-		p.Decision = p.Decision.With(func(d *model.Decision) { d.ContestedBy = w.Names })
+		p = p.with(p.Decision.With(func(d *model.Decision) { d.ContestedBy = w.Names }))
 	}
 	message := "%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again"
 	if len(c.Template) == 0 {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/pods"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -37,12 +39,12 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if p.Unsized.Exists() {
 		return p.without(p.Unsized.Verdict())
 	}
-	if _, _, o := p.newPodSizes(); o.Exists() {
+	if o := p.newPods.Obstacle; o.Exists() {
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	candidates := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool {
-		hasReason := slices.ContainsFunc(reasons, func(o model.Obstacle) bool { return o.Subject == subjectOf(pod) })
-		return !hasReason || hasSizes(pod, p.newPods.Sizes)
+		hasReason := slices.ContainsFunc(reasons, func(o model.Obstacle) bool { return o.Subject == pods.SubjectOf(pod) })
+		return !hasReason || goal.HasSizes(pod, p.newPods.Sizes)
 	})
 	if len(candidates) == 0 {
 		return p.without(verdict.Noting("A new pod would have the same size"))
@@ -50,7 +52,7 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable }); len(candidates) == 0 {
 		return p.without(verdict.Noting("An annotation asks not to evict these pods"))
 	}
-	if p.policy.EvictsUnderPressure() {
+	if p.Policy.EvictsUnderPressure() {
 		mayBecomeBusy := slices.ContainsFunc(candidates, func(pod workload.Pod) bool { return p.lacks(model.CPU, pod) })
 		candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return !p.isUnderPressure(pod) })
 		switch {
@@ -78,8 +80,16 @@ func (p planner) isUnderPressure(pod workload.Pod) bool {
 
 // lacks reports whether a pod has less of a resource than its replacement would have.
 func (p planner) lacks(r model.Resource, pod workload.Pod) bool {
-	pod.Containers = model.AppliedTo(pod)
-	return anySize(pod, p.newPods.Sizes, func(has, size workload.Resources) bool { return r.Request(size) > r.Request(has) })
+	return p.differs(pod, func(has, size int64) bool { return size > has }, r)
+}
+
+// differs compares the requests of a pod with those of its replacement.
+func (p planner) differs(pod workload.Pod, is func(has, size int64) bool, r model.Resource) bool {
+	return slices.ContainsFunc(p.newPods.Sizes, func(size model.Size) bool {
+		c, _ := pod.Container(size.Container)
+		request := r.Request(size.Resources)
+		return request > 0 && is(r.Request(model.AppliedIn(pod, c)), request)
+	})
 }
 
 // withoutPressure says why pods that cannot be resized are not evicted.
@@ -104,23 +114,23 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 		return p.without(state.Because(o.Reason, o.Message))
 	}
 	if len(unavailable) > 0 { // nothing is lost with them
-		candidates = slices.DeleteFunc(slices.Clone(candidates), p.isAvailable)
+		candidates = slices.DeleteFunc(slices.Clone(candidates), p.IsAvailable)
 	}
 	if len(candidates) == 0 {
 		return p.without(podsUnavailable().Verdict())
 	}
-	if open, left := decision.MayRestart(p.Decision.Reason, p.policy.Windows, p.now); !open {
+	if open, left := decision.MayRestart(p.Decision.Reason, p.Policy.Windows, p.Now); !open {
 		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
 	}
 	if p.Decision.Verification != nil && settled > 0 {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
 	}
-	if rejected := p.RejectedEviction; rejected != nil && rejected.Until.After(p.now) {
+	if rejected := p.RejectedEviction; rejected != nil && rejected.Until.After(p.Now) {
 		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
-		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
+		return p.within(rejected.Until.Sub(p.Now)).without(o.Verdict())
 	}
-	if failed := WithFailure(p.newPods, p.Situation, p.now); !failed.FailedAt.IsZero() { // a replacement would not get the size
-		return p.within(failed.FailedAt.Add(failureMemory).Sub(p.now)).without(failed.Obstacle.Verdict())
+	if failed := goal.WithFailure(p.newPods, p.Situation, p.Now); !failed.FailedAt.IsZero() { // a replacement would not get the size
+		return p.within(goal.FailedFor(failed, p.Now)).without(failed.Obstacle.Verdict())
 	}
 	if wait := p.untilLearned(); wait > 0 {
 		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
@@ -136,9 +146,9 @@ func (p planner) evictionsStopped() model.Verdict {
 	case p.newPods.IneffectiveOnPod != "":
 		return model.Stalled.Because(v1beta1.ReasonAdmissionIneffective, fmt.Sprintf(
 			"Pod %s was created without the decided size, so no pod is evicted: find out what else changes new pods, then delete that pod to try again", p.newPods.IneffectiveOnPod))
-	case p.Deployment.Replicas < p.policy.MinReplicas:
+	case p.Deployment.Replicas < p.Policy.MinReplicas:
 		return model.Stalled.Because(v1beta1.ReasonTooFewReplicas, fmt.Sprintf(
-			"The Deployment has %d replicas, and pods are evicted only with at least %d (updatePolicy.minReplicas)", p.Deployment.Replicas, p.policy.MinReplicas))
+			"The Deployment has %d replicas, and pods are evicted only with at least %d (updatePolicy.minReplicas)", p.Deployment.Replicas, p.Policy.MinReplicas))
 	case p.Deployment.Paused:
 		return model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: no pod is evicted until it is resumed")
 	}
@@ -156,8 +166,8 @@ func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle
 			continue
 		case !pod.Current:
 			return nil, anotherRollout()
-		case p.isAvailable(pod):
-		case hasSizes(pod, p.newPods.Sizes), p.startedBoosted(pod):
+		case p.IsAvailable(pod):
+		case goal.HasSizes(pod, p.newPods.Sizes), p.StartedBoosted(pod):
 			starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
 			unavailable = append(unavailable, pod)
@@ -180,8 +190,20 @@ func podsUnavailable() model.Obstacle {
 	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
 }
 
-// isAvailable follows the rule of Kubernetes: without minReadySeconds, a ready pod is
-// available. The time since when it is ready is of its node's clock, which may be ahead.
-func (p planner) isAvailable(pod workload.Pod) bool {
-	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
+// withholdEvictions leaves out the pods whose replacements would have a lower request. An urgent
+// decision replaces them all the same.
+func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, model.Obstacle) {
+	waits := p.WaitsForUsage()
+	if !waits.Exists() || decision.IsUrgent(p.Decision.Reason) {
+		return candidates, model.Obstacle{}
+	}
+	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
+			return p.differs(pod, func(has, size int64) bool { return size < has }, r)
+		})
+	})
+	if len(left) > 0 {
+		return left, model.Obstacle{}
+	}
+	return nil, waits.On("the next eviction")
 }

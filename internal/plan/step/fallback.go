@@ -17,9 +17,9 @@ func (p planner) fallBack(t tally) model.Plan {
 	switch {
 	case len(reasons) == 0:
 		return p.without(verdict)
-	case p.policy.MayRollOut():
+	case p.Policy.MayRollOut():
 		return p.rollOutInstead(verdict, reasons)
-	case p.policy.MayEvict():
+	case p.Policy.MayEvict():
 		return p.recreate(verdict, reasons, t.settled())
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))
@@ -28,10 +28,10 @@ func (p planner) fallBack(t tally) model.Plan {
 // rollOutInstead plans the next change of the pod template, as in the mode Rollout, if that
 // creates pods of another size than the current ones.
 func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) model.Plan {
-	switch t := p.template(); {
-	case t.isChanged:
-	case t.withheld.Exists():
-		return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict().Noting(replaces(reasons)))
+	switch t := p.Template(); {
+	case t.IsChanged:
+	case t.Withheld.Exists():
+		return p.without(model.Obstacles{t.Withheld.On("the pod template")}.Verdict().Noting(replaces(reasons)))
 	case p.Deployment.RollingOut:
 		return p.rolledOut()
 	default:

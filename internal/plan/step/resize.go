@@ -5,10 +5,12 @@ package step
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/pods"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
 
@@ -21,42 +23,42 @@ import (
 // for no other resize, and no resize waits for it. What cannot be done in place is left to
 // the fallback, once there is nothing more to do in place.
 func (p planner) resize() model.Plan {
-	verdicts := make([]podVerdict, 0, len(p.Pods))
+	standings := make([]pods.Standing, 0, len(p.Pods))
 	for _, pod := range p.Pods {
 		if model.IsAlive(pod) {
-			verdicts = append(verdicts, p.classify(pod))
+			standings = append(standings, pods.Of(p.Goals, pod))
 		}
 	}
-	return p.choose(fold(verdicts))
+	return p.choose(fold(standings))
 }
 
-// tally is the sum of the pods' verdicts.
+// tally is the sum of the pods' standings.
 type tally struct {
 	pods         int
-	leaving      int             // pods that a rollout is about to replace
-	count        [activities]int // of the pods, by where they stand
-	first        [activities]*model.Resize
-	boosts       []model.Resize
+	leaving      int                  // pods that a rollout is about to replace
+	count        [pods.Activities]int // of the pods, by where they stand
+	first        [pods.Activities]*pods.Standing
+	boosts       []pods.Standing
 	isBoosted    bool // a boost is applied
 	obstacles    model.Obstacles
 	requeueAfter time.Duration
 }
 
-func fold(verdicts []podVerdict) tally {
-	t := tally{pods: len(verdicts)}
-	for i := range verdicts {
-		v := &verdicts[i]
-		t.requeueAfter = model.Sooner(t.requeueAfter, v.requeueAfter)
-		t.obstacles = append(t.obstacles, v.obstacles...)
-		t.count[v.activity]++
-		t.first[v.activity] = cmp.Or(t.first[v.activity], &v.step)
-		if v.isLeaving {
+func fold(standings []pods.Standing) tally {
+	t := tally{pods: len(standings)}
+	for i := range standings {
+		s := &standings[i]
+		t.requeueAfter = model.Sooner(t.requeueAfter, s.RequeueAfter)
+		t.obstacles = append(t.obstacles, s.Obstacles...)
+		t.count[s.Activity]++
+		t.first[s.Activity] = cmp.Or(t.first[s.Activity], s)
+		if s.IsLeaving {
 			t.leaving++
 		}
 		switch {
-		case v.activity == asksBoost:
-			t.boosts = append(t.boosts, v.step)
-		case v.step.Boost:
+		case s.Activity == pods.AsksBoost:
+			t.boosts = append(t.boosts, *s)
+		case s.IsBoosted:
 			t.isBoosted = true
 		}
 	}
@@ -64,110 +66,124 @@ func fold(verdicts []podVerdict) tally {
 }
 
 // settled counts the pods that have all of the decided size that they can get.
-func (t tally) settled() int { return t.count[complete] + t.count[settled] }
+func (t tally) settled() int { return t.count[pods.Complete] + t.count[pods.Settled] }
 
 // choose picks the next step.
 func (p planner) choose(t tally) model.Plan {
 	const resizing = "Pods are being resized in place"
 	p = p.within(t.requeueAfter)
-	p.progress = model.Progress{PodsAtSize: t.count[complete] + t.count[leavingAtSize], Pods: t.pods}
+	p.progress = model.Progress{PodsAtSize: t.count[pods.Complete] + t.count[pods.LeavingAtSize], Pods: t.pods}
 	p, setBack := p.setBack()
 	if setBack != nil {
 		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "An unschedulable new pod gets the requests of the template"))
 	}
-	if withdrawal := t.first[asksWithdrawal]; withdrawal != nil {
-		return p.plan(p.withPodLevel(*withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
+	if withdrawal := t.first[pods.AsksWithdrawal]; withdrawal != nil {
+		return p.plan(resizeTo(withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
 	}
 	if boost := p.nextBoost(t); boost != nil {
-		return p.plan(p.withPodLevel(*boost), model.Changing.Because(v1beta1.ReasonResizing, resizing))
+		return p.plan(resizeTo(boost), model.Changing.Because(v1beta1.ReasonResizing, resizing))
 	}
-	next := cmp.Or(t.first[asksFreeing], t.first[asksInstead], t.first[asks], t.first[asksAgain])
+	next := cmp.Or(t.first[pods.AsksFreeing], t.first[pods.AsksInstead], t.first[pods.Asks], t.first[pods.AsksAgain])
 	if next == nil { // what needs verification comes last
 		p, next = p.nextReduction(t)
 	}
 	switch {
 	case next != nil && p.underWay(t, next) < concurrency(t.pods):
-		return p.plan(p.withPodLevel(*next), model.Changing.Because(v1beta1.ReasonResizing, resizing))
-	case t.count[inFlight]+t.count[boosting] > 0:
+		return p.plan(resizeTo(next), model.Changing.Because(v1beta1.ReasonResizing, resizing))
+	case t.count[pods.InFlight]+t.count[pods.Boosting] > 0:
 		return p.without(model.Changing.Because(v1beta1.ReasonResizing, resizing))
 	case next != nil:
 		return p.fallBack(t) // it waits for what is Deferred
-	case t.first[asksReduction] != nil:
+	case t.first[pods.AsksReduction] != nil:
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first resized pods before lowering the rest"))
 	case len(t.obstacles) > 0:
 		return p.fallBack(t)
-	case t.pods == 0, t.count[leaving] > 0:
-		if p.Deployment.RollingOut && p.isTemplateAsDecided() {
+	case t.pods == 0, t.count[pods.Leaving] > 0:
+		if p.Deployment.RollingOut && p.IsTemplateAsDecided() {
 			return p.rolledOut()
 		}
 		if t.pods == 0 {
 			return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
 		}
-		return p.without(AboutToBeReplaced(t.count[leaving], t.pods))
+		return p.without(AboutToBeReplaced(t.count[pods.Leaving], t.pods))
 	case t.isBoosted:
-		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready ("+p.boostedBy()+")"))
+		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready ("+p.BoostedBy()+")"))
 	}
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
 }
 
 // underWay counts the resizes that the next one waits for. What frees capacity, or replaces a resize that is Deferred, does
 // not wait for those that are Deferred, nor does what has been proven.
-func (p planner) underWay(t tally, next *model.Resize) int {
+func (p planner) underWay(t tally, next *pods.Standing) int {
 	switch {
-	case next == t.first[asksFreeing], next == t.first[asksInstead], p.Decision.IsUrgentRestart():
-		return t.count[inFlight]
+	case next == t.first[pods.AsksFreeing], next == t.first[pods.AsksInstead], p.Decision.IsUrgentRestart():
+		return t.count[pods.InFlight]
 	}
-	return t.count[inFlight] + t.count[deferred] + t.count[asksInstead]
+	return t.count[pods.InFlight] + t.count[pods.Deferred] + t.count[pods.AsksInstead]
+}
+
+// resizeTo is the resize of a pod to its sizes, with the pod-level resources that follow.
+func resizeTo(s *pods.Standing) model.Resize {
+	return model.Resize{
+		Pod: s.Pod.Name, UID: s.Pod.UID, ResourceVersion: s.Pod.ResourceVersion,
+		Sizes: s.Sizes.Sizes(), PodLevel: s.Sizes.PodLevel(s.Pod), Boost: s.IsBoosted, Withdraws: s.Withdraws,
+	}
 }
 
 func concurrency(pods int) int { return max(1, pods/4) }
 
 // nextReduction says which pod is lowered next: none, while the first ones are verified. It
 // ends the verification that all pods have passed.
-func (p planner) nextReduction(t tally) (planner, *model.Resize) {
-	v, reduction := p.Decision.Verifying(), t.first[asksReduction]
+func (p planner) nextReduction(t tally) (planner, *pods.Standing) {
+	v, reduction := p.Decision.Verifying(), t.first[pods.AsksReduction]
 	switch {
 	case v == nil, p.mayLowerMore(*v, t):
 		return p, reduction
-	case t.count[inFlight] > 0, t.settled() == 0:
+	case t.count[pods.InFlight] > 0, t.settled() == 0:
 		return p, nil
-	case t.count[withheld] > 0 && !v.FirstPodsVerified.IsZero():
+	case t.count[pods.Withheld] > 0 && !v.FirstPodsVerified.IsZero():
 		return p, nil // the others follow later
 	}
-	d, left := verification.Observe(p.Situation, p.policy, p.Decision, p.now)
+	d, left := verification.Observe(p.Situation, p.Policy, p.Decision, p.Now)
 	switch {
 	case left > 0:
 		return p.with(d).within(left), nil
-	case reduction == nil && t.count[withheld] == 0:
+	case reduction == nil && t.count[pods.Withheld] == 0:
 		return p.with(d.WithVerification(nil)), nil
 	}
-	return p.with(verification.PassFirst(d, p.now)), reduction
+	return p.with(verification.PassFirst(d, p.Now)), reduction
 }
 
 // mayLowerMore reports whether the first pods are verified, or whether there may be more of
 // them.
 func (p planner) mayLowerMore(v model.Verification, t tally) bool {
 	switch {
-	case t.first[asksReduction] == nil:
+	case t.first[pods.AsksReduction] == nil:
 		return false
 	case !v.FirstPodsVerified.IsZero():
 		return true
 	}
-	return t.count[inFlight]+t.settled() < concurrency(t.pods-t.leaving)
+	return t.count[pods.InFlight]+t.settled() < concurrency(t.pods-t.leaving)
 }
 
 // nextBoost is the next boost; nil for none. If as many pods as allowed are being resized,
 // a boost changes only CPU: whatever else it would change waits for its turn.
-func (p planner) nextBoost(t tally) *model.Resize {
+func (p planner) nextBoost(t tally) *pods.Standing {
 	for _, boost := range t.boosts {
-		if t.count[inFlight] < concurrency(t.pods) {
+		if t.count[pods.InFlight] < concurrency(t.pods) {
 			return &boost
 		}
-		pod, _ := p.Pod(boost.UID)
-		boost.Sizes = only(model.CPU, pod, boost.Sizes)
-		if p.isPossibleChange(pod, boost.Sizes) {
+		boost.Sizes = boost.Sizes.Only(model.CPU)
+		if p.IsPossibleChange(boost.Pod, boost.Sizes) {
 			return &boost
 		}
 	}
 	return nil
+}
+
+// AboutToBeReplaced is the verdict if so many pods keep their size because they have an older
+// template.
+func AboutToBeReplaced(leaving, pods int) model.Verdict {
+	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress, fmt.Sprintf(
+		"%d of %d pods have an older template, and keep their size until they are replaced", leaving, pods))
 }

@@ -9,16 +9,14 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
 // planner plans with the situation's decision, which is never nil here. Its methods change
 // nothing but their own copy.
 type planner struct {
-	model.Situation
-
-	policy model.Policy
-	now    time.Time
+	goal.Goals
 
 	// What is known of the plan so far.
 	newPods      model.NewPods
@@ -26,26 +24,26 @@ type planner struct {
 	requeueAfter time.Duration
 }
 
-func plannerFor(s model.Situation, policy model.Policy, now time.Time) planner {
-	return planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.AlivePods()}}
+func plannerFor(g goal.Goals) planner {
+	return planner{Goals: g, progress: model.Progress{Pods: g.AlivePods()}}
 }
 
 // Next plans the next step towards the situation's decision.
-func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
-	p := plannerFor(s, policy, now)
-	p.newPods.IneffectiveOnPod = s.NewPods.IneffectiveOnPod
-	switch policy.Mode {
+func Next(g goal.Goals) model.Plan {
+	p := plannerFor(g)
+	p.newPods.IneffectiveOnPod = g.NewPods.IneffectiveOnPod
+	switch g.Policy.Mode {
 	case v1beta1.UpdateModeRollout:
 		return p.rollOut()
 	case v1beta1.UpdateModeInitial:
 		return p.sizeNewPodsOnly()
 	}
-	if p.isTemplateAsDecided() {
-		p.Decision = p.Decision.Applied() // by a rewrite whose status may have been lost
+	if p.IsTemplateAsDecided() {
+		p = p.with(p.Decision.Applied()) // by a rewrite whose status may have been lost
 	}
 	p.newPods = p.learnNewPods()
 	next := p.resize()
-	if !p.policy.MayEvict() {
+	if !p.Policy.MayEvict() {
 		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
 	}
 	switch next.Step.(type) {
@@ -53,10 +51,10 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	default:
 		return next
 	}
-	if next.Decision.Reverts < maxReverts {
+	if !next.Decision.IsContested() {
 		return next
 	}
-	p.Decision = next.Decision
+	p = p.with(next.Decision)
 	if c := p.contested(); !p.isReleased(c) {
 		return p.contest(c, next)
 	}
@@ -74,7 +72,7 @@ func (p planner) without(v model.Verdict) model.Plan { return p.plan(nil, v) }
 
 // with is the planner with another decision.
 func (p planner) with(d *model.Decision) planner {
-	p.Decision = d
+	p.Goals = p.With(d)
 	return p
 }
 
@@ -87,7 +85,7 @@ func (p planner) within(d time.Duration) planner {
 // withinQuota is the planner that requeues if a quota is the obstacle.
 func (p planner) withinQuota(o model.Obstacle) planner {
 	if o.Reason == v1beta1.ReasonQuotaExceeded {
-		return p.within(quotaRetry)
+		return p.within(goal.QuotaRetry)
 	}
 	return p
 }

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package decision
+package row
 
 import (
 	"math"
@@ -50,11 +50,11 @@ func TestRatios(t *testing.T) {
 			amount = 1 + r.Int64N(10_000)
 		}
 		limit := mostLimit(amount, ratio)
-		if limit < amount || exceeds(limit, amount, ratio) {
+		if limit < amount || Exceeds(limit, amount, ratio) {
 			t.Fatalf("seed %d: mostLimit(%d, %d) = %d", seed, amount, ratio, limit)
 		}
 		request := leastRequest(amount, ratio)
-		if request < 1 || request > amount || exceeds(amount, request, ratio) {
+		if request < 1 || request > amount || Exceeds(amount, request, ratio) {
 			t.Fatalf("seed %d: leastRequest(%d, %d) = %d", seed, amount, ratio, request)
 		}
 	}
@@ -75,8 +75,8 @@ func TestMulDiv(t *testing.T) {
 			if !want.IsInt64() {
 				want.SetInt64(math.MaxInt64)
 			}
-			if got := mulDiv(a, b, c, up); got != want.Int64() {
-				t.Fatalf("seed %d: mulDiv(%d, %d, %d, %t) = %d, want %d", seed, a, b, c, up, got, want)
+			if got := MulDiv(a, b, c, up); got != want.Int64() {
+				t.Fatalf("seed %d: MulDiv(%d, %d, %d, %t) = %d, want %d", seed, a, b, c, up, got, want)
 			}
 		}
 	}

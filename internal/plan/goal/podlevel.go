@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package step
+package goal
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -27,24 +27,17 @@ import (
 // The values depend only on what the pod declares and on the sizes, so nothing is remembered. A pod that
 // is raised and lowered again ends with the pod-level request that it had.
 
-// withPodLevel is the resize with the pod-level resources that follow its sizes.
-func (p planner) withPodLevel(resize model.Resize) model.Resize {
-	pod, _ := p.Pod(resize.UID)
-	resize.PodLevel = p.podLevelWith(pod, resize.Sizes)
-	return resize
-}
-
-// podLevelWith is what the pod-level resources become with the sizes. What is not set stays so.
-func (p planner) podLevelWith(pod workload.Pod, sizes []model.Size) (out workload.Resources) {
+// PodLevel is what the pod-level resources become with the sizes. What is not set stays so.
+func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 	if !pod.PodLevelResources {
 		return out
 	}
 	after := pod
-	after.Containers = withSizes(pod.Containers, sizes)
+	after.Containers = cs.appliedTo(pod.Containers)
 	for _, r := range model.Resources {
 		request := podLevelRequest(pod, after, r)
-		limit := p.podLevelLimit(pod, after, sizes, request, r)
-		if isGuaranteed := podLevelQoS(pod.PodLevel) == corev1.PodQOSGuaranteed; isGuaranteed && p.limitRule(sizes) == model.LimitsRise {
+		limit := cs.podLevelLimit(pod, after, request, r)
+		if isGuaranteed := podLevelQoS(pod.PodLevel) == corev1.PodQOSGuaranteed; isGuaranteed && cs.limitRule() == model.LimitsRise {
 			request = limit
 		}
 		r.Put(&out, request, limit)
@@ -60,19 +53,19 @@ func podLevelRequest(pod, after workload.Pod, r model.Resource) int64 {
 		return 0
 	}
 	spare := has - r.Request(pod.ContainersSum())
-	for _, c := range after.Containers {
-		if before, _ := pod.Container(c.Name); r.Request(before.Resources) == 0 {
-			spare -= r.Request(c.Resources)
+	for i, before := range pod.Containers {
+		if r.Request(before.Resources) == 0 {
+			spare -= r.Request(after.Containers[i].Resources)
 		}
 	}
 	return r.Request(after.ContainersSum()) + max(0, spare)
 }
 
 // podLevelLimit is the pod-level limit beside a pod-level request; 0 if the pod has none.
-func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, request int64, r model.Resource) int64 {
+func (cs Changes) podLevelLimit(pod, after workload.Pod, request int64, r model.Resource) int64 {
 	limit, from, to := r.Limit(pod.PodLevel), r.Request(pod.PodLevel), request
 	least := request
-	switch rule := p.limitRule(sizes); {
+	switch rule := cs.limitRule(); {
 	case limit == 0, rule == model.LimitsStay:
 		return limit
 	case rule == model.LimitsRise:
@@ -82,7 +75,7 @@ func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, requ
 		from, to = r.Request(pod.ContainersSum()), r.Request(after.ContainersSum())
 	}
 	if from > 0 {
-		limit = decision.ScaleTo(limit, from, to)
+		limit = row.ScaleTo(limit, from, to)
 	}
 	for _, c := range after.Containers {
 		limit = max(limit, r.Limit(c.Resources))
@@ -90,24 +83,24 @@ func (p planner) podLevelLimit(pod, after workload.Pod, sizes []model.Size, requ
 	return max(limit, least)
 }
 
-// resizedPod is the footprint of the pod with the sizes.
-func (p planner) resizedPod(pod workload.Pod, sizes []model.Size) workload.Footprint {
-	f := resized(pod.Footprint(), sizes)
-	f.PodLevel = p.podLevelWith(pod, sizes)
-	return f
-}
-
 // limitRule is the rule of the pod-level limits: that of the container whose limit may change most.
-func (p planner) limitRule(sizes []model.Size) (rule model.LimitRule) {
-	for _, size := range sizes {
-		rule = max(rule, p.policy.Containers[size.Container].Limits)
+func (cs Changes) limitRule() (rule model.LimitRule) {
+	for _, c := range cs {
+		rule = max(rule, c.Goal.Policy.Limits)
 	}
 	return rule
 }
 
+// Resized is the footprint of the pod with the sizes.
+func (cs Changes) Resized(pod workload.Pod) workload.Footprint {
+	f := resized(pod.Footprint(), cs.Sizes())
+	f.PodLevel = cs.PodLevel(pod)
+	return f
+}
+
 // overPodLevelLimit reports whether the pod would request more than a pod-level limit that stays.
-func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.Obstacle {
-	next := p.podLevelWith(pod, sizes)
+func (cs Changes) overPodLevelLimit(pod workload.Pod) model.Obstacle {
+	next := cs.PodLevel(pod)
 	for _, r := range model.Resources {
 		if limit := r.Limit(next); limit > 0 && r.Request(next) > limit {
 			return model.Obstacle{
@@ -121,8 +114,8 @@ func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.O
 }
 
 // podLevelQoSObstacle reports whether the pod-level resources of the sizes change the QoS class.
-func (p planner) podLevelQoSObstacle(pod workload.Pod, sizes []model.Size) model.Obstacle {
-	before, after := podLevelQoS(pod.PodLevel), podLevelQoS(p.podLevelWith(pod, sizes))
+func (cs Changes) podLevelQoSObstacle(pod workload.Pod) model.Obstacle {
+	before, after := podLevelQoS(pod.PodLevel), podLevelQoS(cs.PodLevel(pod))
 	if before == after || pod.PodLevel == (workload.Resources{}) {
 		return model.Obstacle{}
 	}

@@ -1,12 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package step
+package pods
 
 import (
 	"slices"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -21,26 +21,26 @@ import (
 //
 // Nothing that a container has is taken from it. The step carries the version of the pod whose
 // status was read, so that a resize that was granted in the meantime is not undone.
-func (p planner) withoutPending(pod workload.Pod, sizes []model.Size) (out []model.Size, ok bool) {
+func withoutPending(g goal.Goals, pod workload.Pod, sizes goal.Changes) (out goal.Changes, ok bool) {
 	out = slices.Clone(sizes)
-	for i, size := range sizes {
-		actual, isReported := pod.Actual[size.Container]
+	for i, c := range sizes {
+		actual, isReported := pod.Actual[c.Has.Name]
 		if !isReported {
 			return nil, false
 		}
 		for _, r := range model.Resources {
-			if r.IsApplied(actual, size.Resources) {
+			if r.IsApplied(actual, c.Size) {
 				continue
 			}
-			request, limit := applied(r.Request(size.Resources), r.Request(actual)), applied(r.Limit(size.Resources), r.Limit(actual))
-			if r.Request(size.Resources) == r.Limit(size.Resources) && limit > r.Limit(size.Resources) {
+			request, limit := applied(r.Request(c.Size), r.Request(actual)), applied(r.Limit(c.Size), r.Limit(actual))
+			if r.Request(c.Size) == r.Limit(c.Size) && limit > r.Limit(c.Size) {
 				request = limit // or the QoS class would change
 			}
-			r.Put(&out[i].Resources, request, limit)
+			r.Put(&out[i].Size, request, limit)
 		}
 	}
-	out = keepBurstable(pod, out)
-	return out, p.isPossibleChange(pod, out)
+	out = out.KeepingBurstable(pod)
+	return out, g.IsPossibleChange(pod, out)
 }
 
 // applied is the applied amount. No request or limit is added or removed.
@@ -49,17 +49,4 @@ func applied(declared, actual int64) int64 {
 		return declared
 	}
 	return actual
-}
-
-// isPending reports whether the reason is that of a kubelet that does not grant a resize.
-func isPending(reason string) bool {
-	return slices.Contains([]string{v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible}, reason)
-}
-
-// asksFor reports whether the sizes ask for no less than others, for any container.
-func asksFor(sizes, others []model.Size) bool {
-	return slices.EqualFunc(sizes, others, func(size, other model.Size) bool {
-		asksNoLess := !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Request(size.Resources) < r.Request(other.Resources) })
-		return size.Container == other.Container && asksNoLess
-	})
 }

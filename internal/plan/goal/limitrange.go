@@ -1,16 +1,16 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package decision
+package goal
 
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -56,14 +56,14 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case isAbove(request, limit):
 		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.String())
-	case exceeds(limit, request, ratio):
+	case row.Exceeds(limit, request, ratio):
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
 }
 
 // isAbove reports whether an amount is above a bound that is set.
-func isAbove(v, most int64) bool { return v > unlimited(most) }
+func isAbove(v, most int64) bool { return v > model.BoundOf(most) }
 
 // brokenByPod applies the API server's rules to the pod's sum: a value that is not set counts for nothing,
 // but a pod without any request or limit breaks a bound on it. The sum includes init containers.
@@ -83,16 +83,61 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 		return fmt.Sprintf("a limit of no less than %s of %s", r.Format(least), r.String())
 	case isAbove(max(requests, limits), most):
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
-	case isAbove(cmp.Or(limits, math.MaxInt64), most):
+	case isAbove(model.BoundOf(limits), most):
 		return fmt.Sprintf("at most %s of %s, and this one has no limit", r.Format(most), r.String())
-	case exceeds(cmp.Or(limits, math.MaxInt64), requests, ratio):
+	case row.Exceeds(model.BoundOf(limits), requests, ratio):
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
 }
 
-// KnownMemory is the memory that a container has used, or was OOM-killed with; 0 if nothing is known.
-func KnownMemory(s model.Situation, container string) int64 {
-	rec, _ := s.Recommendation(container)
-	return knownNeed(rec)
+// LimitRanger sets defaults on each resize too, in all containers of the pod, also in those that the resize does not name. A
+// pod that is older than its LimitRange would get limits for good: a resize cannot remove them again. So such a pod is not
+// resized. It is not replaced for that either: the next pod would have the same limits from its start.
+
+// LimitRangeObstacle reports that the LimitRanges of the namespace refuse a resize of the pod, or would add to it.
+func (g Goals) LimitRangeObstacle(pod workload.Pod, sizes Changes) model.Obstacle {
+	if !sizes.Differ() {
+		return model.Obstacle{} // no resize is sent
+	}
+	after := sizes.Resized(pod)
+	o := cmp.Or(g.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), g.Bounds))
+	for _, c := range after.Running {
+		limit, most := g.Bounds.Defaulted(c).Limits.MemoryBytes, g.Bounds.ContainerMax.MemoryBytes
+		if need := g.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
+			o.Message += fmt.Sprintf("; container %s is known to need %s of memory", c.Name, model.Memory.Format(need))
+		}
+	}
+	return o
+}
+
+// addedByLimitRange reports the defaults that LimitRanger would add to the containers of a resized pod.
+func (g Goals) addedByLimitRange(after workload.Footprint) model.Obstacle {
+	var added, lines []string
+	template := g.Deployment.Footprint()
+	for _, c := range slices.Concat(after.Running, after.Init) {
+		full, place := g.Bounds.Defaulted(c), "where it is injected"
+		if _, ok := template.Container(c.Name); ok {
+			place = "in the Deployment"
+		}
+		for _, r := range model.Resources {
+			for _, part := range []struct {
+				name      string
+				has, gets int64
+			}{{"request", r.Request(c.Resources), r.Request(full)}, {"limit", r.Limit(c.Resources), r.Limit(full)}} {
+				if part.has != part.gets {
+					added = append(added, fmt.Sprintf("a %s %s of %s to container %s", r, part.name, r.Format(part.gets), c.Name))
+					lines = append(lines, fmt.Sprintf("resources.%ss.%s of container %s %s", part.name, r, c.Name, place))
+				}
+			}
+		}
+	}
+	if len(added) == 0 {
+		return model.Obstacle{}
+	}
+	return model.Obstacle{
+		Reason: v1beta1.ReasonLimitRange, Stalled: true,
+		Message: fmt.Sprintf("LimitRange %s would add %s when the pod is resized: set %s",
+			g.Bounds.DefaultName, model.Listed(added, ", "), model.Listed(lines, ", ")),
+	}
 }

@@ -1,0 +1,200 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package goal
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Change is the size of a container beside the resources that it has.
+type Change struct {
+	Goal *Goal
+	Has  workload.Container
+	Size workload.Resources
+}
+
+// Changes are the sizes of the containers of one pod that have a goal.
+type Changes []Change
+
+// Sizes are the sizes by container.
+func (cs Changes) Sizes() []model.Size {
+	out := make([]model.Size, 0, len(cs))
+	for _, c := range cs {
+		out = append(out, model.Size{Container: c.Has.Name, Resources: c.Size})
+	}
+	return out
+}
+
+// Any reports whether a condition holds between what a container has and its size.
+func (cs Changes) Any(is func(has, size workload.Resources) bool) bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return is(c.Has.Resources, c.Size) })
+}
+
+// anyResource reports whether a condition holds for a resource of a container.
+func (cs Changes) anyResource(is func(r model.Resource, has, size workload.Resources) bool) bool {
+	return cs.Any(func(has, size workload.Resources) bool {
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return is(r, has, size) })
+	})
+}
+
+// Differ reports whether the sizes change the pod.
+func (cs Changes) Differ() bool {
+	return cs.Any(func(has, size workload.Resources) bool { return has != size })
+}
+
+// RaiseNothing reports whether the sizes give a pod nothing, which frees capacity for others.
+func (cs Changes) RaiseNothing() bool { return !cs.anyResource(model.Resource.Raises) }
+
+// LowerRequest reports whether the sizes lower a request of the pod.
+func (cs Changes) LowerRequest() bool {
+	return cs.anyResource(func(r model.Resource, has, size workload.Resources) bool { return r.Request(size) < r.Request(has) })
+}
+
+// LowerMemoryLimit reports whether the sizes lower a memory limit of the pod.
+func (cs Changes) LowerMemoryLimit() bool {
+	return cs.Any(func(has, size workload.Resources) bool { return size.Limits.MemoryBytes < has.Limits.MemoryBytes })
+}
+
+// AreApplied reports whether the kubelet of the pod reports the sizes as applied.
+func (cs Changes) AreApplied(pod workload.Pod) bool {
+	return !slices.ContainsFunc(cs, func(c Change) bool { return !isApplied(pod.Actual[c.Has.Name], c.Size) })
+}
+
+// isApplied reports whether the kubelet reports the resources that were asked for.
+func isApplied(actual, asked workload.Resources) bool {
+	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return !r.IsApplied(actual, asked) })
+}
+
+// part is the sizes with those resources that are included, and the others as the pod has them.
+func (cs Changes) part(includes func(r model.Resource, has, size workload.Resources) bool) Changes {
+	out := slices.Clone(cs)
+	for i, c := range cs {
+		for _, r := range model.Resources {
+			if !includes(r, c.Has.Resources, c.Size) {
+				r.Copy(&out[i].Size, c.Has.Resources)
+			}
+		}
+	}
+	return out
+}
+
+// Only is the sizes without the changes of the other resource.
+func (cs Changes) Only(r model.Resource) Changes {
+	return cs.part(func(other model.Resource, _, _ workload.Resources) bool { return other == r })
+}
+
+// Raised is the sizes without the resources that they lower.
+func (cs Changes) Raised() Changes { return cs.part(model.Resource.Raises) }
+
+// Lowered is the sizes without the resources that they raise.
+func (cs Changes) Lowered() Changes {
+	return cs.part(func(r model.Resource, has, size workload.Resources) bool { return !r.Raises(has, size) })
+}
+
+// Unchanged is what the pod has.
+func (cs Changes) Unchanged() Changes {
+	return cs.part(func(model.Resource, workload.Resources, workload.Resources) bool { return false })
+}
+
+// WithMemoryLimits is the sizes with no lower memory limit than the pod has.
+func (cs Changes) WithMemoryLimits() Changes {
+	out := slices.Clone(cs)
+	for i, c := range cs {
+		out[i].Size.Limits.MemoryBytes = max(c.Size.Limits.MemoryBytes, c.Has.Limits.MemoryBytes)
+	}
+	return out
+}
+
+// withMemory is the sizes with no less memory than the pod has, which it may need to start.
+func (cs Changes) withMemory() Changes {
+	out := slices.Clone(cs)
+	for i, c := range cs {
+		larger := largerOf(c.Size, c.Has.Resources)
+		model.Memory.Copy(&out[i].Size, larger)
+	}
+	return out
+}
+
+// largerOf has the larger one of each amount.
+func largerOf(a, b workload.Resources) workload.Resources {
+	for _, r := range model.Resources {
+		r.Put(&a, max(r.Request(a), r.Request(b)), max(r.Limit(a), r.Limit(b)))
+	}
+	return a
+}
+
+// appliedTo are containers with the sizes.
+func (cs Changes) appliedTo(containers []workload.Container) []workload.Container {
+	return WithSizes(containers, cs.Sizes())
+}
+
+// WithSizes are the containers with these sizes.
+func WithSizes(containers []workload.Container, sizes []model.Size) []workload.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		for _, size := range sizes {
+			if size.Container == out[i].Name {
+				out[i].Resources = size.Resources
+			}
+		}
+	}
+	return out
+}
+
+// resized is the footprint with these sizes.
+func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
+	f.Running, f.Init = WithSizes(f.Running, sizes), WithSizes(f.Init, sizes)
+	return f
+}
+
+// KeepingBurstable takes the smallest amount off a request if all requests would equal their
+// limits: that is another QoS class, and no pod may change its own.
+func (cs Changes) KeepingBurstable(pod workload.Pod) Changes {
+	switch {
+	case pod.PodLevelResources: // which alone decide the class
+		return cs
+	case !cs.Differ(), QoSOf(pod) != corev1.PodQOSBurstable, cs.QoSOf(pod) != corev1.PodQOSGuaranteed:
+		return cs
+	}
+	for _, r := range model.Resources {
+		for i, c := range cs {
+			if r.Request(c.Size) > 1 && r.Differs(c.Has.Resources, c.Size) {
+				r.Set(&cs[i].Size.Requests, r.Request(c.Size)-1)
+				return cs
+			}
+		}
+	}
+	return cs
+}
+
+// QoSOf is the pod's QoS class.
+func QoSOf(pod workload.Pod) corev1.PodQOSClass {
+	if pod.QoS != "" {
+		return pod.QoS
+	}
+	return workload.QoSOf(pod.Containers, pod.Others)
+}
+
+// QoSOf is the pod's QoS class once it has the sizes.
+func (cs Changes) QoSOf(pod workload.Pod) corev1.PodQOSClass {
+	return workload.QoSOf(cs.appliedTo(pod.Containers), pod.Others)
+}
+
+// Cover puts the amounts that are set over others.
+func Cover(has, over workload.Resources) workload.Resources {
+	for _, r := range model.Resources {
+		if v := r.Request(over); v > 0 {
+			r.Set(&has.Requests, v)
+		}
+		if v := r.Limit(over); v > 0 {
+			r.Set(&has.Limits, v)
+		}
+	}
+	return has
+}

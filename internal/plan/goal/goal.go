@@ -1,0 +1,173 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package goal sizes footprints: a running pod, a pod that starts, the next pod, the pod template. A decision becomes a goal
+// for each container, and each size follows from the goal and from the resources that the container has.
+package goal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Goal is the decided size of one container.
+type Goal struct {
+	*row.Container
+	// Requests are decided; 0 leaves a resource unchanged.
+	Requests quantity.Amounts
+	// Boost is more CPU while the container starts; nil for none.
+	Boost *model.Boost
+}
+
+// Goals are the goals of all containers of the template for which something is decided.
+type Goals struct {
+	model.Situation
+
+	Policy model.Policy
+	Rows   row.Table
+	Now    time.Time
+
+	list []Goal
+}
+
+// Of are the goals of the situation's decision.
+func Of(s model.Situation, policy model.Policy, rows row.Table, now time.Time) Goals {
+	return Goals{Situation: s, Policy: policy, Rows: rows, Now: now}.With(s.Decision)
+}
+
+// With are the goals of another decision.
+func (g Goals) With(d *model.Decision) Goals {
+	g.Decision, g.list = d, nil
+	if d == nil {
+		return g
+	}
+	g.list = make([]Goal, 0, len(g.Rows.Containers))
+	for i := range g.Rows.Containers {
+		c := &g.Rows.Containers[i]
+		requests, isDecided := d.Requests[c.Name]
+		if !isDecided {
+			continue
+		}
+		goal := Goal{Container: c, Requests: requests}
+		if g.Policy.InPlace() && !c.Unreadable && requests.CPUMillis > 0 {
+			goal.Boost = c.Policy.Boost
+		}
+		g.list = append(g.list, goal)
+	}
+	return g
+}
+
+// of is the goal of a container of a pod that can be changed; nil for none.
+func (g Goals) of(c workload.Container) *Goal {
+	for i := range g.list {
+		if g.list[i].Name == c.Name && !c.Unreadable {
+			return &g.list[i]
+		}
+	}
+	return nil
+}
+
+// Changes are what a pod has of the containers with a goal, without any change.
+func (g Goals) Changes(pod workload.Pod) Changes {
+	out := make(Changes, 0, len(pod.Containers))
+	for _, c := range pod.Containers {
+		if goal := g.of(c); goal != nil {
+			out = append(out, Change{Goal: goal, Has: c, Size: c.Resources})
+		}
+	}
+	return out
+}
+
+// For are the decided sizes of a pod, and the part that only a restart or less memory in use could change.
+func (g Goals) For(pod workload.Pod) (sizes Changes, dropped model.Obstacles) {
+	sizes = g.Changes(pod)
+	for i := range sizes {
+		dropped = append(dropped, g.size(pod, &sizes[i])...)
+	}
+	return sizes.KeepingBurstable(pod), dropped
+}
+
+// size sets the decided size of one container.
+func (g Goals) size(pod workload.Pod, of *Change) (dropped model.Obstacles) {
+	c, requests := of.Has, of.Goal.Requests
+	requests.MemoryBytes = g.memoryOf(pod, of)
+	of.Size = of.Goal.Resize(c.Resources, requests)
+	if requests.MemoryBytes > of.Goal.Requests.MemoryBytes {
+		dropped = append(dropped, model.Obstacle{
+			Reason:  v1beta1.ReasonOutlierPod,
+			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
+		})
+		if of.Size.Requests.MemoryBytes == c.Requests.MemoryBytes && of.Size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
+			of.Size.Limits.MemoryBytes = c.Limits.MemoryBytes // the smallest amount above the request keeps the QoS class
+		}
+	}
+	for _, r := range model.Resources {
+		if r.Restarts(c) && r.Differs(c.Resources, of.Size) {
+			r.Copy(&of.Size, c.Resources)
+			dropped = append(dropped, model.Obstacle{
+				Reason:  v1beta1.ReasonRestartRequired,
+				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.String()),
+				Stalled: true, NeedsNewPod: true,
+			})
+		}
+	}
+	return dropped
+}
+
+const (
+	// fewPods is how many pods are too few for an outlier.
+	fewPods = 2
+	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
+	killSkew = 30 * time.Second
+)
+
+// memoryOf is the memory of a container: the decided request, and more if one pod of many was OOM-killed with
+// that, as far as any could be raised. The next decision ends that, unless memory is raise-only.
+//
+// A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
+func (g Goals) memoryOf(pod workload.Pod, of *Change) int64 {
+	has, decided, most := of.Has.Requests.MemoryBytes, of.Goal.Requests.MemoryBytes, of.Goal.Of(model.Memory).MostRaised
+	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
+	if decided == 0 || has < decided || hasEnded != "" || g.AlivePods() <= fewPods {
+		return decided
+	}
+	wanted := int64(0)
+	for _, kill := range pod.Kills {
+		switch isOld := kill.At.Before(g.Decision.Time.Add(-killSkew)); {
+		case kill.Container != of.Has.Name, isOld && !g.Policy.IsRaiseOnly(model.Memory):
+		case !isOld && kill.HitBytes >= decided && kill.At.After(pod.Resized.Add(killSkew)):
+			wanted = max(wanted, doubled(has, most))
+		default:
+			wanted = max(wanted, min(has, most))
+		}
+	}
+	return max(decided, min(wanted, of.Goal.Of(model.Memory).Allowed.Fit(wanted)))
+}
+
+// doubled is twice an amount, or the most if twice that would reach it.
+func doubled(v, most int64) int64 {
+	if v > (most-1)/4 {
+		return most
+	}
+	return 2 * v
+}
+
+// Rescued are the sizes of a pod that is about to be replaced: what it has, but memory up to the decided
+// size where it has less than the floor of an OOM kill.
+func (g Goals) Rescued(pod workload.Pod) Changes {
+	out, _ := g.For(pod)
+	for i, size := range out {
+		kept := size.Has.Resources
+		if kept.Requests.MemoryBytes < min(size.Goal.Recommendation.OOMFloor, size.Size.Requests.MemoryBytes) {
+			model.Memory.Put(&kept, size.Size.Requests.MemoryBytes, max(kept.Limits.MemoryBytes, size.Size.Limits.MemoryBytes))
+		}
+		out[i].Size = kept
+	}
+	return out.KeepingBurstable(pod)
+}

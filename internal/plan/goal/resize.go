@@ -1,0 +1,128 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package goal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Admissible is as much of the sizes as the API server accepts: all of them, or else the
+// first of these parts that changes the pod: its memory, its CPU, or what is lowered. A pod
+// is resized as a whole. But if there is no room for its CPU, it can still get its memory,
+// and a boost can still end.
+func (g Goals) Admissible(pod workload.Pod, sizes Changes) (Changes, model.Obstacle) {
+	if !sizes.Differ() {
+		return sizes, model.Obstacle{} // whatever was refused before, it is what the pod declares
+	}
+	refusal := g.RefusalOf(pod, sizes)
+	if !refusal.Exists() {
+		return sizes, refusal
+	}
+	parts := []Changes{sizes.Only(model.Memory), sizes.Only(model.CPU), sizes.Lowered()}
+	if refusal.Reason == v1beta1.ReasonResizeError {
+		parts = slices.Insert(parts, 0, sizes.WithMemoryLimits())
+	}
+	for _, part := range parts {
+		if g.IsPossibleChange(pod, part) {
+			return part, refusal
+		}
+	}
+	if declared := sizes.Unchanged(); g.IsPossible(pod, declared) {
+		return declared, refusal
+	}
+	return nil, refusal
+}
+
+// IsPossible reports whether nothing is known to keep the pod from these sizes.
+func (g Goals) IsPossible(pod workload.Pod, sizes Changes) bool {
+	return cmp.Or(g.RefusalOf(pod, sizes), g.BlockerOf(pod, sizes)) == model.Obstacle{}
+}
+
+// IsPossibleChange reports whether the sizes change the pod, and nothing is known to keep it from them.
+func (g Goals) IsPossibleChange(pod workload.Pod, sizes Changes) bool {
+	return sizes.Differ() && g.IsPossible(pod, sizes)
+}
+
+// RefusalOf reports whether the API server has refused the sizes, or would because of a quota or of a pod-level
+// limit, or that the kubelet has not granted them, nor less.
+func (g Goals) RefusalOf(pod workload.Pod, sizes Changes) model.Obstacle {
+	for _, rejected := range g.RejectedResizes[pod.UID] {
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: true}
+		isRepeated := slices.Equal(rejected.Sizes, sizes.Sizes())
+		switch o.Reason {
+		case v1beta1.ReasonNamespaceTerminating: // which ends by itself
+			o.Stalled = false
+		case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange: // which another pod may not meet
+			o.NeedsNewPod = true
+		case v1beta1.ReasonResizeError: // more memory is in use than the lower limit
+			o.Stalled = false
+			isRepeated = sizes.LowerMemoryLimit()
+		case v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
+			o.Stalled, o.NeedsNewPod = o.Reason == v1beta1.ReasonInfeasible, true
+			isRepeated = isRepeated || asksFor(sizes.Sizes(), rejected.Sizes)
+		}
+		if isRepeated {
+			return o
+		}
+	}
+	return cmp.Or(sizes.overPodLevelLimit(pod), overQuota(g.Quotas, sizes.growth(pod)))
+}
+
+// asksFor reports whether the sizes ask for no less than others, for any container.
+func asksFor(sizes, others []model.Size) bool {
+	return slices.EqualFunc(sizes, others, func(size, other model.Size) bool {
+		asksNoLess := !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Request(size.Resources) < r.Request(other.Resources) })
+		return size.Container == other.Container && asksNoLess
+	})
+}
+
+// BlockerOf is the obstacle that keeps the pod from being resized to these sizes in place.
+func (g Goals) BlockerOf(pod workload.Pod, sizes Changes) model.Obstacle {
+	for _, c := range sizes {
+		if _, ok := pod.Actual[c.Has.Name]; !ok {
+			return model.Obstacle{
+				Reason:      v1beta1.ReasonUnsupported,
+				Message:     "its node has not reported the applied resources, which a resize in place requires",
+				NeedsNewPod: !g.Now.Before(pod.Started.Add(StuckAfter)),
+			}
+		}
+	}
+	if o := sizes.qosObstacle(pod); o.Exists() {
+		return o
+	}
+	return g.LimitRangeObstacle(pod, sizes)
+}
+
+func (cs Changes) qosObstacle(pod workload.Pod) model.Obstacle {
+	if pod.PodLevelResources {
+		return cs.podLevelQoSObstacle(pod)
+	}
+	before, after := QoSOf(pod), cs.QoSOf(pod)
+	o := model.Obstacle{Reason: v1beta1.ReasonQoSChange, Stalled: true, NeedsNewPod: true}
+	switch {
+	case before == after:
+		return model.Obstacle{}
+	case before == corev1.PodQOSBestEffort:
+		o.Message = "has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback"
+		return o
+	}
+	for _, c := range cs {
+		has, is := model.Memory.Pair(c.Has.Resources), model.Memory.Pair(c.Size)
+		if c.Goal.Policy.Limits == model.LimitsFollow && is[1] == has[1] && is[0] < is[1] { // its limit stays, and its request does not
+			o.Message = fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", c.Has.Name)
+			o.NeedsNewPod = false
+			return o
+		}
+	}
+	o.Message = fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use controlledValues RequestsAndLimits with limits.headroomPercent 0, or Rollout as the updateMode or fallback", before, after)
+	return o
+}

@@ -1,0 +1,183 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package goal
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// clockSkew is how far the clock of a node, which says when a container has started, may
+	// differ from that of the API server, which says when a pod was resized.
+	clockSkew = 5 * time.Second
+	// StuckAfter is how long a kubelet may take to apply a resize before the pod no longer
+	// delays others.
+	StuckAfter = 10 * time.Minute
+)
+
+// boostable is a container that may be boosted when it starts.
+type boostable struct {
+	*Change
+
+	// base is its decided CPU request, and most that with the boost.
+	base, most int64
+	// until is when its boost will be over; zero if it is not starting, or has had the boost of this start. If clocks
+	// differ, that may be overlooked: better than to mistake a resize just before the start for a boost.
+	until time.Time
+	// raisedAtStart is true if the pod was last resized while it started, if clocks may differ, or was created with the boost.
+	raisedAtStart bool
+}
+
+// mayBoost reports whether the container may have a boost: it restarts nothing.
+func (c Change) mayBoost() bool { return c.Goal.Boost != nil && !c.Has.RestartOnCPU }
+
+// isBoosted reports whether a container that may be boosted has more CPU than is decided.
+func (c Change) isBoosted() bool {
+	return c.mayBoost() && c.Has.Requests.CPUMillis > c.Goal.Requests.CPUMillis
+}
+
+// boostables lists the containers of a pod that may be boosted, which would have these
+// sizes without it.
+func (g Goals) boostables(pod workload.Pod, plain Changes) (out []boostable) {
+	for i := range plain {
+		if plain[i].mayBoost() {
+			out = append(out, g.boostableOf(pod, &plain[i]))
+		}
+	}
+	g.shareNode(pod, plain, out)
+	return out
+}
+
+func (g Goals) boostableOf(pod workload.Pod, c *Change) boostable {
+	b, boost, cpu := boostable{Change: c, base: c.Size.Requests.CPUMillis}, *c.Goal.Boost, c.Goal.Of(model.CPU)
+	b.most = min(cpu.Allowed.Fit(boostedRequest(boost, b.base)), cpu.ContainerCeiling)
+	if boost.LeastMillis > 0 {
+		b.most = min(b.most, cpu.MostRaised)
+	}
+	b.most = max(b.base, c.Goal.Resize(c.Has.Resources, cpuAlone(b.most)).Requests.CPUMillis)
+	b.until = boost.Until(pod, c.Has.Name, g.Now)
+	began, end := boost.Start(pod, c.Has.Name)
+	if pod.Resized.IsZero() || began.IsZero() {
+		b.raisedAtStart = g.StartedBoosted(pod)
+		return b
+	}
+	b.raisedAtStart = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
+	if pod.Resized.After(began) && c.Has.Requests.CPUMillis <= b.base {
+		b.until = time.Time{}
+	}
+	return b
+}
+
+// boostedRequest is the request with a boost.
+func boostedRequest(b model.Boost, request int64) int64 {
+	return max(b.LeastMillis, min(row.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis)+b.MoreMillis)
+}
+
+// shareNode keeps the boosts within the CPU that the largest node and the node of the pod can give, and that a pod may have: each
+// gets an equal part. What a container has begun with is not lowered while it starts.
+func (g Goals) shareNode(pod workload.Pod, plain Changes, list []boostable) {
+	node := g.mostBoosted(pod)
+	if node == model.Any {
+		return
+	}
+	free := node - resized(pod.Footprint(), plain.Sizes()).OnceStarted().Counted().Requests.CPUMillis
+	for _, b := range list {
+		free -= b.keeps() - b.base
+	}
+	for i, b := range list {
+		list[i].most = min(b.most, b.keeps()+max(0, free)/int64(len(list)))
+	}
+}
+
+// mostBoosted is the most CPU that a pod may request while it starts.
+func (g Goals) mostBoosted(pod workload.Pod) int64 {
+	most := g.Rows.Ceilings[model.CPU].Most
+	room, isKnown := g.Room[pod.Node]
+	switch {
+	case !isKnown:
+		return most
+	case g.IsOvercommitted(pod):
+		room.CPUMillis = 0
+	}
+	return min(most, pod.Counted().Requests.CPUMillis+room.CPUMillis)
+}
+
+// keeps is the least request while the container starts.
+func (b boostable) keeps() int64 {
+	if b.until.IsZero() {
+		return b.base
+	}
+	return max(b.base, b.Has.Requests.CPUMillis)
+}
+
+// wanted is the request while the container starts. The amount that a pod has begun with is not
+// lowered before it has started, if it is allowed.
+func (b boostable) wanted() int64 {
+	return max(b.most, min(b.Has.Requests.CPUMillis, b.Goal.Of(model.CPU).Allowed.Fit(b.Has.Requests.CPUMillis)))
+}
+
+// boosted is the sizes with the boosts of all containers that start, and when the first boost ends; zero for none.
+func boosted(list []boostable, plain Changes) (out Changes, until time.Time) {
+	out = slices.Clone(plain)
+	for _, b := range list {
+		if wanted := b.wanted(); !b.until.IsZero() && wanted > b.base {
+			i := slices.IndexFunc(plain, func(c Change) bool { return c.Has.Name == b.Has.Name })
+			model.CPU.Copy(&out[i].Size, b.Goal.Resize(b.Has.Resources, cpuAlone(wanted)))
+			if until.IsZero() || b.until.Before(until) {
+				until = b.until
+			}
+		}
+	}
+	return out, until
+}
+
+// Boosted is the sizes of a pod with more CPU for containers that start, and when the first boost ends; zero for none.
+func (g Goals) Boosted(pod workload.Pod, plain Changes) (sizes Changes, until time.Time) {
+	sizes, until = boosted(g.boostables(pod, plain), plain)
+	return sizes.withMemory().KeepingBurstable(pod), until
+}
+
+// StartedBoosted reports whether a pod has the CPU that new pods were created with because they start.
+func (g Goals) StartedBoosted(pod workload.Pod) bool {
+	return pod.Resized.IsZero() && slices.ContainsFunc(g.NewPods.Starts, func(start model.Size) bool {
+		c, _ := pod.Container(start.Container)
+		return c.Requests.CPUMillis == start.Requests.CPUMillis
+	})
+}
+
+// HasBoost reports whether a container of the pod has more CPU than is decided because it started.
+func (g Goals) HasBoost(pod workload.Pod) bool {
+	return slices.ContainsFunc(g.Changes(pod), Change.isBoosted)
+}
+
+// KeepsBoost reports whether a pod is boosted although it has started long ago: what lowers no pod would not lower the next one
+// either.
+func (g Goals) KeepsBoost(pod workload.Pod) bool {
+	return model.IsAlive(pod) && slices.ContainsFunc(g.Changes(pod), func(c Change) bool {
+		if !c.isBoosted() {
+			return false
+		}
+		_, end := c.Goal.Boost.Start(pod, c.Has.Name)
+		return pod.Resize.Infeasible || g.Now.After(model.Latest(end, g.Decision.Time).Add(StuckAfter))
+	})
+}
+
+// BoostedBy is why starting pods have more CPU.
+func (g Goals) BoostedBy() string {
+	for _, c := range g.Rows.Containers {
+		if c.Policy.Boost != nil && c.Policy.Boost.LeastMillis == 0 {
+			return "startupBoost"
+		}
+	}
+	return "earlier starts were throttled"
+}
+
+func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }

@@ -1,0 +1,72 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package goal
+
+import (
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// While usage of running pods is missing, nothing is lowered: neither by a new decision nor by
+// one that was made before. What a decision raises is applied meanwhile. These are lowered all
+// the same, because usage is not the reason:
+//
+//   - a request outside of its bounds, as far as the bound;
+//   - the CPU of a startup boost that ends;
+//   - a pod template whose raised request is reverted.
+
+// withheld is the size of a container without the requests that it lowers.
+// isExempt names what may be lowered.
+func (c Change) withheld(isExempt func(model.Resource) bool) (size workload.Resources, isWithheld bool) {
+	size = c.Size
+	for _, r := range model.Resources {
+		if r.Request(size) >= r.Request(c.Has.Resources) || isExempt(r) {
+			continue
+		}
+		if kept := c.withinBounds(r); r.Request(kept) > r.Request(size) {
+			r.Copy(&size, kept)
+			isWithheld = true
+		}
+	}
+	return size, isWithheld
+}
+
+// withinBounds is what the container has of the resource, as far as it is allowed.
+func (c Change) withinBounds(r model.Resource) workload.Resources {
+	request := r.Request(c.Has.Resources)
+	allowed := c.Goal.Of(r).Allowed.Fit(request)
+	if allowed >= request {
+		return c.Has.Resources
+	}
+	requests := model.Requests{}
+	model.SetRequest(requests, c.Has.Name, r, allowed)
+	return c.Goal.Resize(c.Has.Resources, requests[c.Has.Name])
+}
+
+// Withholding is the sizes of a pod without what they lower while usage is missing. boosted are the same with boosts, which may
+// be lowered to sizes. isWithheld reports whether something is not lowered.
+func (g Goals) Withholding(pod workload.Pod, plain, sizes Changes) (out Changes, waits model.Obstacles) {
+	out = slices.Clone(sizes)
+	if why := g.WaitsForUsage(); why.Exists() {
+		boosts := g.boostables(pod, plain)
+		for i, c := range out {
+			endsBoost := func(r model.Resource) bool {
+				return !r.IsMemory() && slices.ContainsFunc(boosts, func(b boostable) bool { return b.Has.Name == c.Has.Name && b.raisedAtStart })
+			}
+			size, isWithheld := c.withheld(endsBoost)
+			if out[i].Size = size; isWithheld {
+				waits = append(waits, why)
+			}
+		}
+	}
+	return out.KeepingBurstable(pod), waits
+}
+
+// IsWithheld reports whether one of the obstacles is missing usage.
+func IsWithheld(obstacles model.Obstacles) bool {
+	return slices.ContainsFunc(obstacles, func(o model.Obstacle) bool { return o.Reason == v1beta1.ReasonMetricsIncomplete })
+}

@@ -1,0 +1,116 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A rollout leaves pods of an older template behind until it has replaced them. While it is paused or
+// stuck they stay, and are resized in place like all others. While it makes progress they are about to
+// be replaced: they only get the memory that an OOM kill has shown to be necessary, because a rollout
+// may take hours. What such a pod cannot have is no reason to replace it.
+
+// roomRetry is when to look again at a node that has no room. Other pods of the node trigger no reconcile.
+const roomRetry = time.Minute
+
+// target is the size that a pod should have now.
+type target struct {
+	sizes   goal.Changes
+	dropped model.Obstacles
+	// until is when the first boost of the pod ends; zero if there is none.
+	until time.Time
+	// retry is when to look again at the room of its node; 0 if there is enough.
+	retry time.Duration
+}
+
+func (t target) isBoosted() bool { return !t.until.IsZero() }
+
+// targetOf is the size that a pod should have now: the decided one, with these corrections, in this order.
+//
+//   - More CPU for a container that starts. If the pod cannot have more CPU, it gets none: a boost never keeps a pod
+//     from its decided size.
+//   - Nothing is lowered while usage is missing.
+//   - The node of the pod has room for it.
+//   - Memory comes before CPU after an OOM kill.
+func targetOf(g goal.Goals, pod workload.Pod) target {
+	if g.IsLeaving(g.Policy, pod) {
+		return withinRoom(g, pod, target{sizes: g.Rescued(pod)})
+	}
+	plain, dropped := g.For(pod)
+	t := target{sizes: plain, dropped: dropped}
+	if !pod.Resize.Infeasible && !pod.Resize.Deferred {
+		if sizes, until := g.Boosted(pod, plain); !until.IsZero() && g.IsPossible(pod, sizes) {
+			t.sizes, t.until = sizes, until
+		}
+	}
+	var waits model.Obstacles
+	t.sizes, waits = g.Withholding(pod, plain, t.sizes)
+	t.dropped = append(t.dropped, waits...)
+	return memoryFirst(g, pod, withinRoom(g, pod, t))
+}
+
+// SizesOf are the sizes that a pod should have now.
+func SizesOf(g goal.Goals, pod workload.Pod) goal.Changes { return targetOf(g, pod).sizes }
+
+// withinRoom is the target without the part of its raises that the node of the pod has no room for.
+//
+// The fallback follows after the time that a kubelet may defer a resize. It counts from the decision and from the last
+// resize of the pod, so nothing has to be remembered. It may have passed already for a pod whose node fills up later.
+func withinRoom(g goal.Goals, pod workload.Pod, t target) target {
+	var missing model.Obstacles
+	t.sizes, missing = g.WithinRoom(pod, t.sizes)
+	for _, o := range missing {
+		o.NeedsNewPod = !g.Now.Before(askedAt(g, pod).Add(pendingGrace))
+		t.dropped, t.retry = append(t.dropped, o), roomRetry
+	}
+	return t
+}
+
+// memoryFirst is the target without more CPU while the kubelet has not applied the memory that a pod gets after an OOM kill. A
+// kubelet grants all of a resize or nothing, and the node may have room for the memory only.
+func memoryFirst(g goal.Goals, pod workload.Pod, t target) target {
+	isRaised := func(c goal.Change) bool {
+		return model.Memory.Raises(model.AppliedIn(pod, c.Has), c.Size)
+	}
+	if !g.Decision.IsUrgentRestart() || !slices.ContainsFunc(t.sizes, isRaised) {
+		return t
+	}
+	sizes := slices.Clone(t.sizes)
+	for i, c := range sizes {
+		if model.CPU.Raises(c.Has.Resources, c.Size) {
+			model.CPU.Copy(&sizes[i].Size, c.Has.Resources)
+		}
+	}
+	if sizes = sizes.KeepingBurstable(pod); g.IsPossible(pod, sizes) {
+		t.sizes = sizes
+	}
+	return t
+}
+
+// classifyLeaving is the standing of a pod that is about to be replaced.
+func classifyLeaving(g goal.Goals, pod workload.Pod, s Standing) Standing {
+	s.IsLeaving = true
+	s.Obstacles = slices.DeleteFunc(s.Obstacles, func(o model.Obstacle) bool { return o.NeedsNewPod })
+	switch s.Activity {
+	case Asks, AsksInstead, AsksAgain, InFlight:
+		return s
+	case Complete:
+		if sizes, dropped := g.For(pod); len(dropped) == 0 && !sizes.Differ() {
+			return s.as(LeavingAtSize)
+		}
+	}
+	return s.as(Leaving)
+}
+
+// isPending reports whether the reason is that of a kubelet that does not grant a resize.
+func isPending(reason string) bool {
+	return slices.Contains([]string{v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible}, reason)
+}

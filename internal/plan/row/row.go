@@ -1,0 +1,234 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package row collects, once for each plan, all facts about the containers of a Deployment's template: one row for each
+// resource of a container. The rules read rows, and look up nothing by name. A row holds only facts that no decision changes.
+package row
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Table has the rows of all containers of the template, in its order.
+type Table struct {
+	Containers []Container
+	// Ceilings are the operator's ceilings for a whole pod.
+	Ceilings [len(model.Resources)]Ceiling
+}
+
+// Container is one container of the template.
+type Container struct {
+	workload.Container
+	// Written are its resources as the user wrote them, before a rollout of ours. They give the proportion of limits to requests.
+	// With a pod's own values, each resize would add a rounding error.
+	Written workload.Resources
+	// Original has the values that were taken over.
+	Original model.Original
+	Policy   model.ContainerPolicy
+	// Recommendation is the zero value without a history.
+	Recommendation recommend.Container
+	IsKnown        bool
+	Heap           workload.Heap
+	// KnownMemory is the memory that it has used, or was OOM-killed with. 0 is no memory.
+	KnownMemory int64
+	// IsGuaranteed is true if its limits rise with its requests, and its pods are Guaranteed. Then a limit is the request: the
+	// memory of a running container is only raised, and its CPU is lowered to the amount that its starts have needed.
+	IsGuaranteed bool
+	// Running are the active pods that have it: see model.Situation.IsActive.
+	Running []Instance
+	// HasWholeCores is true if it requests whole CPUs in a Guaranteed pod, and still may once its request has changed.
+	HasWholeCores bool
+	Rows          [len(model.Resources)]Row
+
+	limits limitRules
+}
+
+// Instance is a container of a pod.
+type Instance struct {
+	workload.Container
+	Pod *workload.Pod
+}
+
+// Row is one resource of a container.
+type Row struct {
+	Resource model.Resource
+	// IsControlled is true if the policy includes the resource, and IsManaged if nothing prevents that it is decided.
+	IsControlled, IsManaged bool
+	// TakenBy is another autoscaler that manages it; no obstacle for none.
+	TakenBy model.Obstacle
+	// Template is the request that the API server gives a pod of the template: the limit if no request is set.
+	Template int64
+	// Granted is the largest request that is granted to a running pod, or else Template.
+	Granted int64
+	// MaxAllowed is the policy's bound. RaiseLimit is the most that it is raised to without one, and MostRaised the most that it is
+	// raised to in any case. ContainerCeiling is that of the operator's configuration.
+	MaxAllowed, RaiseLimit, MostRaised, ContainerCeiling int64 // model.Any for no bound
+	// Allowed is the range of the policy, within Enforced, which is the range of LimitRanges and limits.
+	Allowed, Enforced Span
+
+	span spanParts
+}
+
+// Of collects the rows of a situation.
+func Of(s model.Situation, policy model.Policy) Table {
+	t := Table{Containers: make([]Container, len(s.Deployment.Containers))}
+	for _, r := range model.Resources {
+		t.Ceilings[r] = ceilingOf(s, policy, r)
+	}
+	written := slices.Clone(s.Deployment.Containers)
+	for i, c := range written {
+		written[i].Resources = Written(s, c)
+	}
+	isGuaranteed := workload.AreGuaranteed(written, s.Pods)
+	for i, c := range s.Deployment.Containers {
+		t.Containers[i] = containerOf(s, policy, c, written[i].Resources, isGuaranteed, t.Ceilings)
+	}
+	return t
+}
+
+func containerOf(s model.Situation, policy model.Policy, c workload.Container, written workload.Resources, isGuaranteed bool, ceilings [len(model.Resources)]Ceiling) Container {
+	out := Container{Container: c, Written: written, Policy: policy.Containers[c.Name], Heap: s.Deployment.Heaps[c.Name]}
+	out.Original, _ = s.Original(c.Name)
+	out.Recommendation, out.IsKnown = s.Recommendation(c.Name)
+	out.KnownMemory = knownMemory(out.Recommendation)
+	out.IsGuaranteed = isGuaranteed && out.Policy.Limits == model.LimitsRise && out.Policy.LimitPolicy == model.LimitPolicy{}
+	out.HasWholeCores = isGuaranteed && out.keepsWholeCores()
+	out.limits = limitRules{
+		shape: written, rule: out.Policy.Limits, policy: out.Policy.LimitPolicy, bounds: s.Bounds, isGuaranteed: out.IsGuaranteed,
+		needed: quantity.Amounts{MemoryBytes: max(out.KnownMemory, out.Heap.Bytes)}, mostRatio: model.BoundOf(s.Ceilings.RaiseFactor),
+	}
+	for i := range s.Pods {
+		if running, ok := s.Pods[i].Readable(c.Name); ok && s.IsActive(policy, s.Pods[i]) {
+			out.Running = append(out.Running, Instance{running, &s.Pods[i]})
+		}
+	}
+	for _, r := range model.Resources {
+		row := Row{
+			Resource: r, TakenBy: s.TakenBy(c.Name, r), IsControlled: policy.Controls(c.Name, r),
+			Template: templateRequest(c.Resources, r), MaxAllowed: model.BoundOf(r.Of(out.Policy.MaxAllowed)),
+			ContainerCeiling: model.BoundOf(r.Of(s.Ceilings.Container)), RaiseLimit: raiseLimit(s, out, r),
+		}
+		row.IsManaged = row.IsControlled && !row.TakenBy.Exists() && !c.Unreadable
+		granted := int64(0)
+		for _, running := range out.Running { // a request that was added can't be taken back
+			granted = max(granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
+		}
+		row.Granted = cmp.Or(granted, row.Template)
+		row.MostRaised = min(row.MaxAllowed, row.ContainerCeiling, ceilings[r].Most)
+		if row.MaxAllowed == model.Any {
+			row.Granted = cmp.Or(granted, row.Template)
+			row.MostRaised = min(row.MostRaised, row.RaiseLimit)
+		}
+		row.span = spanPartsOf(s, policy, out, r)
+		row.Enforced = row.span.within(0, model.Any)
+		row.Allowed = row.span.within(r.Of(out.Policy.MinAllowed), row.MaxAllowed)
+		out.limits.mostRaised[r] = row.RaiseLimit
+		out.Rows[r] = row
+	}
+	return out
+}
+
+// Request is the range of the policy with another minimum and maximum, within what is enforced.
+func (r Row) Range(least, most int64) Span { return r.span.within(least, most) }
+
+// Of is the row of a resource.
+func (c *Container) Of(r model.Resource) *Row { return &c.Rows[r] }
+
+// Find is the container of that name; one that nothing is known of if the template does not have it.
+func (t Table) Find(name string) *Container {
+	for i := range t.Containers {
+		if t.Containers[i].Name == name {
+			return &t.Containers[i]
+		}
+	}
+	return &Container{}
+}
+
+// Granted is the request that a container declares, as far as its kubelet reports it as applied. A raise
+// may wait for room on the node, and what is being lowered is not to be raised again.
+func (i Instance) Granted(r model.Resource) int64 {
+	actual, isReported := i.Pod.Actual[i.Name]
+	declared := workload.Resources{Requests: i.Requests}
+	switch {
+	case !isReported, r.IsApplied(workload.Resources{Requests: actual.Requests}, declared):
+		return r.Request(declared)
+	}
+	return min(r.Request(declared), r.Request(actual))
+}
+
+// templateRequest is the request that the API server gives a pod of the template: the limit if no request is set.
+func templateRequest(c workload.Resources, r model.Resource) int64 {
+	return cmp.Or(r.Request(c), r.Limit(c))
+}
+
+// WrittenRequest is the request in the template as the user wrote it; its limit if no request is set.
+func (c *Container) WrittenRequest(r model.Resource) int64 { return templateRequest(c.Written, r) }
+
+// Ceiling is the operator's ceiling for a whole pod.
+type Ceiling struct {
+	Most int64 // model.Any for none
+	// NodePercent is the share of the largest node that it is; 0 if it is a setting of its own.
+	NodePercent int64
+}
+
+func ceilingOf(s model.Situation, policy model.Policy, r model.Resource) Ceiling {
+	c := Ceiling{Most: model.BoundOf(r.Of(s.Ceilings.Pod))}
+	if !policy.InPlace() {
+		return c
+	}
+	if part := model.BoundOf(MulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false)); part < c.Most {
+		c = Ceiling{part, s.Ceilings.NodePercent}
+	}
+	return c
+}
+
+// leastRaiseLimit is what any container may be raised to: little enough for any node.
+var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
+
+// raiseLimit is the most that a request or a limit of a container is raised to if its policy has no
+// maxAllowed. It bounds amounts with a wrong unit, usage that follows the size, and hostile usage:
+//
+//	RaiseFactor * what the user has set, but at least 1 CPU and 1Gi, minAllowed, and the least of a LimitRange
+//
+// What the user has set is the larger one of request and limit in the template, before it was rewritten, or else the
+// default of a LimitRange. Without either, there is nothing to compare with, and only the ceilings bound a request.
+func raiseLimit(s model.Situation, c Container, r model.Resource) int64 {
+	base := cmp.Or(max(r.Request(c.Written), r.Limit(c.Written)), r.Of(s.Bounds.ContainerDefault))
+	if min(base, s.Ceilings.RaiseFactor) == 0 || r.Of(c.Policy.MaxAllowed) > 0 {
+		return model.Any
+	}
+	return min(r.Most(), max(MulDiv(base, s.Ceilings.RaiseFactor, 1, true), r.Of(leastRaiseLimit), r.Of(c.Policy.MinAllowed), r.Of(s.Bounds.ContainerMin)))
+}
+
+// knownMemory is the memory that the container has used, or was OOM-killed with. The bounds of
+// the recommendation do not show it if the policy caps them.
+func knownMemory(rec recommend.Container) int64 {
+	need := rec.OOMFloor
+	for _, reason := range rec.Reasons {
+		if reason.Resource == recommend.Memory && reason.Code == recommend.Peak {
+			need = max(need, reason.Value)
+		}
+	}
+	if end, why := rec.ClimbEnd(); why == recommend.RaiseDidNotHelp {
+		return min(need, end) // no size is enough
+	}
+	return need
+}
+
+// Written are a container's resources in the template as the user wrote it.
+func Written(s model.Situation, c workload.Container) workload.Resources {
+	written := c.Resources
+	original, _ := s.Original(c.Name)
+	for _, r := range model.Resources {
+		if original.Has(r) {
+			r.Copy(&written, original.Resources)
+		}
+	}
+	return written
+}
