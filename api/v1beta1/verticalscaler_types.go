@@ -71,10 +71,9 @@ type Fallback string
 const (
 	// FallbackWait leaves the pod as it is and reports why.
 	FallbackWait Fallback = "Wait"
-	// FallbackRecreateUnderPressure evicts the pod, as Recreate does, if it lacks memory, or if it
-	// lacks CPU and its node has none to spare.
+	// FallbackRecreateUnderPressure is deprecated and means Recreate.
 	FallbackRecreateUnderPressure Fallback = "RecreateUnderPressure"
-	// FallbackRecreate evicts the pod. The API server sizes its replacement.
+	// FallbackRecreate evicts a pod that its size hurts. The API server sizes its replacement.
 	FallbackRecreate Fallback = "Recreate"
 	// FallbackRollout writes the requests into the Deployment's pod template, as the update
 	// mode Rollout does.
@@ -227,14 +226,15 @@ type UpdatePolicy struct {
 	// fallback is what updateMode InPlace does with a pod that cannot be resized in place. The node
 	// may be too small, have had no room for ten minutes, or not support resizing. A resize may
 	// also change the QoS class or restart a container. Wait leaves the pod as it is and reports
-	// why. Recreate evicts one pod at a time, if the PodDisruptionBudget allows it, and the API
-	// server sizes its replacement. RecreateUnderPressure does so only with a pod that lacks memory,
-	// or that lacks CPU on a node whose CPU is in use to 90 %. Rollout writes the requests into the
-	// Deployment's pod template, which replaces all pods. Other update modes ignore fallback.
-	// Without fallback, it is RecreateUnderPressure if the operator may evict pods (recreate.yaml)
-	// and new pods get their size, and Wait otherwise.
+	// why. Recreate evicts a pod that its size hurts, one at a time, if the PodDisruptionBudget
+	// allows it, and the API server sizes its replacement. A pod is hurt if it has less memory than
+	// decided, if it has less CPU and its node's CPU is in use to 90 %, if its CPU limit is below
+	// the decided request, or if it can never be resized in place. RecreateUnderPressure is
+	// deprecated and means Recreate. Rollout writes the requests into the Deployment's pod template,
+	// which replaces all pods. Other update modes ignore fallback. Without fallback, it is Recreate
+	// if the operator may evict pods (recreate.yaml) and new pods get their size, and Wait otherwise.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:RecreateUnderPressure","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
 	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided size,
@@ -479,7 +479,7 @@ type ContainerPolicy struct {
 // StartupBoost gives a container more of a resource at startup.
 type StartupBoost struct {
 	// cpu is the CPU boost. New pods are created with it if updatePolicy.newPods is Sized, and
-	// updatePolicy.fallback is Wait or RecreateUnderPressure. Otherwise, and for a restarted container,
+	// updatePolicy.fallback is Wait or Recreate. Otherwise, and for a restarted container,
 	// it starts when the operator sees the pod. It ends durationSeconds after the pod is Ready, or after
 	// 10 minutes plus durationSeconds. The CPU request is then lowered in place to the decided one.
 	// +required

@@ -16,6 +16,7 @@ import (
 
 // apply is a phase: it takes the plan's step. The status tells an edit of the Deployment first.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
+	r.chooseEvicted(ctx, s)
 	ended, err := r.permit(s)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
@@ -62,7 +63,7 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	case plan.Rewrite:
 		return r.rewrite(ctx, s, step)
 	case plan.Evict:
-		return r.evict(ctx, s, step)
+		return r.evict(ctx, s, step.Pods[0])
 	case plan.Restore:
 		if err := r.restore(ctx, s.scaler, s.status.OriginalResources); err != nil {
 			return err

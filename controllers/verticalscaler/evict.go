@@ -5,11 +5,14 @@ package verticalscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 )
 
 const (
@@ -31,43 +35,88 @@ const (
 	evictionTimeout = 10 * time.Second
 )
 
+// mostNodes is how many nodes are looked at for one eviction. After turnOfNodes, it is the turn of the next ones: a node takes two
+// readings, which are a minute apart.
+const (
+	mostNodes   = 32
+	turnOfNodes = 3 * time.Minute
+)
+
+// chooseEvicted leaves the one pod in the plan that is evicted. If the plan asks for a busy node and none is known, nothing is evicted.
+func (r *Reconciler) chooseEvicted(ctx context.Context, s *scope) {
+	step, isEviction := s.plan.Step.(plan.Evict)
+	if !isEviction || !step.IfBusy {
+		return
+	}
+	pod, why := r.onBusyNode(ctx, step.Pods, s.now)
+	if pod == nil {
+		s.plan = plan.WithoutEviction(s.plan, why)
+		return
+	}
+	step.Pods, step.IfBusy = []plan.EvictedPod{*pod}, false
+	s.plan.Step = step
+}
+
+// onBusyNode is the first pod on a node that has used up its CPU; nil for none, or why that is not known.
+func (r *Reconciler) onBusyNode(ctx context.Context, pods []plan.EvictedPod, now time.Time) (*plan.EvictedPod, string) {
+	if r.Pressure == nil {
+		return nil, "the operator does not read nodes"
+	}
+	why := ""
+	turns := slices.Collect(slices.Chunk(pods, mostNodes))
+	for _, pod := range turns[int(now.Unix()/int64(turnOfNodes.Seconds()))%len(turns)] {
+		isBusy, err := r.Pressure.Take(ctx, pod.Node)
+		switch {
+		case isBusy:
+			return &pod, ""
+		case err == nil:
+		case apierrors.IsForbidden(err):
+			return nil, "the operator may not get nodes.metrics.k8s.io. An administrator can grant it: " + r.Release.Install(release.Recreate)
+		default:
+			log.FromContext(ctx).V(1).Info("The use of a node is not known", "Node", pod.Node, "error", err)
+			why = "the metrics API has no current usage of them"
+			if !apierrors.IsNotFound(err) && !errors.Is(err, pressure.ErrNotKnown) {
+				return nil, why // the same for other nodes, and each question may take long
+			}
+		}
+	}
+	return nil, why
+}
+
 // evict evicts one pod. The pod must still be the one that the plan saw, with the same
 // resources.
-func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error {
+func (r *Reconciler) evict(ctx context.Context, s *scope, pod plan.EvictedPod) error {
 	if err := r.confirmNewPods(ctx, s); err != nil {
 		return err
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod}}
+	named := metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: pod.Name}
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &step.UID, ResourceVersion: &step.ResourceVersion}},
+		ObjectMeta:    named,
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}},
 	}
 	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
-	err := r.Client.SubResource("eviction").Create(limited, pod, eviction)
+	err := r.Client.SubResource("eviction").Create(limited, &corev1.Pod{ObjectMeta: named}, eviction)
 	if err == nil {
 		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
-		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
-		if left, ok := s.observation.situation.Pod(step.UID); ok && r.Pressure != nil {
-			r.Pressure.Evicted(left.Node)
-		}
-		s.taken, s.takenNote = eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", step.Pod)
-		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)
+		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), pod.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
+		s.taken, s.takenNote = eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", pod.Name)
+		log.FromContext(ctx).Info("Evicted pod", "Pod", pod.Name, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)
 		return nil
 	}
 	rejection, retryAfter := apierror.OfEviction(err)
 	if rejection.Reason == "" {
 		countAction("evict", actionOutcome(err))
-		return fmt.Errorf("evicting pod %s: %w", step.Pod, err)
+		return fmt.Errorf("evicting pod %s: %w", pod.Name, err)
 	}
 	if rejection.Reason == v1beta1.ReasonForbidden {
 		rejection.Message += ". An administrator can grant it: " + r.Release.Install(release.Recreate)
 	}
 	countAction("evict", rejection.Reason)
-	log.FromContext(ctx).Info("Eviction rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
+	log.FromContext(ctx).Info("Eviction rejected", "Pod", pod.Name, "reason", rejection.Reason, "message", rejection.Message)
 	r.rememberRejection(s, rejection, retryAfter)
 	return errRefused
 }

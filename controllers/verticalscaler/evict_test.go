@@ -6,6 +6,9 @@ package verticalscaler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 )
 
 // A freeze that comes after a step was planned stops the write.
@@ -57,7 +61,7 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 	hundred := v1beta1.OriginalContainerResources{ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m"))}}
 	for name, do := range map[string]func(s *scope) error{
 		"an eviction": func(s *scope) error {
-			return r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
+			return r.evict(t.Context(), s, plan.EvictedPod{Name: "web-1", UID: "web-1", ResourceVersion: "7"})
 		},
 		"a resize": func(s *scope) error {
 			return r.resize(t.Context(), s, plan.Resize{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
@@ -116,7 +120,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			r.Clock = clocktesting.NewFakePassiveClock(noon)
 			s := sizing(withUpdate(evicting))
 			s.observation.situation.Deployment.UID = "web"
-			err := r.evict(t.Context(), s, plan.Evict{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
+			err := r.evict(t.Context(), s, plan.EvictedPod{Name: "web-1", UID: "web-1", ResourceVersion: "7"})
 			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.taken != "") != (err == nil) {
 				t.Errorf("evicted %q: %v", s.taken, err)
 			}
@@ -145,4 +149,71 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nodeCPU is the metrics API of nodes: their CPU, or an error.
+type nodeCPU struct {
+	millis map[string]int64
+	err    error
+	asked  int
+	clock  *clocktesting.FakePassiveClock
+}
+
+func (n *nodeCPU) NodeCPU(_ context.Context, node string) (int64, time.Time, error) {
+	n.asked++
+	return n.millis[node], n.clock.Now(), n.err
+}
+
+// Nodes are asked about only once a plan evicts a pod for CPU, and each eviction uses up the readings of its node.
+func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(noon)
+	source := &nodeCPU{millis: map[string]int64{"busy": 3900, "idle": 400}, clock: clock}
+	r := &Reconciler{Pressure: &pressure.Nodes{Source: source, Allocatable: func(string) int64 { return 4000 }, Clock: clock}}
+	stays := plan.Waiting.Because(v1beta1.ReasonDeferred, "it stays")
+	choose := func(ifBusy bool, nodes ...string) (evicted, message string) {
+		clock.SetTime(clock.Now().Add(time.Minute))
+		step := plan.Evict{IfBusy: ifBusy, Otherwise: stays}
+		for i, node := range nodes {
+			step.Pods = append(step.Pods, plan.EvictedPod{Name: fmt.Sprint("web-", i), Node: node})
+		}
+		s := &scope{now: noon, plan: plan.Plan{Step: step}}
+		r.chooseEvicted(t.Context(), s)
+		if chosen, isEviction := s.plan.Step.(plan.Evict); isEviction {
+			return chosen.Pods[0].Name, ""
+		}
+		return "", s.plan.Verdict.Message
+	}
+	for _, tc := range []struct {
+		ifBusy           bool
+		evicted, message string
+	}{{false, "web-0", ""}, {true, "", "it stays"}, {true, "web-1", ""}, {true, "", "it stays"}, {true, "web-1", ""}} {
+		if evicted, message := choose(tc.ifBusy, "idle", "busy"); evicted != tc.evicted || message != tc.message {
+			t.Errorf("%q is evicted, not %q: %s", evicted, tc.evicted, message)
+		}
+	}
+	if source.asked != 8 { // about two nodes, four times
+		t.Errorf("the metrics API was asked %d times", source.asked)
+	}
+	many := slices.Repeat([]string{"idle"}, mostNodes)
+	source.asked = 0
+	choose(true, append(many, "busy")...)
+	if source.asked != 1 {
+		t.Errorf("the metrics API was asked %d times about one node", source.asked)
+	}
+
+	unknown := func(what, want string, asked int) {
+		t.Helper()
+		source.asked = 0
+		if evicted, message := choose(true, "idle", "busy"); evicted != "" || !strings.Contains(message, want) || source.asked != asked {
+			t.Errorf("%s: %q is evicted after %d questions: %s", what, evicted, source.asked, message)
+		}
+	}
+	source.err = apierrors.NewForbidden(schema.GroupResource{Group: "metrics.k8s.io", Resource: "nodes"}, "busy", errors.New("no right"))
+	unknown("no right", "recreate.yaml", 1)
+	source.err = errors.New("down")
+	unknown("a metrics API that is down", "the metrics API has no current usage of them", 1)
+	source.err = apierrors.NewNotFound(schema.GroupResource{Group: "metrics.k8s.io", Resource: "nodes"}, "busy")
+	unknown("nodes without usage", "the metrics API has no current usage of them", 2)
+	r.Pressure = nil
+	unknown("nodes that are not read", "the operator does not read nodes", 0)
 }

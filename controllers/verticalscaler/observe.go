@@ -5,9 +5,7 @@ package verticalscaler
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,16 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -80,7 +75,6 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	r.addRecorded(s, &situation)
 	s.policy = r.policyOf(s.scaler, situation.Deployment)
 	r.readRoom(s.policy, &situation)
-	r.readPressure(ctx, s.policy, &situation)
 	o.situation = situation
 	return false, nil
 }
@@ -163,44 +157,6 @@ func (r *Reconciler) readRoom(policy plan.Policy, s *plan.Situation) {
 			s.Room[pod.Node] = free
 		}
 	}
-}
-
-// readPressure adds which nodes of pods that lack CPU have used up theirs, if the fallback asks for it.
-func (r *Reconciler) readPressure(ctx context.Context, policy plan.Policy, s *plan.Situation) {
-	if !policy.EvictsUnderPressure() {
-		return
-	}
-	s.BusyNodes = map[string]bool{}
-	for _, pod := range s.Pods {
-		if pod.Node == "" || !lacksCPU(pod, s.Decision) {
-			continue
-		}
-		if r.Pressure == nil {
-			s.BusyUnknown = "the operator does not read nodes"
-			return
-		}
-		busy, err := r.Pressure.IsBusy(ctx, pod.Node)
-		switch {
-		case err == nil:
-			s.BusyNodes[pod.Node] = busy
-		case apierrors.IsForbidden(err):
-			s.BusyUnknown = "the operator may not get nodes.metrics.k8s.io. An administrator can grant it: " + r.Release.Install(release.Recreate)
-			return
-		default:
-			log.FromContext(ctx).V(1).Info("The use of a node is not known", "Node", pod.Node, "error", err)
-			s.BusyUnknown = "the metrics API has no current usage of them"
-			if !apierrors.IsNotFound(err) && !errors.Is(err, pressure.ErrNotKnown) {
-				return // the same for other nodes, and each question may take long
-			}
-		}
-	}
-}
-
-// lacksCPU reports whether a container of the pod has less CPU than was decided.
-func lacksCPU(pod workload.Pod, d *plan.Decision) bool {
-	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
-		return pod.Applied(c.Name).Requests.CPUMillis < d.Request(c.Name, plan.CPU)
-	})
 }
 
 // addRecorded adds what the status records. A decision belongs to one Deployment: one that was

@@ -55,7 +55,7 @@ func TestAChangeNeedsASlot(t *testing.T) {
 
 	granted("a", step(), 0)
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
-	refused("a", &scope{plan: plan.Plan{Step: plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
+	refused("a", &scope{plan: plan.Plan{Step: plan.Evict{Pods: []plan.EvictedPod{{}}}}}, v1beta1.ReasonWaitingForBudget, 1)
 	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
 	granted("a", &scope{}, 1) // no step any more
 	granted("c", &scope{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)

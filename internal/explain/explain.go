@@ -217,10 +217,9 @@ func modeMeans(s *v1beta1.VerticalScaler, operators Operators) string {
 		return "new pods start at the decided sizes, and running pods keep theirs"
 	case v1beta1.UpdateModeInPlace:
 		return "resizes running pods without a restart; " + map[v1beta1.Fallback]string{
-			v1beta1.FallbackWait:                  "a pod that cannot be resized keeps its size",
-			v1beta1.FallbackRecreateUnderPressure: "evicts a pod that cannot be resized and lacks memory, or CPU on a node that has none to spare",
-			v1beta1.FallbackRecreate:              "evicts a pod that cannot be resized, and its replacement starts at the decided size",
-			v1beta1.FallbackRollout:               "if a pod cannot be resized, the Deployment rolls out the sizes in its pod template",
+			v1beta1.FallbackWait:     "a pod that cannot be resized keeps its size",
+			v1beta1.FallbackRecreate: "evicts a pod that cannot be resized, if that hurts it, and its replacement starts at the decided size",
+			v1beta1.FallbackRollout:  "if a pod cannot be resized, the Deployment rolls out the sizes in its pod template",
 		}[fallback]
 	case v1beta1.UpdateModeRollout:
 		return "writes the sizes into the pod template, and the Deployment rolls them out"

@@ -399,7 +399,7 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time) ti
 		}
 		if said := say(p); changed || said != last {
 			last = said
-		} else if (p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && (len(s.Quotas) > 0 || w.policy.EvictsUnderPressure())) && !w.hasStarts(now) {
+		} else if (p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && (len(s.Quotas) > 0 || w.policy.MayEvict())) && !w.hasStarts(now) {
 			w.checkEnd(t, seed, now)
 			return now
 		}

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +23,16 @@ func orRecreate(w *world) {
 	}
 }
 
-// underPressure evicts only pods that their node keeps from what they use.
-func underPressure(w *world) {
-	orRecreate(w)
-	w.policy.Fallback = "RecreateUnderPressure"
+// toBeEvicted names the pod that an eviction takes, or those that it chooses from.
+func toBeEvicted(step *plan.Evict) string {
+	var names []string
+	for _, pod := range step.Pods {
+		names = append(names, pod.Name)
+	}
+	if step.IfBusy {
+		names = append(names, "if its node is busy")
+	}
+	return strings.Join(names, " ")
 }
 
 // effective has the API server size new pods as the plan wants it, since long ago.
@@ -127,8 +134,8 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 
 func unmovable(p *workload.Pod) { p.Unmovable = true }
 
-// With RecreateUnderPressure, a pod is evicted for memory, and for CPU where its node has none to spare.
-func TestWhenAPodIsEvictedUnderPressure(t *testing.T) {
+// A pod that cannot be resized is evicted if that hurts it.
+func TestWhichPodIsHurtByItsSize(t *testing.T) {
 	lacksOnly := func(r plan.Resource) func(*workload.Pod) {
 		return func(p *workload.Pod) {
 			actual := large().Resources
@@ -136,24 +143,32 @@ func TestWhenAPodIsEvictedUnderPressure(t *testing.T) {
 			p.Node, p.Actual = "node-1", map[string]workload.Resources{"app": actual}
 		}
 	}
-	busy := func(w *world) { w.situation.BusyNodes = map[string]bool{"node-1": true} }
-	unknown := func(w *world) { w.situation.BusyUnknown = "no usage" }
-	const stays = "keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Infeasible: pod web-1, pod web-2: Node didn't have enough capacity. With RecreateUnderPressure, "
-	const evicts = "keeps app 200m 256Mi · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing"
-	two := func(r plan.Resource) func(*world) {
-		return pods(with(infeasible("web-1"), lacksOnly(r)), with(infeasible("web-2"), lacksOnly(r)))
+	stuck := func(name string) workload.Pod {
+		return with(requested(name, workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Hour) })
 	}
+	two := func(change ...func(*workload.Pod)) func(*world) {
+		return pods(with(stuck("web-1"), change...), with(stuck("web-2"), change...))
+	}
+	throttled := func(p *workload.Pod) {
+		has := p.Actual["app"]
+		has.Limits.CPUMillis = 150
+		p.Actual["app"] = has
+	}
+	const has = "keeps app 200m 256Mi · "
+	const why = "puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: the kubelet has not applied the new size for 10m0s · 0/2 changing"
+	const stays = has + "puts into new pods app 200m 256Mi of 400m 512Mi · ResizeError: pod web-1, pod web-2: the kubelet has not applied the new size for 10m0s. The fallback Recreate leaves these pods: they lack neither memory nor CPU · 0/2"
 	rule := rulesOf(t)
-	rule("One that lacks memory", given(underPressure, decidedBefore(), two(plan.Memory)), evicts)
-	rule("Not one that lacks CPU, which its node has to spare", given(underPressure, decidedBefore(), two(plan.CPU)),
-		stays+"these pods stay while they lack no memory and their nodes have CPU to spare · 0/2 stalled, again in 1m0s")
-	rule("One that lacks CPU on a busy node", given(underPressure, busy, decidedBefore(), two(plan.CPU)), evicts)
-	rule("Not one on another node", given(underPressure, busy, decidedBefore(), pods(
-		with(infeasible("web-1"), lacksOnly(plan.CPU), func(p *workload.Pod) { p.Node = "node-2" }), with(infeasible("web-2"), lacksOnly(plan.CPU), unmovable))),
-		stays+"these pods stay while they lack no memory and their nodes have CPU to spare · 0/2 stalled, again in 1m0s")
-	rule("Not one whose node is unknown", given(underPressure, unknown, decidedBefore(), two(plan.CPU)),
-		stays+"nothing is evicted for CPU while the use of the nodes is unknown: no usage · 0/2 stalled, again in 1m0s")
+	rule("It lacks memory", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory))), has+"evicts web-1 · "+why)
+	rule("It lacks CPU, on a busy node", given(orRecreate, decidedBefore(), two(lacksOnly(plan.CPU))), has+"evicts web-1 web-2 if its node is busy · "+why)
+	rule("It lacks CPU beyond its own limit", given(orRecreate, decidedBefore(), two(lacksOnly(plan.CPU), throttled)), has+"evicts web-1 · "+why)
+	rule("It lacks nothing", given(orRecreate, decidedBefore(), pods(with(stuck("web-1"), hasMore), with(stuck("web-2"), hasMore))), stays)
+	rule("It lacks nothing, and can never be resized", given(orRecreate, decidedBefore(), pods(with(infeasible("web-1"), hasMore), with(infeasible("web-2"), hasMore))),
+		has+"evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("No node was found for its size before", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory), func(p *workload.Pod) { p.Scheduled = noon.Add(-time.Minute) })), stays)
 }
+
+// hasMore has more than it needs.
+func hasMore(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": double().Resources} }
 
 // An eviction for which the API server does not size the new pod has no effect.
 func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
@@ -173,7 +188,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 	}{
 		"not before it has been asked":    {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { *a = plan.NewPods{} })), reason: "Recreating", again: 10 * time.Second},
 		"nor asked for these very sizes":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.Sizes = nil })), reason: "Recreating", again: 10 * time.Second},
-		"nor asked for their boost":       {world: given(underPressure, boosts(), decidedBefore(), two), reason: "Recreating", again: 10 * time.Second},
+		"nor asked for their boost":       {world: given(orRecreate, boosts(), decidedBefore(), two), reason: "Recreating", again: 10 * time.Second},
 		"nor before it has had its time":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince, a.AskedSince = time.Time{}, noon.Add(-4*time.Second) })), reason: "Recreating", again: 6 * time.Second},
 		"nor before that is recorded":     {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince = time.Time{} })), reason: "Recreating", newest: noon.Add(-24 * time.Hour), records: true},
 		"then":                            {world: given(orRecreate, decidedBefore(), two), evicts: true, reason: "Recreating", newest: noon.Add(-24 * time.Hour)},
@@ -193,13 +208,13 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
 		},
 		"which may have started with its boost": {
-			world: given(underPressure, boosts(), decidedBefore(), pods(infeasible("web-1"), made(starting(time.Minute, pod("web-4", double())))), admission(func(a *plan.NewPods) {
+			world: given(orRecreate, boosts(), decidedBefore(), pods(infeasible("web-1"), made(starting(time.Minute, pod("web-4", double())))), admission(func(a *plan.NewPods) {
 				a.IneffectiveOnPod, a.Starts = "web-3", []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
 			})),
 			reason: "Recreating", newest: noon.Add(-time.Minute),
 		},
 		"and is waited for, also if pods are unavailable at their old size": {
-			world: given(underPressure, boosts(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), pods(
+			world: given(orRecreate, boosts(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), pods(
 				with(notReady(shortOfMemory("web-1")), func(p *workload.Pod) { p.Running = true }), made(starting(time.Minute, pod("web-4", double()))),
 			), admission(func(a *plan.NewPods) {
 				a.Starts = []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}

@@ -30,6 +30,17 @@ func NotTaken(p Plan, s Situation, policy Policy, now time.Time, o Obstacle) Pla
 	return held(p, retried(s, policy), policy, now, v)
 }
 
+// WithoutEviction is the plan of an eviction if none of the nodes is busy, or if that is not known, for a reason.
+func WithoutEviction(p Plan, unknown string) Plan {
+	if step, isEviction := p.Step.(Evict); isEviction {
+		p.Step, p.Verdict = nil, step.Otherwise.Within(p.Verdict.RequeueAfter)
+		if unknown != "" {
+			p.Verdict = p.Verdict.Noting("The use of the nodes is not known: " + unknown)
+		}
+	}
+	return p
+}
+
 // retried is the situation without what an edit of the scaler gives another try: contests, reverted changes, and sizes that new
 // pods did not get. Also a plan that is held forgets them, since the next one no longer knows of the edit.
 func retried(s Situation, policy Policy) Situation {

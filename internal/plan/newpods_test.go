@@ -36,8 +36,8 @@ func TestWhatNewPodsGet(t *testing.T) {
 	rule("Limits that are off are those of the template",
 		given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
 		"decides app 100m - (Bounds) · puts into new pods app 100m - of 150m - · Applied, and new pods get it · 0/0 applied")
-	rule("The largest node does not bound what may bring a new one", given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
-		"decides app 200m 256Mi (LowerBound) · puts into new pods app 200m 256Mi of 400m 512Mi · NewPodsOnly · 0/2")
+	rule("Not what no node can hold", given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
+		"decides app 200m 256Mi (LowerBound) · NodeCapacity: no node could hold a new pod with 200m of cpu · 0/2")
 }
 
 // of is the pod as one of a ReplicaSet.
@@ -266,9 +266,7 @@ func TestNewPodsStartWithTheirBoost(t *testing.T) {
 	}
 	rule("The boost of what is decided", boosting(), boosted)
 	rule("Not what was only learned: it may need another node, and no user has asked for that", boosting(boosts(func(b *plan.Boost) { *b = plan.Boost{LeastMillis: 900} })), plain)
-	rule("Not where pods are replaced, which count by their size", boosting(orRecreate),
-		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 2/2 applied")
-	rule("But with RecreateUnderPressure, which evicts no pod that has more than it needs", boosting(underPressure), boosted)
+	rule("With Recreate, too, which evicts no pod for its boost", boosting(orRecreate), boosted)
 	rule("Not where a pod that keeps its boost would cause a rollout", boosting(orRollout),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Applied · 2/2 applied")
 	rule("Nor in Initial, where nothing ends it", boosting(initial),
@@ -382,9 +380,6 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("Not if that changed its QoS class",
 		given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay }), template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
-	rule("With RecreateUnderPressure, only a pod that has its boost",
-		given(underPressure, boosts(), decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong), with(withoutNode("web-2", double()), tooLong))),
-		"keeps app 200m 256Mi · resizes web-2 to app 100m 128Mi of 800m 512Mi · puts into new pods app 200m 256Mi of 400m 512Mi · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not if it waits for something else",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
@@ -406,8 +401,8 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	rule("Not a pod with pod-level resources",
 		given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
 		"keeps app 200m 256Mi · leaves new pods as in the template · NoPods · 0/0")
-	rule("Not with the fallback Recreate, which replaces pods for the size", given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
-		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · NoPods · 0/0")
+	rule("With the fallback Recreate, too, once it is recorded that new pods start as in the template", given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+		"keeps app 200m 256Mi · leaves new pods as in the template · Resizing an unschedulable pod · 0/0 changing")
 	rule("Not if new pods are as in the template anyway", given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 		"keeps app 200m 256Mi · NoPods · 0/0")
 	rule("Later pods start as in the template for a while", given(sizesNewPods, decidedBefore(), atSize(), func(w *world) { w.situation.IsSetBack = true }),

@@ -203,7 +203,7 @@ func say(p plan.Plan) string {
 		lines = append(lines, "rewrites "+saySizes(as[plan.Rewrite](p).Sizes))
 	}
 	if is[plan.Evict](p) {
-		lines = append(lines, "evicts "+as[plan.Evict](p).Pod)
+		lines = append(lines, "evicts "+toBeEvicted(as[plan.Evict](p)))
 	}
 	if len(p.NewPods.Sizes) > 0 {
 		line := "puts into new pods " + saySizes(p.NewPods.Sizes)

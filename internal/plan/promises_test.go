@@ -173,7 +173,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if changed {
 			clear(waited)
 		}
-		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.EvictsUnderPressure() || w.node != (quantity.Amounts{})) || p.Decision.Verifying() != nil && !changed {
+		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.MayEvict() || w.node != (quantity.Amounts{})) || p.Decision.Verifying() != nil && !changed {
 			if waited[said] {
 				return now // only for room in a quota or on a node, perhaps from one window to the next, for a node to be busy, or for health
 			}
@@ -685,30 +685,31 @@ func (w world) evicts() bool { return w.policy.MayEvict() }
 func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !w.evicts() {
-		fail("pod %s is evicted, and the policy does not ask for that", as[plan.Evict](p).Pod)
+		fail("pod %s is evicted, and the policy does not ask for that", as[plan.Evict](p).Pods[0].Name)
 	}
 	if s.Deployment.Replicas < w.policy.MinReplicas || s.Deployment.Paused || s.Deployment.RollingOut {
-		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", as[plan.Evict](p).Pod, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
+		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", as[plan.Evict](p).Pods[0].Name, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
 	}
 	if p.NewPods.IneffectiveOnPod != "" || s.NewPods.IneffectiveOnPod != "" || s.NewPods.EffectiveSince.IsZero() || saySizes(p.NewPods.Sizes) != saySizes(s.NewPods.Sizes) || w.vain > 0 {
-		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pod, s.NewPods, w.vain)
+		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pods[0].Name, s.NewPods, w.vain)
 	}
 	ready := 0
-	victim, _ := s.Pod(as[plan.Evict](p).UID)
+	victim, _ := s.Pod(as[plan.Evict](p).Pods[0].UID)
 	for _, pod := range s.Pods {
 		isDown := pod.Running && !pod.Ready && p.Decision.IsUrgentRestart()
 		if (pod.Ready || isDown && !victim.Ready) && pod.Current && !pod.Terminating && !pod.Ended {
 			ready++
 		}
-		if pod.UID == as[plan.Evict](p).UID && w.policy.EvictsUnderPressure() && !s.BusyNodes[pod.Node] && !lacksMemory(pod, p.NewPods.Sizes) {
-			fail("pod %s is evicted, and lacks nothing that its node cannot give", pod.Name)
+		isHurt := lacksMemory(pod, p.NewPods.Sizes) || as[plan.Evict](p).IfBusy || pod.Resize.Infeasible || len(pod.Actual) == 0 || isThrottled(pod, p.NewPods.Sizes) || len(s.RejectedResizes[pod.UID]) > 0
+		if pod.UID == as[plan.Evict](p).Pods[0].UID && !isHurt {
+			fail("pod %s is evicted, and its size does not hurt it", pod.Name)
 		}
-		if pod.UID == as[plan.Evict](p).UID && (!pod.Running || pod.Terminating || !pod.Current) {
+		if pod.UID == as[plan.Evict](p).Pods[0].UID && (!pod.Running || pod.Terminating || !pod.Current) {
 			fail("pod %s is not to be touched", pod.Name)
 		}
 	}
 	if ready < int(s.Deployment.Replicas) {
-		fail("pod %s is evicted while %d of %d are ready", as[plan.Evict](p).Pod, ready, s.Deployment.Replicas)
+		fail("pod %s is evicted while %d of %d are ready", as[plan.Evict](p).Pods[0].Name, ready, s.Deployment.Replicas)
 	}
 }
 
@@ -716,6 +717,14 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 func lacksMemory(pod workload.Pod, sizes []plan.Size) bool {
 	return slices.ContainsFunc(sizes, func(size plan.Size) bool {
 		return pod.Actual[size.Container].Requests.MemoryBytes < size.Requests.MemoryBytes
+	})
+}
+
+// isThrottled reports whether the CPU limit of a container is below its size.
+func isThrottled(pod workload.Pod, sizes []plan.Size) bool {
+	return slices.ContainsFunc(sizes, func(size plan.Size) bool {
+		limit := pod.Actual[size.Container].Limits.CPUMillis
+		return 0 < limit && limit < size.Requests.CPUMillis
 	})
 }
 
@@ -1122,7 +1131,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		}
 		return true
 	case is[plan.Evict](p):
-		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Evict](p).UID })
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Evict](p).Pods[0].UID })
 		before := s.Pods[i]
 		s.Pods = slices.Clone(s.Pods)
 		s.Pods[i] = w.admitted(w.newPod(before.Name+evicted), p.NewPods.Sizes)
@@ -1507,9 +1516,6 @@ func randomWorld(r, more *rand.Rand) world {
 	}
 	if w.policy.Fallback == "" && some(0.5) {
 		w.policy.Fallback, w.policy.MinReplicas, w.ineffective = "Recreate", 1+r.Int32N(3), some(0.3)
-		if w.policy.MinReplicas == 2 { // on one node for all, which is busy or not
-			w.policy.Fallback, s.BusyNodes = v1beta1.FallbackRecreateUnderPressure, map[string]bool{"": len(s.Pods)%2 == 0}
-		}
 		for i := range s.Pods { // flags of a kubelet are about a resize
 			if s.Pods[i].Resize != (workload.Resize{}) {
 				s.Pods[i].Resized = noon.Add(-time.Hour)

@@ -178,7 +178,7 @@ func stepOf(w world, p plan.Plan) string {
 	case is[plan.Restore](p):
 		return "give back"
 	case is[plan.Evict](p):
-		return "evict " + as[plan.Evict](p).Pod + " for " + saySizes(p.NewPods.Sizes)
+		return "evict " + toBeEvicted(as[plan.Evict](p)) + " for " + saySizes(p.NewPods.Sizes)
 	case len(p.NewPods.Sizes) > 0 && w.policy.Mode == "Initial":
 		return "put into new pods " + saySizes(p.NewPods.Sizes)
 	}

@@ -37,13 +37,14 @@ type (
 	Verdict  = model.Verdict
 	State    = model.State
 
-	Step     = model.Step
-	Resize   = model.Resize
-	TakeOver = model.TakeOver
-	Rewrite  = model.Rewrite
-	Evict    = model.Evict
-	Restore  = model.Restore
-	Record   = model.Record
+	Step       = model.Step
+	Resize     = model.Resize
+	TakeOver   = model.TakeOver
+	Rewrite    = model.Rewrite
+	Evict      = model.Evict
+	EvictedPod = model.EvictedPod
+	Restore    = model.Restore
+	Record     = model.Record
 )
 
 // The states of a verdict.

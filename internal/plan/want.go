@@ -35,7 +35,7 @@ func WantOf(p Plan, s Situation) budget.Want {
 			want.Class = budget.Urgent // after all pods that were killed themselves
 		}
 	case Evict:
-		pod, _ := s.Pod(step.UID)
+		pod, _ := s.Pod(step.Pods[0].UID)
 		want.Benefit = worth(model.AppliedTo(pod), p.NewPods.Sizes) * pods
 	case Rewrite:
 		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * pods

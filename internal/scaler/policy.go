@@ -114,7 +114,9 @@ func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
 // fallback of a newer version counts as Wait.
 func Fallback(spec *v1beta1.VerticalScalerSpec) v1beta1.Fallback {
 	switch fallback := spec.UpdatePolicy.Fallback; fallback {
-	case v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate, v1beta1.FallbackRollout:
+	case v1beta1.FallbackRecreateUnderPressure:
+		return v1beta1.FallbackRecreate
+	case v1beta1.FallbackRecreate, v1beta1.FallbackRollout:
 		return fallback
 	}
 	return v1beta1.FallbackWait
@@ -127,12 +129,7 @@ func ResizesPods(spec *v1beta1.VerticalScalerSpec) bool {
 
 // EvictsPods reports whether pods may be evicted.
 func EvictsPods(spec *v1beta1.VerticalScalerSpec) bool {
-	return ResizesPods(spec) && (Fallback(spec) == v1beta1.FallbackRecreate || EvictsUnderPressure(spec))
-}
-
-// EvictsUnderPressure reports whether pods are evicted only if their node keeps them from what they use.
-func EvictsUnderPressure(spec *v1beta1.VerticalScalerSpec) bool {
-	return ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRecreateUnderPressure
+	return ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRecreate
 }
 
 // SizesNewPods reports whether the API server sizes new pods, by an admission policy.

@@ -78,8 +78,8 @@ const (
 	PolicyScalers    Feature = "scalers of policies"
 	// Metrics is the authorization of requests for /metrics, which are all rejected without it.
 	Metrics Feature = "metrics"
-	// Evictions make RecreateUnderPressure the fallback of scalers that name none. Their rights belong to an optional component.
-	Evictions Feature = "fallback RecreateUnderPressure by default"
+	// Evictions make Recreate the fallback of scalers that name none. Their rights belong to an optional component.
+	Evictions Feature = "fallback Recreate by default"
 )
 
 // missing lists the rights that are missing for a feature; empty if it has them.
@@ -114,7 +114,7 @@ func (s Scope) servesCluster(feature Feature) bool {
 // fallback is that of scalers that name none. An operator that is limited to some namespaces does not read nodes.
 func (s Scope) fallback() v1beta1.Fallback {
 	if s.servesCluster(Evictions) {
-		return v1beta1.FallbackRecreateUnderPressure
+		return v1beta1.FallbackRecreate
 	}
 	return v1beta1.FallbackWait
 }

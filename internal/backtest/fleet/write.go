@@ -162,7 +162,7 @@ const dailyFrom = 1.4
 func (r *Report) dayLine() string {
 	advice := "usage hardly follows the day"
 	if r.PeakHourByMean >= dailyFrom {
-		advice = "if a node autoscaler consolidates nodes, use the fallback RecreateUnderPressure"
+		advice = "if a node autoscaler consolidates nodes, use the fallback Recreate"
 	}
 	return fmt.Sprintf("In the busiest hour of the day, all pods use %.2f times the mean CPU: %s", r.PeakHourByMean, advice)
 }

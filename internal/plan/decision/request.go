@@ -71,8 +71,8 @@ func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []re
 // requestFor is the request without the ceilings.
 func (e *evaluation) requestFor(c *row.Container, r model.Resource) request {
 	q := request{Row: c.Of(r), container: c, tolerance: e.policy.Tolerance, lacksUsage: e.MissingUsage != "", ceiling: model.Any}
-	q.granted = q.Granted
-	if e.Decision.Request(c.Name, r) == q.granted+1 { // the smallest amount less keeps the QoS class, and is no reason to lower the decision
+	q.granted = cmp.Or(q.Granted, q.Template)
+	if q.Granted > 0 && e.Decision.Request(c.Name, r) == q.Granted+1 { // the smallest amount less keeps the QoS class, and is no reason to lower the decision
 		q.granted++
 	}
 	q.current, q.isUnsettled = e.currentRequest(c, r)

@@ -37,6 +37,9 @@ type next struct {
 
 // Next is what new pods get by the decision, or the obstacle if they get nothing.
 func (g Goals) Next() model.NewPods {
+	if failed := WithFailure(model.NewPods{}, g.Situation, g.Now); failed.Obstacle.Exists() {
+		return failed
+	}
 	if g.Deployment.PodLevelResources {
 		return model.NewPods{Obstacle: podLevelResources()}
 	}
@@ -49,15 +52,15 @@ func (g Goals) Next() model.NewPods {
 	if !g.Policy.SizesOnlyNewPods() {
 		n.sizes, n.provedBy = n.proved()
 	}
-	if o := cmp.Or(g.OutOfBounds(n.started()), g.OutOfBounds(covering(n.made, n.sizes)), n.overQuota()); o.Exists() {
+	if o := n.obstacle(); o.Exists() {
 		return model.NewPods{Obstacle: o}
 	}
-	if g.Policy.InPlace() && !g.Policy.MayEvict() {
-		if o := n.unschedulable(); o.Exists() {
-			return model.NewPods{Obstacle: o}
-		}
-	}
 	return model.NewPods{Sizes: n.sizes, Starts: n.starts(), ReplicaSet: n.provedBy}
+}
+
+// obstacle is what keeps a pod of this size from being created, or from finding a node, where one of the template's size would.
+func (n next) obstacle() model.Obstacle {
+	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(covering(n.made, n.sizes)), n.overQuota(), n.unschedulable())
 }
 
 // newPod is the next pod as the template makes it.
@@ -262,8 +265,7 @@ func covering(made workload.Footprint, sizes []model.Size) []model.Size {
 // boosted to that starts now. It is lowered in place once the pod has started, so there is none where that may not happen.
 // CPU that was only learned is not among it: it may need another node, and no user has asked for that.
 func (n next) starts() (starts []model.Size) {
-	mayReplaceBoosted := n.Policy.MayRollOut() || n.Policy.MayEvict() && !n.Policy.EvictsUnderPressure()
-	if !n.Policy.InPlace() || mayReplaceBoosted || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, n.KeepsBoost) {
+	if !n.Policy.InPlace() || n.Policy.MayRollOut() || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, n.KeepsBoost) {
 		return nil
 	}
 	pod := n.starting()
@@ -332,11 +334,6 @@ func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPod
 	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{
 		Reason: v1beta1.ReasonReplicaFailure, Message: "the API server refused to create pods with other sizes: " + message,
 	}}
-}
-
-// FailedFor is how long new pods still start as in the template.
-func FailedFor(n model.NewPods, now time.Time) time.Duration {
-	return n.FailedAt.Add(failureMemory).Sub(now)
 }
 
 func podLevelResources() model.Obstacle {

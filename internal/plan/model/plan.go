@@ -82,11 +82,20 @@ type (
 		// ours to set.
 		Sizes []Size
 	}
-	// Evict evicts one pod, so that its replacement gets NewPods.
+	// Evict evicts the first of some pods, so that its replacement gets NewPods.
 	Evict struct {
-		Pod             string
+		Pods []EvictedPod
+		// IfBusy is true if only a pod is evicted whose node has no CPU to spare.
+		IfBusy bool
+		// Otherwise is the verdict if there is none.
+		Otherwise Verdict
+	}
+	// EvictedPod is a pod that may be evicted.
+	EvictedPod struct {
+		Name            string
 		UID             types.UID
 		ResourceVersion string
+		Node            string
 	}
 	// Restore restores the original values of the pod template: nothing of what was taken
 	// over is managed any longer.

@@ -123,14 +123,7 @@ func (p Policy) replacement() v1beta1.Fallback {
 func (p Policy) MayRollOut() bool { return p.replacement() == v1beta1.FallbackRollout }
 
 // MayEvict reports whether pods may be evicted as a fallback.
-func (p Policy) MayEvict() bool {
-	return p.replacement() == v1beta1.FallbackRecreate || p.EvictsUnderPressure()
-}
-
-// EvictsUnderPressure reports whether only pods are evicted that their node keeps from what they use.
-func (p Policy) EvictsUnderPressure() bool {
-	return p.replacement() == v1beta1.FallbackRecreateUnderPressure
-}
+func (p Policy) MayEvict() bool { return p.replacement() == v1beta1.FallbackRecreate }
 
 // ResizesNewPods reports whether a new pod that starts with another size is resized in place, and not replaced.
 func (p Policy) ResizesNewPods() bool { return p.InPlace() && !p.MayEvict() }

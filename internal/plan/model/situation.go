@@ -31,10 +31,6 @@ type Situation struct {
 	// Room is, by node, what can be allocated and is not requested by any pod; negative if pods request more. A node that is
 	// missing is not known, and bounds nothing.
 	Room map[string]quantity.Amounts
-	// BusyNodes are true for nodes whose CPU is used up, among those of pods that lack CPU. BusyUnknown is why that is not
-	// known of all of them; empty if it is.
-	BusyNodes   map[string]bool
-	BusyUnknown string
 	// Ceilings are those of the operator's configuration.
 	Ceilings Ceilings
 	Scaled   workload.Scaled

@@ -131,7 +131,7 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 	case plan.Rewrite:
 		out.action, out.to = rewrite, levelOf(step.Sizes[0].Requests.MemoryBytes)
 	case plan.Evict:
-		out.action, out.pod, out.to = evict, podNamed(step.Pod), out.status.newPods
+		out.action, out.pod, out.to = evict, podNamed(step.Pods[0].Name), out.status.newPods
 	case plan.Resize:
 		out.action, out.pod, out.to = resizePod, podNamed(step.Pod), levelOf(step.Sizes[0].Requests.MemoryBytes)
 		out.qos = m.keepsQoS(situation.Pods, step)

@@ -64,7 +64,7 @@ type Row struct {
 	TakenBy model.Obstacle
 	// Template is the request that the API server gives a pod of the template: the limit if no request is set.
 	Template int64
-	// Granted is the largest request that is granted to a running pod, or else Template.
+	// Granted is the largest request that is granted to a running pod; 0 for none.
 	Granted int64
 	// MaxAllowed is the policy's bound. RaiseLimit is the most that it is raised to without one, and MostRaised the most that it is
 	// raised to in any case. ContainerCeiling is that of the operator's configuration.
@@ -115,14 +115,11 @@ func containerOf(s model.Situation, policy model.Policy, c workload.Container, w
 			ContainerCeiling: model.BoundOf(r.Of(s.Ceilings.Container)), RaiseLimit: raiseLimit(s, out, r),
 		}
 		row.IsManaged = row.IsControlled && !row.TakenBy.Exists() && !c.Unreadable
-		granted := int64(0)
 		for _, running := range out.Running { // a request that was added can't be taken back
-			granted = max(granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
+			row.Granted = max(row.Granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
 		}
-		row.Granted = cmp.Or(granted, row.Template)
 		row.MostRaised = min(row.MaxAllowed, row.ContainerCeiling, ceilings[r].Most)
 		if row.MaxAllowed == model.Any {
-			row.Granted = cmp.Or(granted, row.Template)
 			row.MostRaised = min(row.MostRaised, row.RaiseLimit)
 		}
 		row.span = spanPartsOf(s, policy, out, r)

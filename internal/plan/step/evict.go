@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// With the fallbacks Recreate and RecreateUnderPressure, a pod that cannot be resized in place is evicted, and the API
+// With the fallback Recreate, a pod that cannot be resized in place is evicted if that hurts it, and the API
 // server puts the decided sizes into its replacement. The pod template stays unchanged. An
 // eviction costs a pod. These rules ensure that at most one has no effect:
 //
@@ -25,151 +25,217 @@ import (
 //     size of the last replacement is known;
 //   - none once a pod was created without the sizes, until a newer one has them. The scaler's
 //     status records that pod before any other step;
-//   - none of a pod that the sizes would not change, so that evictions end.
-//
-// With RecreateUnderPressure, a pod is also evicted only if waiting would hurt it. A pod uses CPU beyond its request while
-// its node has some to spare. So it is evicted for CPU once the node has none, and for memory in any case: memory that the
-// node lacks ends in a kill.
+//   - none of a pod that the sizes would not change, so that evictions end;
+//   - none of a pod for whose size no node was found before: see setBack.
 
-// pressureRetry is how often a pod is looked at that lacks CPU on a node that has some to spare.
-const pressureRetry = time.Minute
+// pressureRetry is how often the operator looks again at a node that has CPU to spare.
+const pressureRetry = 30 * time.Second
 
-// recreate plans the next eviction of a pod that only a replacement can give its size.
-func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settled int) model.Plan {
-	if p.Unsized.Exists() {
-		return p.without(p.Unsized.Verdict())
-	}
-	if o := p.newPods.Obstacle; o.Exists() {
-		return p.withinQuota(o).without(o.Verdict())
-	}
-	candidates := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool {
-		hasReason := slices.ContainsFunc(reasons, func(o model.Obstacle) bool { return o.Subject == pods.SubjectOf(pod) })
-		return !hasReason || goal.HasSizes(pod, p.newPods.Sizes)
-	})
-	if len(candidates) == 0 {
-		return p.without(verdict.Noting("A new pod would have the same size"))
-	}
-	if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable }); len(candidates) == 0 {
-		return p.without(verdict.Noting("An annotation asks not to evict these pods"))
-	}
-	if p.Policy.EvictsUnderPressure() {
-		mayBecomeBusy := slices.ContainsFunc(candidates, func(pod workload.Pod) bool { return p.lacks(model.CPU, pod) })
-		candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return !p.isUnderPressure(pod) })
-		switch {
-		case len(candidates) > 0:
-		case mayBecomeBusy:
-			return p.within(pressureRetry).without(verdict.Noting(p.withoutPressure()))
-		default:
-			return p.without(verdict.Noting(p.withoutPressure()))
-		}
-	}
-	candidates, waits := p.withholdEvictions(candidates)
-	if waits.Exists() {
-		return p.without(model.Obstacles{waits}.Verdict().Noting(replaces(reasons)))
-	}
-	next := p.evict(candidates, settled)
-	next.Verdict = next.Verdict.Noting(replaces(reasons))
-	return next
+// evictions are the pods that only a replacement can give their size.
+type evictions struct {
+	planner
+
+	blocked model.Verdict
+	reasons model.Obstacles
+	settled int // pods that have all of the decided size that they can get
 }
 
-// isUnderPressure reports whether the node keeps a pod from what it uses: it lacks memory, or it lacks CPU where there is
-// none to spare.
-func (p planner) isUnderPressure(pod workload.Pod) bool {
-	return p.lacks(model.Memory, pod) || p.lacks(model.CPU, pod) && p.BusyNodes[pod.Node]
+// next plans the next eviction.
+func (e evictions) next() model.Plan {
+	if e.Unsized.Exists() {
+		return e.without(e.Unsized.Verdict())
+	}
+	if o := e.newPods.Obstacle; o.Exists() {
+		return e.withinQuota(o).without(o.Verdict())
+	}
+	candidates := slices.DeleteFunc(slices.Clone(e.Pods), func(pod workload.Pod) bool {
+		return !slices.ContainsFunc(e.reasons, isOf(pod)) || goal.HasSizes(pod, e.newPods.Sizes)
+	})
+	if len(candidates) == 0 {
+		return e.without(e.blocked.Noting("A new pod would have the same size"))
+	}
+	if candidates = slices.DeleteFunc(candidates, func(pod workload.Pod) bool { return pod.Unmovable }); len(candidates) == 0 {
+		return e.without(e.blocked.Noting("An annotation asks not to evict these pods"))
+	}
+	harm := [harms][]workload.Pod{}
+	for _, pod := range candidates {
+		harm[e.harmOf(pod)] = append(harm[e.harmOf(pod)], pod)
+	}
+	certain, isWithheld := e.withheld(harm[certain])
+	waits := e.WaitsForUsage().On("the next eviction")
+	switch {
+	case len(certain) > 0:
+		return e.evict(certain, harm[onBusyNode])
+	case len(harm[onBusyNode]) > 0:
+		return e.evict(nil, harm[onBusyNode])
+	case isWithheld:
+		return e.without(model.Obstacles{waits}.Verdict().Noting(replaces(e.reasons)))
+	}
+	return e.without(e.blocked.Noting("The fallback Recreate leaves these pods: they lack neither memory nor CPU"))
+}
+
+// isOf reports whether an obstacle is that of the pod.
+func isOf(pod workload.Pod) func(model.Obstacle) bool {
+	return func(o model.Obstacle) bool { return o.Subject == pods.SubjectOf(pod) }
+}
+
+// harm is how its size hurts a pod that cannot be resized.
+type harm int
+
+const (
+	none       harm = iota
+	onBusyNode      // it lacks CPU, which its node may have to spare
+	certain
+	harms // how many there are
+)
+
+// harmOf is how its size hurts a pod. Memory that the node lacks ends in a kill. CPU beyond its request is there for a pod while its node
+// has some to spare, but not beyond its limit. A pod that can never be resized would keep its size for as long as it lives.
+func (e evictions) harmOf(pod workload.Pod) harm {
+	lacksCPU := e.lacks(model.CPU, pod)
+	switch {
+	case !pod.Resized.IsZero() && !pod.Resized.After(pod.Scheduled): // set back
+		return none
+	case e.lacks(model.Memory, pod), lacksCPU && e.isThrottled(pod):
+		return certain
+	case lacksCPU:
+		return onBusyNode
+	case !e.HasBoost(pod) && slices.ContainsFunc(e.reasons, func(o model.Obstacle) bool { return isOf(pod)(o) && neverEnds(o.Reason) }):
+		return certain
+	}
+	return none
+}
+
+// neverEnds reports whether a pod can never be resized for that reason.
+func neverEnds(reason string) bool {
+	return slices.Contains([]string{v1beta1.ReasonInfeasible, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange}, reason)
+}
+
+// isThrottled reports whether the CPU limit of a container is below the decided request.
+func (e evictions) isThrottled(pod workload.Pod) bool {
+	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
+		c, _ := pod.Container(size.Container)
+		return model.IsBelow(model.AppliedIn(pod, c).Limits.CPUMillis, size.Requests.CPUMillis)
+	})
 }
 
 // lacks reports whether a pod has less of a resource than its replacement would have.
-func (p planner) lacks(r model.Resource, pod workload.Pod) bool {
-	return p.differs(pod, func(has, size int64) bool { return size > has }, r)
+func (e evictions) lacks(r model.Resource, pod workload.Pod) bool {
+	return e.compares(pod, r, func(has, size int64) bool { return size > has })
 }
 
-// differs compares the requests of a pod with those of its replacement.
-func (p planner) differs(pod workload.Pod, is func(has, size int64) bool, r model.Resource) bool {
-	return slices.ContainsFunc(p.newPods.Sizes, func(size model.Size) bool {
+// compares compares the requests of a pod with those of its replacement.
+func (e evictions) compares(pod workload.Pod, r model.Resource, is func(has, size int64) bool) bool {
+	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
 		c, _ := pod.Container(size.Container)
 		request := r.Request(size.Resources)
 		return request > 0 && is(r.Request(model.AppliedIn(pod, c)), request)
 	})
 }
 
-// withoutPressure says why pods that cannot be resized are not evicted.
-func (p planner) withoutPressure() string {
-	if p.BusyUnknown != "" {
-		return "With RecreateUnderPressure, nothing is evicted for CPU while the use of the nodes is unknown: " + p.BusyUnknown
+// withheld leaves out the pods whose replacements would have a lower request while usage is missing. An urgent
+// decision replaces them all the same.
+func (e evictions) withheld(candidates []workload.Pod) (left []workload.Pod, isWithheld bool) {
+	if !e.WaitsForUsage().Exists() || decision.IsUrgent(e.Decision.Reason) {
+		return candidates, false
 	}
-	return "With RecreateUnderPressure, these pods stay while they lack no memory and their nodes have CPU to spare"
+	left = slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
+			return e.compares(pod, r, func(has, size int64) bool { return size < has })
+		})
+	})
+	return left, len(left) < len(candidates)
 }
 
-// evict plans the eviction of one of these pods, or says what blocks it.
-func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
-	if v := p.evictionsStopped(); v.Reason != "" {
-		return p.without(v)
+// evict plans the eviction of one of the certain pods, or else of the first pod on a busy node, or returns what blocks it.
+func (e evictions) evict(certain, onBusyNode []workload.Pod) model.Plan {
+	if v := e.stopped(); v.Reason != "" {
+		return e.because(v)
 	}
-	unavailable, o := p.evictionBlocker()
+	unavailable, o := e.blocker()
 	if o.Exists() {
 		state := model.Waiting
 		if o.Reason == v1beta1.ReasonRecreating { // the last eviction is the reason
 			state = model.Changing
 		}
-		return p.without(state.Because(o.Reason, o.Message))
+		return e.because(state.Because(o.Reason, o.Message))
 	}
 	if len(unavailable) > 0 { // nothing is lost with them
-		candidates = slices.DeleteFunc(slices.Clone(candidates), p.IsAvailable)
+		certain, onBusyNode = slices.DeleteFunc(slices.Clone(certain), e.IsAvailable), slices.DeleteFunc(slices.Clone(onBusyNode), e.IsAvailable)
 	}
-	if len(candidates) == 0 {
-		return p.without(podsUnavailable().Verdict())
+	if len(certain)+len(onBusyNode) == 0 {
+		return e.because(podsUnavailable().Verdict())
 	}
-	if open, left := decision.MayRestart(p.Decision.Reason, p.Policy.Windows, p.Now); !open {
-		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
+	if v := e.waits(); v.Reason != "" {
+		return e.because(v)
 	}
-	if p.Decision.Verification != nil && settled > 0 {
-		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
+	step := model.Evict{Otherwise: e.blocked.Noting("The fallback Recreate leaves these pods while they lack no memory and their nodes have CPU to spare").Within(pressureRetry)}
+	for _, pod := range slices.Concat(certain, onBusyNode) {
+		step.Pods = append(step.Pods, model.EvictedPod{Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Node: pod.Node})
 	}
-	if rejected := p.RejectedEviction; rejected != nil && rejected.Until.After(p.Now) {
-		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
-		return p.within(rejected.Until.Sub(p.Now)).without(o.Verdict())
+	if step.IfBusy = len(certain) == 0; !step.IfBusy {
+		step.Pods = step.Pods[:1]
 	}
-	if failed := goal.WithFailure(p.newPods, p.Situation, p.Now); !failed.FailedAt.IsZero() { // a replacement would not get the size
-		return p.within(goal.FailedFor(failed, p.Now)).without(failed.Obstacle.Verdict())
-	}
-	if wait := p.untilLearned(); wait > 0 {
-		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
-	}
-	first := candidates[0]
-	step := model.Evict{Pod: first.Name, UID: first.UID, ResourceVersion: first.ResourceVersion}
-	return p.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
+	next := e.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
+	next.Verdict = next.Verdict.Noting(replaces(e.reasons))
+	return next
 }
 
-// evictionsStopped says why no pod is evicted, whatever the state of the pods.
-func (p planner) evictionsStopped() model.Verdict {
+// because is the plan without a step, for pods that are to be replaced.
+func (e evictions) because(v model.Verdict) model.Plan {
+	next := e.without(v)
+	next.Verdict = next.Verdict.Noting(replaces(e.reasons))
+	return next
+}
+
+// waits is what the next eviction waits for once pods may be evicted; empty for nothing.
+func (e evictions) waits() model.Verdict {
+	open, in := decision.MayRestart(e.Decision.Reason, e.Policy.Windows, e.Now)
+	rejected, wait := e.RejectedEviction, e.untilLearned()
 	switch {
-	case p.newPods.IneffectiveOnPod != "":
+	case !open:
+		return model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods").Within(in)
+	case e.Decision.Verification != nil && e.settled > 0:
+		return model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others")
+	case rejected != nil && rejected.Until.After(e.Now):
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
+		return o.Verdict().Within(rejected.Until.Sub(e.Now))
+	case wait > 0:
+		return model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods").Within(wait)
+	}
+	return model.Verdict{}
+}
+
+// stopped is why no pod is evicted, whatever the state of the pods.
+func (e evictions) stopped() model.Verdict {
+	switch {
+	case e.newPods.IneffectiveOnPod != "":
 		return model.Stalled.Because(v1beta1.ReasonAdmissionIneffective, fmt.Sprintf(
-			"Pod %s was created without the decided size, so no pod is evicted: find out what else changes new pods, then delete that pod to try again", p.newPods.IneffectiveOnPod))
-	case p.Deployment.Replicas < p.Policy.MinReplicas:
+			"Pod %s was created without the decided size, so no pod is evicted: find out what else changes new pods, then delete that pod to try again", e.newPods.IneffectiveOnPod))
+	case e.Deployment.Replicas < e.Policy.MinReplicas:
 		return model.Stalled.Because(v1beta1.ReasonTooFewReplicas, fmt.Sprintf(
-			"The Deployment has %d replicas, and pods are evicted only with at least %d (updatePolicy.minReplicas)", p.Deployment.Replicas, p.Policy.MinReplicas))
-	case p.Deployment.Paused:
+			"The Deployment has %d replicas, and pods are evicted only with at least %d (updatePolicy.minReplicas)", e.Deployment.Replicas, e.Policy.MinReplicas))
+	case e.Deployment.Paused:
 		return model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: no pod is evicted until it is resumed")
 	}
 	return model.Verdict{}
 }
 
-// evictionBlocker says what blocks all evictions: not all replicas are available. An urgent
+// blocker is the obstacle to all evictions: not all replicas are available. An urgent
 // decision may evict pods that are unavailable and do not have the sizes yet, because
 // OOM-killed pods never become available.
-func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle) {
-	replicas, starting, isAnyUnavailable := int(p.Deployment.Replicas), 0, false
-	for _, pod := range p.Pods {
+func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
+	replicas, starting, isAnyUnavailable := int(e.Deployment.Replicas), 0, false
+	for _, pod := range e.Pods {
 		switch {
 		case pod.IsOver():
 			continue
 		case !pod.Current:
 			return nil, anotherRollout()
-		case p.IsAvailable(pod):
-		case goal.HasSizes(pod, p.newPods.Sizes), p.StartedBoosted(pod):
+		case e.IsAvailable(pod):
+		case goal.HasSizes(pod, e.newPods.Sizes), e.StartedBoosted(pod):
 			starting++
-		case pod.Running && p.Decision.IsUrgentRestart():
+		case pod.Running && e.Decision.IsUrgentRestart():
 			unavailable = append(unavailable, pod)
 		default:
 			isAnyUnavailable = true
@@ -180,7 +246,7 @@ func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle
 	case isAnyUnavailable:
 	case max(starting, replicas) > 0:
 		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
-	case !p.Deployment.RollingOut, len(unavailable) > 0:
+	case !e.Deployment.RollingOut, len(unavailable) > 0:
 		return unavailable, model.Obstacle{}
 	}
 	return nil, podsUnavailable()
@@ -188,22 +254,4 @@ func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle
 
 func podsUnavailable() model.Obstacle {
 	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
-}
-
-// withholdEvictions leaves out the pods whose replacements would have a lower request. An urgent
-// decision replaces them all the same.
-func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, model.Obstacle) {
-	waits := p.WaitsForUsage()
-	if !waits.Exists() || decision.IsUrgent(p.Decision.Reason) {
-		return candidates, model.Obstacle{}
-	}
-	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
-		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
-			return p.differs(pod, func(has, size int64) bool { return size < has }, r)
-		})
-	})
-	if len(left) > 0 {
-		return left, model.Obstacle{}
-	}
-	return nil, waits.On("the next eviction")
 }

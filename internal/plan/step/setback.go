@@ -9,7 +9,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A pod that is created with the decided size may find no node, where one of the template's size would. Its
@@ -24,11 +23,8 @@ const nodeGrace = 3 * time.Minute
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
 // requeues for the next one.
 func (p planner) setBack() (planner, *model.Resize) {
-	mayTakeBack := func(pod workload.Pod) bool {
-		if p.Policy.EvictsUnderPressure() { // whose pods are replaced for their size, but not for a boost
-			return p.HasBoost(pod)
-		}
-		return p.Policy.SizesNewPods && p.Policy.ResizesNewPods()
+	if !p.Policy.InPlace() || !p.Policy.SizesNewPods {
+		return p, nil
 	}
 	for _, pod := range p.Pods {
 		if !goal.LacksNode(pod) || !pod.Resized.IsZero() || pod.Generation > 1 { // after the end of a scheduling gate, it is not known how long it has waited
@@ -36,7 +32,7 @@ func (p planner) setBack() (planner, *model.Resize) {
 		}
 		sizes, left := p.AsInTemplate(pod), pod.NoNodeSince.Add(nodeGrace).Sub(p.Now)
 		switch {
-		case !mayTakeBack(pod), !sizes.Differ(), sizes.QoSOf(pod) != goal.QoSOf(pod), pod.PodLevelResources:
+		case !sizes.Differ(), sizes.QoSOf(pod) != goal.QoSOf(pod), pod.PodLevelResources:
 		case cmp.Or(p.RefusalOf(pod, sizes), p.LimitRangeObstacle(pod, sizes)).Exists():
 		case left > 0:
 			p = p.within(left)

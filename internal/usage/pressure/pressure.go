@@ -22,8 +22,8 @@ const (
 	// askAgain is the least time between two questions about a node. The metrics API has a new reading every 15 to 60
 	// seconds.
 	askAgain = 30 * time.Second
-	// currentFor is how long a reading is that of now.
-	currentFor = 5 * time.Minute
+	// currentFor is how long a reading is current, and how far apart two of a row may be.
+	currentFor = 2 * time.Minute
 )
 
 // ErrNotKnown means that there is no current usage of the node, or no size.
@@ -55,9 +55,9 @@ type row struct {
 	err   error
 }
 
-// IsBusy reports whether two readings of the node in a row were at 90 % of its allocatable CPU. An error tells why that is not
-// known: ErrNotKnown, or that of the Source.
-func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
+// Take reports whether two readings of the node in a row were at 90 % of its allocatable CPU, and uses them up if they were: a pod
+// that leaves may be enough, which only new readings show. An error tells why that is not known: ErrNotKnown, or that of the Source.
+func (n *Nodes) Take(ctx context.Context, node string) (bool, error) {
 	if now := n.Clock.Now(); n.asks(node, now) {
 		millis, at, err := n.Source.NodeCPU(ctx, node)
 		n.note(node, now, millis, at, err)
@@ -70,18 +70,12 @@ func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
 		return false, r.err
 	case n.Clock.Since(r.seen) > currentFor:
 		return false, ErrNotKnown
+	case r.busy < rowOf:
+		return false, nil
 	}
-	return r.busy >= rowOf, nil
-}
-
-// Evicted starts the row of a node again: a pod that leaves may be enough, which only new readings show.
-func (n *Nodes) Evicted(node string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r, ok := n.known[node]; ok {
-		r.busy = 0
-		n.known[node] = r
-	}
+	r.busy = 0
+	n.known[node] = r
+	return true, nil
 }
 
 // asks reports whether it is time to ask about the node, and notes that. Meanwhile, others use what is known.

@@ -398,7 +398,7 @@ func (p *preflight) nodeAutoscaler(server rest.Interface) check {
 		case p.waiting == 0:
 			return checkOK, found + " is found", p.unread
 		}
-		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Those that name no fallback have RecreateUnderPressure once the operator may evict pods: %s",
+		return checkWarned, fmt.Sprintf("%s packs nodes, and %d scalers in namespace %s have the fallback Wait: a pod keeps its size while its node is full. Those that name no fallback have Recreate once the operator may evict pods: %s",
 			found, p.waiting, p.namespace, release.Release{Version: cli.Version, Namespace: operator.Namespace}.Install(release.Recreate)), nil
 	}
 }
