@@ -80,9 +80,9 @@ type policy struct {
 	vpaPart float64
 }
 
-var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreateUnderPressure, v1beta1.FallbackRecreate}
+var fallbacks = []v1beta1.Fallback{v1beta1.FallbackWait, v1beta1.FallbackRecreate}
 
-const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/limits,Balanced/Wait/kept,Balanced/Recreate,Balanced/RecreateUnderPressure,Frugal/RecreateUnderPressure"
+const usual = "vpa,vpa*0.9,krr,Balanced/Wait,Balanced/Wait/limits,Balanced/Wait/kept,Balanced/Recreate,Frugal/Recreate"
 
 func parsePolicy(name string) (p policy, err error) {
 	p.name = name

@@ -181,11 +181,11 @@ func TestSeriesStartAtMidnight(t *testing.T) {
 
 func TestACommandWithoutAFolderUsesGeneratedUsage(t *testing.T) {
 	var out bytes.Buffer
-	args := []string{"-worlds", "day", "-policies", "vpa,Balanced/RecreateUnderPressure", "-seeds", "2", "-days", "1", "-deployments", "3"}
+	args := []string{"-worlds", "day", "-policies", "vpa,Balanced/Recreate", "-seeds", "2", "-days", "1", "-deployments", "3"}
 	if err := run(args, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 9 || !strings.Contains(out.String(), "\n| Balanced/RecreateUnderPressure | x") {
+	if lines := strings.Count(out.String(), "\n"); lines != 9 || !strings.Contains(out.String(), "\n| Balanced/Recreate | x") {
 		t.Errorf("it prints %d lines: %s", lines, out.String())
 	}
 	for _, wrong := range [][]string{{"-worlds", "moon"}, {"-policies", "Balanced"}, {"-policies", "Bold/Wait"}, {"-policies", "Safe/Never"}, {"-policies", "Safe/Recreate/kept"}, {"-seeds", "0"}, {"-policies", "vpa*x"}, {"/nowhere"}} {

@@ -92,7 +92,7 @@ func (o *operator) act(c *cluster, d *deployment) {
 	d.isChanged, o.wake = false, time.Time{}
 	now, end := c.now, c.now.Add(interval)
 	for now.Before(end) {
-		p := plan.Next(o.observe(d, now), o.policy, now)
+		p := onBusyNode(d, plan.Next(o.observe(d, now), o.policy, now))
 		o.record(p, now)
 		switch {
 		case p.Step != nil:
@@ -141,14 +141,13 @@ func (o *operator) learn(c *cluster, d *deployment) {
 // observe is what a plan depends on.
 func (o *operator) observe(d *deployment, now time.Time) plan.Situation {
 	s := o.situation
-	s.Pods, s.RejectedResizes, s.BusyNodes = make([]workload.Pod, 0, len(d.pods)), map[types.UID][]plan.RejectedResize{}, map[string]bool{}
+	s.Pods, s.RejectedResizes = make([]workload.Pod, 0, len(d.pods)), map[types.UID][]plan.RejectedResize{}
 	for _, p := range d.pods {
 		seen := p.Pod
 		if o.keepsClaims && p.isDeferred() {
 			seen.Resize.Since = now // so that it is never withdrawn
 		}
 		s.Pods = append(s.Pods, seen)
-		s.BusyNodes[p.Node] = p.node.busy >= busyFrom
 		for _, r := range p.rejected {
 			if now.Before(r.until) {
 				s.RejectedResizes[p.UID] = append(s.RejectedResizes[p.UID], r.RejectedResize)
@@ -166,19 +165,34 @@ func (o *operator) record(p plan.Plan, now time.Time) {
 	}
 }
 
-func (o *operator) apply(c *cluster, d *deployment, step plan.Step, now time.Time) {
-	find := func(uid types.UID) *pod {
-		return d.pods[slices.IndexFunc(d.pods, func(p *pod) bool { return p.UID == uid })]
+// onBusyNode is the plan with the one pod that is evicted: for CPU, the first one on a busy node.
+func onBusyNode(d *deployment, p plan.Plan) plan.Plan {
+	step, isEviction := p.Step.(plan.Evict)
+	if !isEviction || !step.IfBusy {
+		return p
 	}
+	step.Pods = slices.DeleteFunc(step.Pods, func(e plan.EvictedPod) bool { return d.find(e.UID).node.busy < busyFrom })
+	if len(step.Pods) == 0 {
+		return plan.WithoutEviction(p, "")
+	}
+	p.Step = step
+	return p
+}
+
+func (d *deployment) find(uid types.UID) *pod {
+	return d.pods[slices.IndexFunc(d.pods, func(p *pod) bool { return p.UID == uid })]
+}
+
+func (o *operator) apply(c *cluster, d *deployment, step plan.Step, now time.Time) {
 	switch step := step.(type) {
 	case plan.Resize:
-		p := find(step.UID)
+		p := d.find(step.UID)
 		if step.Withdraws != nil {
 			p.withdraw(*step.Withdraws, now)
 		}
 		c.ask(p, step.Sizes[0].Requests, now)
 	case plan.Evict:
-		c.evict(find(step.UID), o.newPod(d))
+		c.evict(d.find(step.Pods[0].UID), o.newPod(d))
 	}
 }
 

@@ -117,14 +117,14 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 	}
 }
 
-// Where the operator may evict, a scaler that names no fallback has RecreateUnderPressure, if its new pods get their size.
+// Where the operator may evict, a scaler that names no fallback has Recreate, if its new pods get their size.
 func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		update v1beta1.UpdatePolicy
 		answer error
 		want   v1beta1.Fallback
 	}{
-		"none":                         {v1beta1.UpdatePolicy{}, nil, "RecreateUnderPressure"},
+		"none":                         {v1beta1.UpdatePolicy{}, nil, "Recreate"},
 		"one":                          {v1beta1.UpdatePolicy{Fallback: "Wait"}, nil, "Wait"},
 		"new pods are to be unsized":   {v1beta1.UpdatePolicy{NewPods: "AsTemplate"}, nil, "Wait"},
 		"no policy sizes new pods":     {v1beta1.UpdatePolicy{}, apierrors.NewNotFound(schema.GroupResource{}, "x"), "Wait"},
@@ -136,7 +136,7 @@ func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
 			}
 			return c.Get(ctx, key, into, options...)
 		}}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
-		r.Fallback = v1beta1.FallbackRecreateUnderPressure
+		r.Fallback = v1beta1.FallbackRecreate
 		s := sizing(withUpdate(tc.update))
 		s.policy = r.policyOf(s.scaler, s.observation.situation.Deployment)
 		r.decide(t, s)

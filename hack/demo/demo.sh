@@ -187,7 +187,7 @@ await "30 s without a write" isQuiet
 show kubectl events --for=verticalscaler/web
 
 kubectl apply -f hack/demo/hpa.yaml >/dev/null # for step 10: its HPA waits for metrics
-say "9. Two pods need more CPU than their nodes can promise. With RecreateUnderPressure, only the one whose node is busy is moved."
+say "9. Two pods need more CPU than their nodes can promise. With Recreate, only the one whose node is busy is moved."
 show kubectl apply --server-side -f "$release/new-pods.yaml" -f "$release/recreate.yaml"
 show kubectl apply -f hack/demo/pressure.yaml
 await "both pods to run" kubectl wait pod -l group=packed --for=condition=Ready --timeout=1s

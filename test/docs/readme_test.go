@@ -17,7 +17,7 @@ import (
 func TestTheNumbersOfTheReadme(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
 	csv := read(t, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml"))
-	nodes, err := strconv.ParseFloat(firstOf(t, "record.md", `\| Balanced/RecreateUnderPressure \| x([0-9.]+)`), 64)
+	nodes, err := strconv.ParseFloat(firstOf(t, "record.md", `\| Balanced/Recreate \| x([0-9.]+)`), 64)
 	if err != nil {
 		t.Fatal(err)
 	}

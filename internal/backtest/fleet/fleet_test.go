@@ -203,7 +203,7 @@ func TestTheReportTellsWhetherUsageFollowsTheDay(t *testing.T) {
 		least, most   float64
 		advice        string
 	}{
-		{1, 1, 1.5, 1.75, "the fallback RecreateUnderPressure"},
+		{1, 1, 1.5, 1.75, "the fallback Recreate"},
 		{1, 30, 1, 1.2, "hardly follows the day"},
 	} {
 		r := fleet.New([]fleet.Row{evaluated("diurnal", test.diurnal), evaluated("leak", test.leak)}, nil, traces.Monday, traces.Monday.Add(8*day), options)
