@@ -108,10 +108,10 @@ func (cs Changes) qosObstacle(pod workload.Pod) model.Obstacle {
 	}
 	before, after := QoSOf(pod), cs.QoSOf(pod)
 	o := model.Obstacle{Reason: v1beta1.ReasonQoSChange, Stalled: true, NeedsNewPod: true}
-	switch {
-	case before == after:
+	switch before {
+	case after:
 		return model.Obstacle{}
-	case before == corev1.PodQOSBestEffort:
+	case corev1.PodQOSBestEffort:
 		o.Message = "has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback"
 		return o
 	}

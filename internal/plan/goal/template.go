@@ -67,8 +67,8 @@ func (t *Template) add(g Goals, of Goal) {
 		isExempt := func(r model.Resource) bool {
 			return g.Decision.Reason == model.DecidedReverted || r.Of(of.Requests) == 0
 		}
-		isWithheld := false
-		if c.Size, isWithheld = c.withheld(isExempt); isWithheld {
+		size, isWithheld := c.withheld(isExempt)
+		if c.Size = size; isWithheld {
 			t.Withheld = cmp.Or(t.Withheld, waits)
 		}
 	}
@@ -88,7 +88,7 @@ func (t *Template) add(g Goals, of Goal) {
 	}
 }
 
-// IsAsDecided reports whether a fallback has given the template the decided size.
+// IsTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (g Goals) IsTemplateAsDecided() bool {
 	if !g.Policy.MayRollOut() || len(g.Originals) == 0 {
 		return false

@@ -45,7 +45,6 @@ type Standing struct {
 type Activity int
 
 // The activities.
-
 const (
 	Blocked        Activity = iota // it cannot have its size
 	LeavingAtSize                  // it is about to be replaced, and has the decided size

@@ -131,7 +131,7 @@ func containerOf(s model.Situation, policy model.Policy, c workload.Container, w
 	return out
 }
 
-// Request is the range of the policy with another minimum and maximum, within what is enforced.
+// Range is the range of the policy with another minimum and maximum, within what is enforced.
 func (r Row) Range(least, most int64) Span { return r.span.within(least, most) }
 
 // Of is the row of a resource.
