@@ -48,7 +48,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		s.settle()
 		scalers := s.scalers()
 		for _, name := range scalers {
-			s.says(name, isReady)
+			s.report(name, isReady)
 		}
 		s.sync()
 		_, err := s.policy(policy)

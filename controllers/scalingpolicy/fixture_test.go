@@ -184,9 +184,9 @@ func (s *fixture) sync(except ...client.ObjectList) {
 	}
 	ctx, cancel := context.WithCancel(s.Context())
 	s.stop = cancel
-	s.reconciler.Fleet = inventory.NewFleet(plainAPI{s.api})
-	go func() { _ = s.reconciler.Fleet.Start(ctx) }()
-	s.must(s.reconciler.Fleet.WaitForSync(ctx))
+	s.reconciler.Deployments = inventory.NewDeployments(plainAPI{s.api})
+	go func() { _ = s.reconciler.Deployments.Start(ctx) }()
+	s.must(s.reconciler.Deployments.WaitForSync(ctx))
 }
 
 func (s *fixture) must(err error) {
@@ -223,7 +223,7 @@ func (s *fixture) settle() {
 		before := len(s.writes)
 		all, err := s.reconciler.policies(s.Context(), "")
 		s.must(err)
-		for _, d := range s.reconciler.Fleet.All("") {
+		for _, d := range s.reconciler.Deployments.All("") {
 			_, err := s.member(d.Key().String())
 			s.must(err)
 		}
@@ -280,7 +280,7 @@ func (q *recording) Add(request reconcile.Request) { q.names = append(q.names, r
 func (q *recording) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
 
 // listen records the requests that a source adds. The result takes those since the last call, each once.
-func (s *fixture) listen(start func(context.Context, requests) error) (told func() []string) {
+func (s *fixture) listen(start func(context.Context, requests) error) (requested func() []string) {
 	s.Helper()
 	q := &recording{}
 	s.must(start(s.Context(), q))
@@ -311,7 +311,7 @@ func edit[T client.Object](s *fixture, name string, object T, change func(T)) {
 }
 
 // says changes the status of a scaler as its controller does.
-func (s *fixture) says(name string, change func(*v1beta1.VerticalScalerStatus)) {
+func (s *fixture) report(name string, change func(*v1beta1.VerticalScalerStatus)) {
 	s.Helper()
 	scaler := s.scaler(name)
 	change(&scaler.Status)

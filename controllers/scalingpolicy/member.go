@@ -105,7 +105,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	}
 	switch {
 	case wanted != nil && named == nil:
-		deployment := r.Fleet.Get(key)
+		deployment := r.Deployments.Get(key)
 		if deployment == nil {
 			return nil, nil // It has just been deleted.
 		}
@@ -141,7 +141,7 @@ func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
 
 // wanted is the policy whose scaler the Deployment should have; nil for none.
 func (r members) wanted(ctx context.Context, all policies, key types.NamespacedName, scalers fleet.Scalers) (*fleet.Policy, error) {
-	deployment := r.Fleet.Get(key)
+	deployment := r.Deployments.Get(key)
 	if deployment == nil || scalers.OfUser != nil {
 		return nil, nil
 	}

@@ -227,18 +227,18 @@ func TestARejectionTriggersThePoliciesOnce(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}}, aPolicy("p"), aPolicy("elsewhere", func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }), aClusterPolicy("fleet"), aDeployment("shop", "web"))
-	told := s.listen(s.reconciler.startPolicies)
+	requested := s.listen(s.reconciler.startPolicies)
 	for range 3 {
 		if after, err := s.member("shop/web"); after != rejectedRetry || err != nil {
 			t.Fatalf("Reconcile() = %s, %v", after, err)
 		}
 	}
-	if got := told(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
 		t.Errorf("triggered %v", got)
 	}
 	fails = false
 	s.settle()
-	if got := told(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
 		t.Errorf("triggered %v", got)
 	}
 }

@@ -166,7 +166,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 	s.scalers = map[types.NamespacedName]*v1beta1.VerticalScaler{}
 	namespaces := map[string]*fleet.Namespace{}
 	var members []fleet.Member
-	for _, deployment := range r.Fleet.All(s.object.GetNamespace()) {
+	for _, deployment := range r.Deployments.All(s.object.GetNamespace()) {
 		key := deployment.Key()
 		namespace := namespaces[key.Namespace]
 		if namespace == nil {

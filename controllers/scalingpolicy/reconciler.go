@@ -45,8 +45,8 @@ type Reconciler struct {
 	Cached cache.Cache
 	// Live reads from the API server.
 	Live client.Reader
-	// Fleet knows all Deployments that are served.
-	Fleet *inventory.Fleet
+	// Deployments knows all Deployments that are served.
+	Deployments *inventory.Deployments
 	// Freeze is the switch that stops all changes; nil for none.
 	Freeze *freeze.Switch
 	// Recorder records events.

@@ -84,15 +84,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // startMembers is the source of requests for Deployments: all of them, and then each that changes. The watch of scalers adds
 // those that are gone.
 func (r *Reconciler) startMembers(ctx context.Context, q requests) error {
-	if err := r.Fleet.WaitForSync(ctx); err != nil {
+	if err := r.Deployments.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
 	}
 	changed, routine := queue.InClass(q, queue.Workload), queue.InClass(q, queue.Routine)
-	r.Fleet.OnChange(func(deployment types.NamespacedName) {
+	r.Deployments.OnChange(func(deployment types.NamespacedName) {
 		changed.Add(reconcile.Request{NamespacedName: deployment})
 		r.notify(deployment.Namespace)
 	})
-	for _, d := range r.Fleet.All(metav1.NamespaceAll) {
+	for _, d := range r.Deployments.All(metav1.NamespaceAll) {
 		routine.Add(reconcile.Request{NamespacedName: d.Key()})
 	}
 	return nil
@@ -182,7 +182,7 @@ func (r *Reconciler) membersOfNamespace(ctx context.Context, namespace client.Ob
 // returns the Deployments with the error.
 func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []reconcile.Request, err error) {
 	added := map[types.NamespacedName]bool{}
-	for _, d := range r.Fleet.All(namespace) {
+	for _, d := range r.Deployments.All(namespace) {
 		added[d.Key()] = true
 		out = append(out, reconcile.Request{NamespacedName: d.Key()})
 	}

@@ -21,7 +21,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
 		return false, s.answer(err)
 	}
-	if r.tellsFirst(s) {
+	if r.reportsFirst(s) {
 		ended(errStaleCache) // The slot is free until the next reconcile.
 		s.plan = plan.NotTaken(s.plan, s.observation.situation, s.policy, s.now, plan.Obstacle{})
 		s.again(staleCacheRetry)
@@ -34,15 +34,15 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.answer(err)
 }
 
-// tellsFirst reports whether the status is to tell an edit before a pod is resized, which may take two slow writes. It is tried
+// reportsFirst reports whether the status is to tell an edit before a pod is resized, which may take two slow writes. It is tried
 // once. An OOM-killed or starting pod does not wait for it.
-func (r *Reconciler) tellsFirst(s *scope) (first bool) {
+func (r *Reconciler) reportsFirst(s *scope) (first bool) {
 	step, isResize := s.plan.Step.(plan.Resize)
 	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
 		return false
 	}
 	version := s.scaler.ResourceVersion
-	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { first, m.toldFirst = m.toldFirst != version, version })
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { first, m.reportedFirst = m.reportedFirst != version, version })
 	return first
 }
 

@@ -15,7 +15,7 @@ import (
 // Nothing is watched: Saw and Lost tell the reconciler of scalers.
 func (r *Reconciler) Direct() {
 	r.written = &ownwrites.Memory{}
-	r.order = precedence.New(precedence.MaxTold)
+	r.order = precedence.New(precedence.MaxReported)
 }
 
 // Saw tells the reconciler that a scaler exists, as its watch does.

@@ -31,18 +31,18 @@ type memory struct {
 	// which generation of the Deployment our last rewrite led to. Without it, there is at most one more request per pod.
 	pods map[types.UID]remembered
 	// told are the sizes of new pods that the API server has been told, and since when.
-	told told
+	published published
 	// needsNoQuota is true if the last reconcile has ended, and waits for no ResourceQuota.
 	needsNoQuota bool
 	// failingSince is since when requests for the checkpoint fail; zero if they do not.
 	failingSince time.Time
 	// unsavedSince is since when the history waits to be saved; zero if it does not.
 	unsavedSince time.Time
-	// untoldSince is since when the status does not tell all progress, and untoldFor how long it need not; zero if it does.
-	untoldSince time.Time
-	untoldFor   time.Duration
-	// toldFirst is the last version of the scaler whose status was to tell an edit before a resize.
-	toldFirst string
+	// progressSince is since when the status does not tell all progress, and progressWait how long it need not; zero if it does.
+	progressSince time.Time
+	progressWait  time.Duration
+	// reportedFirst is the last version of the scaler whose status was to tell an edit before a resize.
+	reportedFirst string
 }
 
 // of returns what is remembered of a scaler.
@@ -202,25 +202,25 @@ func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.U
 }
 
 // told is what the API server has been told of the new pods of one Deployment.
-type told struct {
+type published struct {
 	sizes []v1beta1.NewPodContainer
 	since time.Time
 }
 
-// toldSince notes that the sizes in the status are written down for the API server, and returns since when.
-func (m *memories) toldSince(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
+// publishedSince notes that the sizes in the status are written down for the API server, and returns since when.
+func (m *memories) publishedSince(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
 	m.change(scaler, func(all *memory) {
-		if all.told.since.IsZero() || !equality.Semantic.DeepEqual(all.told.sizes, sizes) {
-			all.told = told{slices.Clone(sizes), now}
+		if all.published.since.IsZero() || !equality.Semantic.DeepEqual(all.published.sizes, sizes) {
+			all.published = published{slices.Clone(sizes), now}
 		}
-		since = all.told.since
+		since = all.published.since
 	})
 	return since
 }
 
-// forgetTold forgets since when the API server has been told the sizes.
-func (m *memories) forgetTold(scaler types.NamespacedName) {
-	m.change(scaler, func(all *memory) { all.told = told{} })
+// forgetPublished forgets since when the API server has been told the sizes.
+func (m *memories) forgetPublished(scaler types.NamespacedName) {
+	m.change(scaler, func(all *memory) { all.published = published{} })
 }
 
 // mayWaitForQuota reports whether the scaler waits for a ResourceQuota, or whether that is unknown:

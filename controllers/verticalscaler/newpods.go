@@ -39,7 +39,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case err != nil:
 		return err
 	case situation.Unsized.Exists():
-		r.memory.forgetTold(key)
+		r.memory.forgetPublished(key)
 		if s.scaler.Spec.UpdatePolicy.Fallback == "" {
 			s.policy.Fallback = v1beta1.FallbackWait
 		}
@@ -50,16 +50,16 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case !s.policy.MayEvict():
 		return nil
 	}
-	told, err := isTold(ctx, r.Client, s.scaler)
+	isPublishedNow, err := isPublished(ctx, r.Client, s.scaler)
 	if err != nil {
 		return err
 	}
-	if !told { // It is unknown when new pods get their sizes.
-		r.memory.forgetTold(key)
+	if !isPublishedNow { // It is unknown when new pods get their sizes.
+		r.memory.forgetPublished(key)
 		situation.NewPods.EffectiveSince = time.Time{}
 		return nil
 	}
-	situation.NewPods.AskedSince = r.memory.toldSince(key, s.scaler.Status.NewPods.Containers, s.now)
+	situation.NewPods.AskedSince = r.memory.publishedSince(key, s.scaler.Status.NewPods.Containers, s.now)
 	return nil
 }
 
@@ -69,38 +69,38 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	told, err := isTold(ctx, r.Live, s.scaler)
+	isPublishedNow, err := isPublished(ctx, r.Live, s.scaler)
 	if err != nil {
 		return err
 	}
-	if told && !unsized.Exists() {
+	if isPublishedNow && !unsized.Exists() {
 		return nil
 	}
-	r.memory.forgetTold(client.ObjectKeyFromObject(s.scaler))
+	r.memory.forgetPublished(client.ObjectKeyFromObject(s.scaler))
 	return errStaleCache
 }
 
-// noteUntold notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
+// noteUnpublished notes why the API server rejects the NewPodSizes object, unless the object already hasLine of the Deployment
 // what the status will say.
-func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
+func (r *Reconciler) noteUnpublished(ctx context.Context, s *scope) error {
 	why := r.NewPodsRefused(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
-	agrees, err := says(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
+	agrees, err := hasLine(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
 	if err == nil && !agrees {
-		s.untold = why
+		s.unpublished = why
 	}
 	return err
 }
 
-// isTold reports whether the API server has the sizes in the status, if there are some.
-func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+// isPublished reports whether the API server has the sizes in the status, if there are some.
+func isPublished(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
 	line := lineOf(vs, vs.Status.NewPods)
 	if line == "" {
 		return false, nil
 	}
-	return says(ctx, from, vs, line)
+	return hasLine(ctx, from, vs, line)
 }
 
 // lineOf is the line of the scaler's Deployment with these sizes; empty for none.
@@ -111,8 +111,8 @@ func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
 	return admission.LineOf(vs, *sizes)
 }
 
-// says reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
-func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
+// hasLine reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
+func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
 		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
@@ -125,8 +125,8 @@ func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, l
 	}), nil
 }
 
-// untoldRetry is when to look again whether sizes are written down for the API server.
-const untoldRetry = time.Second
+// publishRetry is when to look again whether sizes are written down for the API server.
+const publishRetry = time.Second
 
 // awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
 // triggers a reconcile.
@@ -135,13 +135,13 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == "" {
 		return
 	}
-	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
-	if !isTold && r.NewPodsRefused(s.scaler.Namespace).Reason == "" {
-		s.again(untoldRetry)
+	isPublished := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
+	if !isPublished && r.NewPodsRefused(s.scaler.Namespace).Reason == "" {
+		s.again(publishRetry)
 	}
 }
 
-// recordedNewPods is what the status says of new pods after a reconcile. Sizes that were recorded under another claim are
+// recordedNewPods is what the status hasLine of new pods after a reconcile. Sizes that were recorded under another claim are
 // those of another Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
@@ -156,7 +156,7 @@ func recordedNewPods(s *scope) *v1beta1.NewPods {
 // newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.
 // It is false for any other.
 func newPodsSized(s *scope) (metav1.Condition, bool) {
-	if !scaler.SizesNewPods(&s.scaler.Spec) && s.untold.Reason == "" || s.observation.deployment == nil {
+	if !scaler.SizesNewPods(&s.scaler.Spec) && s.unpublished.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
 	recorded, unsized, why := recordedNewPods(s), s.observation.situation.Unsized, s.plan.NewPods.Obstacle
@@ -164,10 +164,10 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	switch {
 	case unsized.Exists() && s.plan.Decision != nil:
 		c.Reason, c.Message = unsized.Reason, "New pods start as in the pod template: "+unsized.Message
-	case recorded != nil && s.untold.Reason != "":
-		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
-	case s.untold.Reason != "":
-		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
+	case recorded != nil && s.unpublished.Reason != "":
+		c.Reason, c.Message = s.unpublished.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.unpublished.Message
+	case s.unpublished.Reason != "":
+		c.Reason, c.Message = s.unpublished.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.unpublished.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 		if !s.policy.SizesOnlyNewPods() {

@@ -235,7 +235,7 @@ func (p *plant) restart() {
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
 		Pods: cached.LivePods{Reader: p.server}, Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
-		order:     precedence.New(precedence.MaxTold),
+		order:     precedence.New(precedence.MaxReported),
 		Usage:     complete{}, NewPodsRefused: notRefused,
 	}
 }

@@ -145,8 +145,8 @@ type scope struct {
 	policy plan.Policy
 	// plan is what to do. It has no verdict until the plan phase.
 	plan plan.Plan
-	// untold says why the API server rejects the NewPodSizes object; it has no reason if it does not.
-	untold apierror.Rejection
+	// unpublished says why the API server rejects the NewPodSizes object; it has no reason if it does not.
+	unpublished apierror.Rejection
 	// isUnsaved is true if the history is saved once a change is permitted.
 	isUnsaved bool
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
@@ -195,7 +195,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.result(s)
 	case settled, failed, gone:
 	}
-	if err := r.noteUntold(ctx, s); err != nil {
+	if err := r.noteUnpublished(ctx, s); err != nil {
 		s.classify(err)
 	}
 	if err := r.writeStatus(ctx, s); err != nil {

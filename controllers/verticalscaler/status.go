@@ -44,14 +44,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		delay = waitingDelay
 	}
 	before, isEqual := r.memory.of(key), scaler.EqualStatus(s.scaler.Status, s.status)
-	since, delay := cmp.Or(before.untoldSince, s.now), max(before.untoldFor, delay)
+	since, delay := cmp.Or(before.progressSince, s.now), max(before.progressWait, delay)
 	if left := delay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
-		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = since, delay })
+		r.memory.change(key, func(m *memory) { m.progressSince, m.progressWait = since, delay })
 		s.again(left)
 		return nil
 	}
-	if !before.untoldSince.IsZero() {
-		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = time.Time{}, 0 })
+	if !before.progressSince.IsZero() {
+		r.memory.change(key, func(m *memory) { m.progressSince, m.progressWait = time.Time{}, 0 })
 	}
 	if isEqual {
 		return nil
@@ -152,7 +152,7 @@ func targetFound(s *scope) metav1.Condition {
 	switch o := s.observation; {
 	case s.standing.Refused:
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", precedence.MaxTold, scaler.Target(s.scaler))
+		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", precedence.MaxReported, scaler.Target(s.scaler))
 	case !s.standing.IsFirst():
 		c.Reason = v1beta1.ReasonConflict
 		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.Winner, scaler.Target(s.scaler))

@@ -27,9 +27,9 @@ var checkpoints = schema.GroupResource{Group: "autoscaling.verticalscaler.io", R
 
 // refusals are the ways to refuse a checkpoint.
 var refusals = map[string]struct {
-	err    error
-	reason string
-	says   string
+	err     error
+	reason  string
+	message string
 }{
 	"a missing role": {
 		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`user "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
@@ -54,8 +54,8 @@ func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
 				t.Errorf("Reconcile() = %v, resized %v, want no error and no resize", err, p.resized)
 			}
 			for _, kind := range []string{v1beta1.ConditionApplied, v1beta1.ConditionStalled, v1beta1.ConditionReady} {
-				if c := condition(vs, kind); c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, "only urgent changes") {
-					t.Errorf("condition %s: %s: %s, want %s with %q", kind, c.Reason, c.Message, tc.reason, tc.says)
+				if c := condition(vs, kind); c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) || !strings.Contains(c.Message, "only urgent changes") {
+					t.Errorf("condition %s: %s: %s, want %s with %q", kind, c.Reason, c.Message, tc.reason, tc.message)
 				}
 			}
 			if vs.Status.Decision != nil {

@@ -13,12 +13,12 @@
 //   - A trace holds, for each interval, the average CPU and the peak of memory that a
 //     container needs. It does not depend on what is reserved.
 //   - A policy reserves a request of each resource. The memory limit equals the memory
-//     request. There is no CPU limit, unless a World has one.
+//     request. There is no CPU limit, unless a Assumptions has one.
 //   - Memory above the limit is an OOM kill. The policy sees the kill and memory at the
 //     limit. The next interval needs what the trace says: if the policy does nothing, the
 //     container is killed again.
 //   - A change of either request is one resize. It always succeeds, and restarts nothing.
-//   - A trace is one pod. A World makes several uneven pods of it, and noisy minutes of its
+//   - A trace is one pod. A Assumptions makes several uneven pods of it, and noisy minutes of its
 //     intervals. All pods have the same requests, and figures of CPU are means over pods.
 //
 // The package reads no clock and opens no files: traces come from readers, reports go to

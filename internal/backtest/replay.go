@@ -51,7 +51,7 @@ type Options struct {
 	// measured, so that policies can learn. 0 measures everything.
 	WarmUp time.Duration
 	// World is the model of what the traces leave out.
-	World World
+	Assumptions Assumptions
 	// Record keeps the data for a plot.
 	Record bool
 	// Recommend asks what is recommended at the end.
@@ -60,14 +60,14 @@ type Options struct {
 
 // Replay replays one trace with one policy.
 func Replay(t Trace, rule Rule, o Options) Outcome {
-	t = o.World.minutesOf(t)
+	t = o.Assumptions.minutesOf(t)
 	var (
 		out     Outcome
 		days    = map[int64]bool{} // by their number since 1970: whether there was a kill
 		means   = window{isOfOne: t.Step >= averaged}
-		pods    = o.World.pods(t.Name)
+		pods    = o.Assumptions.pods(t.Name)
 		current = atLeast(t.Requests)
-		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.World.CPULimit, HeapBytes: t.HeapBytes})
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.Assumptions.CPULimit, HeapBytes: t.HeapBytes})
 		warmUp  = int64(o.WarmUp / time.Second)
 	)
 	if o.Record && len(t.Samples) > 0 {
@@ -88,7 +88,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		observed := observe(sample, t.Step, o.World.used(wanted, current), current)
+		observed := observe(sample, t.Step, o.Assumptions.used(wanted, current), current)
 		observed.OOMKilled = isKilled
 		if o.Recommend {
 			observed.NeededBytes = min(sample.MemoryBytes, quantity.MaxMemoryBytes)

@@ -286,8 +286,8 @@ var inViews = map[string]string{v1beta1.ReasonCollectingHistory: v1beta1.ReasonL
 // important first, and always that of Applied. Of reasons with the same advice, only the first is included.
 func findings(e Evidence, containers []Container) (out []Finding) {
 	s := e.Scaler
-	told := scaler.InShort(s.Status.Conditions)
-	if told == nil {
+	short := scaler.InShort(s.Status.Conditions)
+	if short == nil {
 		out = doubts(s, s.Generation, e.Operators, e.Now)
 		return append(out, Finding{Reason: notObserved})
 	}
@@ -309,7 +309,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
 	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
-	add(told.Type, func(metav1.Condition) bool { return true })
+	add(short.Type, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionStalled, isTrue)
 	add(v1beta1.ConditionTargetFound, isNot)
 	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })

@@ -95,9 +95,9 @@ func pod(cpu, memory int64) workload.Pod {
 }
 
 // conditions sets conditions, each as "Type Status Reason Message".
-func conditions(said ...string) change {
+func conditions(lines ...string) change {
 	return func(e *explain.Evidence) {
-		for _, s := range said {
+		for _, s := range lines {
 			words := strings.SplitN(s, " ", 4)
 			all := &e.Scaler.Status.Conditions
 			*all = slices.DeleteFunc(*all, func(c metav1.Condition) bool { return c.Type == words[0] })
@@ -301,7 +301,7 @@ func TestOverview(t *testing.T) {
 }
 
 // Nothing is called saved that is not known.
-func TestSavedIsKnownOrNotTold(t *testing.T) {
+func TestSavingsAreShownOnlyIfTheyAreKnown(t *testing.T) {
 	e := checkout()
 	saved := explain.RowOf(e).Saved
 	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.0625}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)

@@ -58,7 +58,7 @@ func lowered(t *testing.T, e explain.Evidence) (cpu, memory time.Duration, advic
 	return seconds(0), seconds(1), advice
 }
 
-func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
+func TestTheTimeOfALoweringIsShown(t *testing.T) {
 	e := waiting()
 	cpu, memory, advice := lowered(t, e)
 	if cpu != 140*time.Minute || memory != 396*time.Minute {
@@ -78,7 +78,7 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 }
 
 // A time that something else may change is not named.
-func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
+func TestNoUnknownTimeIsShown(t *testing.T) {
 	policy := func(p v1beta1.ContainerPolicy) change {
 		p.ContainerName = "app"
 		return spec(func(s *v1beta1.VerticalScalerSpec) {
@@ -186,7 +186,7 @@ func TestTheTimeUntilARequestIsLoweredIsBounded(t *testing.T) {
 	}
 }
 
-func TestTheFirstLoweringIsTold(t *testing.T) {
+func TestTheFirstLoweringIsShown(t *testing.T) {
 	e := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
 		s.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 2 * * *", DurationMinutes: 60}}
 	}))

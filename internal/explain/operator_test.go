@@ -95,7 +95,7 @@ func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 }
 
 // A profile that is gone still applies, as Balanced, and the user is told where to set another: in the policy, for its scalers.
-func TestAProfileThatIsGoneIsTold(t *testing.T) {
+func TestAMissingProfileIsReported(t *testing.T) {
 	for profile, want := range map[v1beta1.RecommendationProfile]string{"": "", "Balanced": "", "Safe": "", "Calm": "The profile Calm counts as Balanced"} {
 		e := checkout()
 		e.Scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
@@ -154,7 +154,7 @@ func TestMissingUsageIsNeverGreen(t *testing.T) {
 }
 
 // While usage of nearly all pods is missing, statuses do not say so: the operator does, and all views believe it.
-func TestMetricsThatAreDownAreSaidOnce(t *testing.T) {
+func TestMissingMetricsAreReportedOnce(t *testing.T) {
 	down := lease("system", 0)
 	down.Labels = map[string]string{v1beta1.UsageLabel: v1beta1.UsageMissing}
 	operators := explain.OperatorsOf([]coordinationv1.Lease{down})

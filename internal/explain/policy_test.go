@@ -19,8 +19,8 @@ import (
 )
 
 // policyConditions are conditions, each as "Type Status Reason Message".
-func policyConditions(said ...string) (all []metav1.Condition) {
-	for _, s := range said {
+func policyConditions(lines ...string) (all []metav1.Condition) {
+	for _, s := range lines {
 		words := strings.SplitN(s, " ", 4)
 		all = append(all, metav1.Condition{
 			Type: words[0], Status: metav1.ConditionStatus(words[1]), Reason: words[2], Message: words[3], LastTransitionTime: ago(90 * time.Minute),

@@ -178,7 +178,7 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 	all[1].ShrinksTo = leastName
 	known := map[string]bool{}
 	for _, r := range last {
-		known[told(r)] = true
+		known[identity(r)] = true
 	}
 	var shown []bool
 	for _, r := range rows {
@@ -186,7 +186,7 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 		for i := range all {
 			all[i].Cells = append(all[i].Cells, cmp.Or(Printable(cells[i]), "-"))
 		}
-		shown = append(shown, len(known) == 0 || !known[told(r)])
+		shown = append(shown, len(known) == 0 || !known[identity(r)])
 	}
 	if !slices.Contains(shown, true) {
 		return
@@ -204,8 +204,8 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 	}
 }
 
-// told is a row without its advice, which follows from the reason, but for the time that it may name.
-func told(row any) string {
+// identity is a row without its advice, which follows from the reason, but for the time that it may name.
+func identity(row any) string {
 	fields := fieldsOf(row)
 	delete(fields, "advice")
 	text, err := json.Marshal(fields)

@@ -161,7 +161,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		line("    %8s  %s (%s)", value, s.InWords(), s.Code)
 	}
 	if !r.Agrees {
-		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", sayAmount(r.Recomputed))
+		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", formatAmount(r.Recomputed))
 	}
 	facts := []string{r.Rule()}
 	if allowed := r.Allowed(); allowed != "" {
@@ -206,7 +206,7 @@ func (r Resource) Developments(now time.Time) []string {
 		all = append(all, fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", Age(now, r.VerifyingSince.Time), r.LastGood))
 	}
 	for _, f := range r.Reverted {
-		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), Age(now, f.Time.Time), f.Message))
+		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", formatAmount(f.Value), formatAmount(f.LastGood), Age(now, f.Time.Time), f.Message))
 	}
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
@@ -233,10 +233,10 @@ func (s Size) words() string {
 	if s.Limit != nil {
 		limit = "limit " + s.Limit.String()
 	}
-	return fmt.Sprintf("%s %s, %s", verb, sayAmount(s.Request), limit)
+	return fmt.Sprintf("%s %s, %s", verb, formatAmount(s.Request), limit)
 }
 
-func sayAmount(a *Amount) string {
+func formatAmount(a *Amount) string {
 	if a == nil {
 		return "none"
 	}

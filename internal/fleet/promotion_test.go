@@ -83,7 +83,7 @@ func TestTheOrderIsTheSameForever(t *testing.T) {
 	}
 }
 
-func TestAPromotionSaysWhyNoMoreArePromoted(t *testing.T) {
+func TestAPromotionReportsWhyNoMoreArePromoted(t *testing.T) {
 	blocked := func(_ int, c *Candidate) { c.Ready, c.Blocked = true, true }
 	collecting := func(int, *Candidate) {}
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 	}
 }
 
-func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
+func TestAHaltReportsWhatToDoAndDoesNotMove(t *testing.T) {
 	all := slices.Concat(
 		scalersOf("shop", 200, promotedAgo(5*time.Hour, 0)),
 		scalersOf("pay", 300, ready),

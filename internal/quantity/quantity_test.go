@@ -70,7 +70,7 @@ func verdict(t *testing.T, what string, want int64, convert func(resource.Quanti
 	}
 }
 
-func TestRefusalsTellWhatIsAllowed(t *testing.T) {
+func TestRefusalsNameWhatIsAllowed(t *testing.T) {
 	_, err := CPUMillis(resource.MustParse("-1"))
 	if got, want := err.Error(), "CPU of -1 is out of range: allowed is 0 to 10k"; got != want {
 		t.Errorf("CPUMillis(-1) says %q, want %q", got, want)

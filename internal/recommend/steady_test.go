@@ -75,7 +75,7 @@ func stray(t *testing.T, minutes int, see func(minute int, h *history.Container,
 
 // fleet replays containers whose pods have what is recommended, as many as phases, and tells of each minute
 // in which something else is recommended.
-func fleet(t *testing.T, containers, minutes int, strays float64, tell func(container, minute int, before, now Container)) {
+func fleet(t *testing.T, containers, minutes int, strays float64, visit func(container, minute int, before, now Container)) {
 	t.Helper()
 	for i := range containers {
 		r := rand.New(rand.NewPCG(uint64(i), 7))
@@ -90,7 +90,7 @@ func fleet(t *testing.T, containers, minutes int, strays float64, tell func(cont
 				continue
 			}
 			if previous != nil && !reflect.DeepEqual(*previous, now) {
-				tell(i, m, *previous, now)
+				visit(i, m, *previous, now)
 			}
 			previous, policy.Requests = &now, []quantity.Amounts{now.Target}
 		}

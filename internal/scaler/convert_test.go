@@ -162,7 +162,7 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 }
 
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
-func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
+func TestHeldDistinguishesNothingFoundFromNothingTaken(t *testing.T) {
 	got := APIOriginals(nil, []model.Original{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
 	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
@@ -184,7 +184,7 @@ func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
+func TestSizesOfNewPodsAreReportedInOrder(t *testing.T) {
 	newest := noon.UTC()
 	got := APINewPods(model.NewPods{Sizes: []model.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},

@@ -285,17 +285,17 @@ func TestResize(t *testing.T) {
 // A kubelet keeps the time of the transition while it says the same of one resize after
 // the other.
 func TestResizeSince(t *testing.T) {
-	said := noon.Add(-time.Hour)
+	reportedAt := noon.Add(-time.Hour)
 	deferred := []corev1.PodCondition{{
-		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(reportedAt),
 	}}
 	failed := []corev1.PodCondition{{
-		Type: "PodResizeInProgress", Status: "True", Reason: "Error", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+		Type: "PodResizeInProgress", Status: "True", Reason: "Error", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(reportedAt),
 	}}
 	resizedAt := func(at time.Time, subresource string) []metav1.ManagedFieldsEntry {
 		return []metav1.ManagedFieldsEntry{
 			{Subresource: subresource, Time: &metav1.Time{Time: at}},
-			{Subresource: "resize", Time: &metav1.Time{Time: said.Add(-time.Hour)}},
+			{Subresource: "resize", Time: &metav1.Time{Time: reportedAt.Add(-time.Hour)}},
 			{Subresource: "resize"},
 		}
 	}
@@ -305,12 +305,12 @@ func TestResizeSince(t *testing.T) {
 		want       time.Time
 	}{
 		"no conditions":                               {nil, resizedAt(noon, "resize"), time.Time{}},
-		"since the transition":                        {deferred, nil, said},
-		"since the failure":                           {failed, resizedAt(noon, "status"), said},
-		"the resize is older":                         {deferred, resizedAt(said.Add(-time.Minute), "resize"), said},
+		"since the transition":                        {deferred, nil, reportedAt},
+		"since the failure":                           {failed, resizedAt(noon, "status"), reportedAt},
+		"the resize is older":                         {deferred, resizedAt(reportedAt.Add(-time.Minute), "resize"), reportedAt},
 		"since the resize, if the condition is older": {deferred, resizedAt(noon, "resize"), noon},
-		"other writes are ignored":                    {deferred, resizedAt(noon, "status"), said},
-		"the pending resize takes precedence":         {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, said},
+		"other writes are ignored":                    {deferred, resizedAt(noon, "status"), reportedAt},
+		"the pending resize takes precedence":         {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, reportedAt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {

@@ -307,7 +307,7 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 		Client:        a.mgr.GetClient(),
 		Cached:        a.mgr.GetCache(),
 		Live:          a.mgr.GetAPIReader(),
-		Fleet:         a.cached.Fleet,
+		Deployments:   a.cached.Deployments,
 		Freeze:        a.freeze,
 		Recorder:      a.mgr.GetEventRecorder(scalingpolicy.Name),
 		Clock:         a.clock,

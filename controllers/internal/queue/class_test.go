@@ -149,7 +149,7 @@ func TestWaitsAreMeasuredByClass(t *testing.T) {
 }
 
 // Late routine requests are told once, with the latency of the API server, and so is the end of it.
-func TestALateQueueIsToldOnce(t *testing.T) {
+func TestALateQueueIsReportedOnce(t *testing.T) {
 	withQueue(t, func(q *fairQueue) {
 		var lines []string
 		q.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})

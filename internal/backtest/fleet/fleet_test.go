@@ -188,7 +188,7 @@ Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 mo
 }
 
 // The day counts by replicas, and in the table only where usage is known.
-func TestTheReportTellsWhetherUsageFollowsTheDay(t *testing.T) {
+func TestTheReportShowsWhetherUsageFollowsTheDay(t *testing.T) {
 	evaluated := func(kind string, replicas int) fleet.Row {
 		c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
 		c.Replicas = replicas

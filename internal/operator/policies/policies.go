@@ -92,7 +92,7 @@ type Check struct {
 	Clock   clock.Clock
 
 	// told are the missing policies that were last logged and reported; nil for none yet.
-	told *string
+	reported *string
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -130,7 +130,7 @@ func (c *Check) Round(ctx context.Context) {
 		}
 	}
 	if isKnown {
-		c.tell(ctx, strings.Join(lacks, ", "))
+		c.report(ctx, strings.Join(lacks, ", "))
 	}
 }
 
@@ -145,9 +145,9 @@ func conditionOf(lacks, install string) metav1.Condition {
 	}
 }
 
-// tell logs and reports the missing policies, unless that has been done.
-func (c *Check) tell(ctx context.Context, lacks string) {
-	if c.told != nil && *c.told == lacks {
+// report logs and reports the missing policies, unless that has been done.
+func (c *Check) report(ctx context.Context, lacks string) {
+	if c.reported != nil && *c.reported == lacks {
 		return
 	}
 	logger, install := log.FromContext(ctx), c.Release.Install(release.AdmissionPolicies)
@@ -160,12 +160,12 @@ func (c *Check) tell(ctx context.Context, lacks string) {
 	switch {
 	case lacks != "":
 		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", lacks, "command", install)
-	case c.told != nil:
+	case c.reported != nil:
 		logger.Info("The admission policies are installed")
 	default:
 		logger.V(1).Info("The admission policies are installed")
 	}
-	c.told = &lacks
+	c.reported = &lacks
 }
 
 // isRefusal reports whether a policy has refused a request.

@@ -20,14 +20,14 @@ var aWeek = history.Goal{Time: 7 * 24 * time.Hour, MaxStarvedPercent: 3}
 const weekly = 7 * 24 * 60 // minutes
 
 // expects says what is recommended, as a reconcile does.
-func (w *world) expects(goal history.Goal) {
+func (w *storeFixture) expects(goal history.Goal) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		histories.Container("app").Expect(recs("app", 310, 640*mebi)[0].Target, goal)
 	})
 }
 
-func (w *world) covered() (out history.Coverage) {
+func (w *storeFixture) covered() (out history.Coverage) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { out = histories.Container("app").Coverage() })
 	return out
@@ -37,7 +37,7 @@ func (w *world) covered() (out history.Coverage) {
 func TestCoverageIsSavedTenTimes(t *testing.T) {
 	first := map[int]bool{}
 	for i := range 20 {
-		w := newWorld(t)
+		w := newStoreFixture(t)
 		w.scaler.UID = types.UID(fmt.Sprintf("scaler-%d", i))
 		w.load()
 		published := recs("app", 310, 640*mebi)
@@ -84,7 +84,7 @@ func TestCoverageIsSavedTenTimes(t *testing.T) {
 }
 
 // decoded is the time that the checkpoint covers.
-func decoded(t *testing.T, w *world) time.Duration {
+func decoded(t *testing.T, w *storeFixture) time.Duration {
 	t.Helper()
 	c := w.live().Spec.Containers[0]
 	container, err := read(c, noon.AddDate(1, 0, 0))
@@ -95,7 +95,7 @@ func decoded(t *testing.T, w *world) time.Duration {
 }
 
 func TestABeginningAgainIsSaved(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	published := recs("app", 310, 640*mebi)
 	w.feed("app", 0, 10)
@@ -117,7 +117,7 @@ func TestABeginningAgainIsSaved(t *testing.T) {
 // A checkpoint of an operator that does not know of coverage, and one that is unreadable, keep the history.
 func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 	for name, written := range map[string][]byte{"none": nil, "of a newer version": {2, 0, 0}, "of nothing": {1}} {
-		w := newWorld(t)
+		w := newStoreFixture(t)
 		w.load()
 		w.feed("app", 0, 10)
 		w.expects(aWeek)
@@ -137,7 +137,7 @@ func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 
 // Usage of the past takes the place of the history. What was recorded stays.
 func TestFillingKeepsCoverage(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 10)
 	w.expects(aWeek)

@@ -24,7 +24,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 		"both are":      {silent: map[string]bool{"app": true, "side": true}, want: map[string]time.Duration{"app": 0, "side": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newStoreFixture(t)
 			w.load()
 			if w.store.StartFilling(w.scaler, 24*time.Hour) != Ready {
 				t.Fatal("the history is not ready to be filled")
@@ -79,7 +79,7 @@ func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
 
 // What is fed belongs to the scaler and the Deployment whose history is loaded.
 func TestAnotherScalersUsageIsNotFed(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	for name, change := range map[string]func(){
 		"retargeted": func() { w.scaler.Spec.DeploymentName = "other" },

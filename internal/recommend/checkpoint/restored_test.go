@@ -14,14 +14,14 @@ import (
 )
 
 // restoredAs is the scaler after a backup was restored.
-func (w *world) restoredAs(value string) {
+func (w *storeFixture) restoredAs(value string) {
 	w.t.Helper()
 	w.scaler = w.scaler.DeepCopy()
 	w.scaler.Annotations = map[string]string{v1beta1.RestoredAnnotation: value}
 }
 
 // inMemory is how much usage of a container was observed.
-func (w *world) inMemory(container string) (observed time.Duration) {
+func (w *storeFixture) inMemory(container string) (observed time.Duration) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { observed = histories.Container(container).Observed() })
 	return observed
@@ -34,7 +34,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 	backup := a.live().Spec
 
 	// Another cluster: little usage, an OOM kill, and a new container.
-	b := newWorld(t)
+	b := newStoreFixture(t)
 	b.load()
 	b.feed("app", 0, 3)
 	b.feed("sidecar", 0, 3)
@@ -78,7 +78,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 
 // An annotation alone makes nobody forget.
 func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 60)
 	w.restoredAs("a")
@@ -93,7 +93,7 @@ func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
 	a := newSavedWorld(t)
 	saved := a.live().Spec
 
-	b := newWorld(t)
+	b := newStoreFixture(t)
 	b.must(b.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.scaler.Namespace, Name: b.scaler.Name}, Spec: saved,
 	}))

@@ -111,7 +111,7 @@ var results = map[string]string{
 // reader converts a spec, and records which fields were not imported.
 type reader struct {
 	Import
-	said map[string]string // by path
+	results map[string]string // by path
 }
 
 // Of imports the spec of a VerticalPodAutoscaler, of version v1.
@@ -147,13 +147,13 @@ func Of(namespace, name string, spec map[string]any) Import {
 
 // doubt says what becomes of a field, without which the scaler must not change anything.
 func (r *reader) doubt(path, result string) {
-	r.said[path] = result
+	r.results[path] = result
 	r.Doubts = append(r.Doubts, path)
 }
 
 // note notes what becomes of a value, or of the values below it. The key is its path without "spec." and indexes.
 func (r *reader) note(path, key string, value any) {
-	result, ok := r.said[path]
+	result, ok := r.results[path]
 	if !ok {
 		result, ok = results[key]
 	}
@@ -173,7 +173,7 @@ func (r *reader) note(path, key string, value any) {
 		}
 	default:
 		r.doubt(path, "is not a known field, so it is not imported")
-		r.Notes = append(r.Notes, Note{path, encoded(value), r.said[path]})
+		r.Notes = append(r.Notes, Note{path, encoded(value), r.results[path]})
 	}
 }
 
@@ -234,17 +234,17 @@ func (r *reader) updatePolicy(vpa vpaSpec, policy *v1beta1.UpdatePolicy) {
 	case !isKnown:
 		r.doubt(path+"updateMode", "is not known")
 	default:
-		r.said[path+"updateMode"] = m.result
+		r.results[path+"updateMode"] = m.result
 	}
 	policy.UpdateMode, policy.Fallback = m.mode, m.fallback
 	if m.fallback == v1beta1.FallbackRecreate && len(of.EvictionRequirements) > 0 {
 		policy.Fallback = v1beta1.FallbackWait
-		r.said[path+"evictionRequirements"] = "no equivalent, so the fallback is Wait, and no pod is evicted"
+		r.results[path+"evictionRequirements"] = "no equivalent, so the fallback is Wait, and no pod is evicted"
 	}
 	if policy.Fallback == v1beta1.FallbackRecreate {
 		policy.MinReplicas = of.MinReplicas
 	} else {
-		r.said[path+"minReplicas"] = noPod
+		r.results[path+"minReplicas"] = noPod
 	}
 }
 
@@ -260,11 +260,11 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 				return name != v1beta1.ControlledCPU && name != v1beta1.ControlledMemory
 			})
 			if len(p.ControlledResources) < len(*of.ControlledResources) {
-				r.said[path+"controlledResources"] = "controlledResources, but only cpu and memory"
+				r.results[path+"controlledResources"] = "controlledResources, but only cpu and memory"
 			}
 			if len(p.ControlledResources) == 0 {
 				p.ControlledResources, p.Mode = nil, v1beta1.ContainerModeOff
-				r.said[path+"controlledResources"] = "mode Off: neither cpu nor memory is managed"
+				r.results[path+"controlledResources"] = "mode Off: neither cpu nor memory is managed"
 			}
 		}
 		p.MinAllowed, p.MaxAllowed = r.bounds(path+"minAllowed.", of.MinAllowed), r.bounds(path+"maxAllowed.", of.MaxAllowed)
@@ -274,7 +274,7 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 		}
 		if p.Mode == v1beta1.ContainerModeOff || len(p.ControlledResources) > 0 && !slices.Contains(p.ControlledResources, v1beta1.ControlledCPU) {
 			p.StartupBoost = nil
-			r.said[path+"startupBoost"] = "not imported: CPU is not managed"
+			r.results[path+"startupBoost"] = "not imported: CPU is not managed"
 		}
 		policies = append(policies, p)
 		isForAll = isForAll || of.ContainerName == v1beta1.AnyContainer
@@ -315,12 +315,12 @@ func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1
 				out.MemoryBytes = max(out.MemoryBytes, minMemory)
 			}
 		default:
-			r.said[path+name] = "not imported: only cpu and memory are managed"
+			r.results[path+name] = "not imported: only cpu and memory are managed"
 		}
 		if err != nil {
 			r.doubt(path+name, "not imported: it is out of range")
 		} else if q.IsZero() {
-			r.said[path+name] = "not imported: 0 is no bound"
+			r.results[path+name] = "not imported: 0 is no bound"
 		}
 	}
 	return scaler.BoundsOf(out)

@@ -16,10 +16,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// MaxTold is how many scalers of one Deployment are told which of them sizes it. Each change of that
+// MaxReported is how many scalers of one Deployment are told which of them sizes it. Each change of that
 // one changes the standing of the others. Further scalers are refused with a message that is the same
 // whichever scaler that is, so that no change concerns them.
-const MaxTold = 8
+const MaxReported = 8
 
 // Order knows which scalers name the same Deployment, and in which order they take precedence:
 // the oldest first, then the first by name.
@@ -29,7 +29,7 @@ const MaxTold = 8
 // called concurrently.
 type Order struct {
 	// told is how many contenders are told who takes precedence.
-	told int
+	reported int
 
 	mu      sync.RWMutex
 	known   map[types.NamespacedName]contender   // by the scaler's key
@@ -57,13 +57,13 @@ type Standing struct {
 func (s Standing) IsFirst() bool { return s == Standing{} }
 
 // New returns an order without scalers, which tells so many scalers of a Deployment which of them sizes it.
-func New(told int) *Order {
-	return &Order{told: told, known: map[types.NamespacedName]contender{}, ordered: map[types.NamespacedName][]contender{}}
+func New(reported int) *Order {
+	return &Order{reported: reported, known: map[types.NamespacedName]contender{}, ordered: map[types.NamespacedName][]contender{}}
 }
 
 // Of returns the order of all scalers of one or more namespaces.
 func Of(scalers []v1beta1.VerticalScaler) *Order {
-	o := New(MaxTold)
+	o := New(MaxReported)
 	for i := range scalers {
 		o.Note(&scalers[i])
 	}
@@ -102,7 +102,7 @@ func (o *Order) behind(before []contender) Standing {
 	switch n := len(before); {
 	case n == 0:
 		return Standing{}
-	case n >= o.told:
+	case n >= o.reported:
 		return Standing{Refused: true}
 	}
 	return Standing{Winner: before[0].name}
@@ -112,7 +112,7 @@ func (o *Order) behind(before []contender) Standing {
 // is.
 func (o *Order) first(deployment types.NamespacedName) []contender {
 	list := o.ordered[deployment]
-	return list[:min(len(list), o.told+1)]
+	return list[:min(len(list), o.reported+1)]
 }
 
 // Note records the scaler as it is now, and returns the scalers whose standing that changes: also

@@ -238,12 +238,12 @@ type result struct {
 
 // problemOf is the stable text of a source's error, and whether it concerns all scalers. It is empty without an error.
 func problemOf(err error) (words string, isGeneral bool) {
-	var said *prometheus.Error
+	var failure *prometheus.Error
 	switch {
 	case err == nil:
 		return "", false
-	case errors.As(err, &said):
-		return "Prometheus: " + said.Words, said.Unavailable
+	case errors.As(err, &failure):
+		return "Prometheus: " + failure.Words, failure.Unavailable
 	}
 	return "Prometheus could not be queried", false
 }

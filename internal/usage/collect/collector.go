@@ -261,7 +261,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
 		for _, vs := range scalers {
-			if c.tellFailure(client.ObjectKeyFromObject(vs), outage, !errors.As(err, new(*clocksError))) {
+			if c.recordFailure(client.ObjectKeyFromObject(vs), outage, !errors.As(err, new(*clocksError))) {
 				c.wake(ctx, vs)
 			}
 		}
@@ -303,7 +303,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
 	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment, client.UnsafeDisableDeepCopy); err != nil {
-		c.tell(key, known{})
+		c.recordAnswer(key, known{})
 		return // its creation will wake the scaler
 	}
 	pods, err := c.Pods.Of(ctx, &deployment)
@@ -318,14 +318,14 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	before, isDown := c.silencesOf(key)
 	after, silent := before.next(used, now, isDown)
 	isSized, isBlind := blindnessOf(used, now)
-	told := c.tell(key, known{silences: after, isSized: isSized, isBlind: isBlind})
+	isNews := c.recordAnswer(key, known{silences: after, isSized: isSized, isBlind: isBlind})
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
 	news := newSamples(used, repeated, silent)
 	c.Histories.Feed(vs, news, func(histories history.Histories) {
 		outdated = slices.ContainsFunc(news, history.IsCappedStart) || lacksKill(histories, allPods) || scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
-	if outdated || told {
+	if outdated || isNews {
 		c.wake(ctx, vs)
 	}
 }
@@ -445,12 +445,12 @@ func (c *Collector) outage(namespace string, err error) string {
 	if state.failures++; state.failures < outageAfter {
 		return ""
 	}
-	return sayOutage(err)
+	return describeOutage(err)
 }
 
-// sayOutage keeps what is the same in every round: the API server's messages hold
+// describeOutage keeps what is the same in every round: the API server's messages hold
 // addresses and request IDs.
-func sayOutage(err error) string {
+func describeOutage(err error) string {
 	var clocks *clocksError
 	switch {
 	case errors.As(err, &clocks):
@@ -504,17 +504,17 @@ func (c *Collector) silencesOf(key types.NamespacedName) (silences, bool) {
 	return c.known[key].silences, c.isDown()
 }
 
-// tell records what is silent after an answer, and reports whether the scaler must be reconciled.
-func (c *Collector) tell(key types.NamespacedName, k known) bool {
+// recordAnswer records what is silent after an answer, and reports whether the scaler must be reconciled.
+func (c *Collector) recordAnswer(key types.NamespacedName, k known) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.Problems = Problems{Silent: len(k.silences) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: k.silences.String()}
 	return c.note(key, k)
 }
 
-// tellFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
+// recordFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
 // wrong are not down: each scaler says that clocks differ.
-func (c *Collector) tellFailure(key types.NamespacedName, outage string, isBlind bool) bool {
+func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBlind bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, isKnown := c.known[key]

@@ -35,9 +35,9 @@ func TestOneListIsReadWhereThatIsFewerBytes(t *testing.T) {
 	}
 }
 
-// allWorld is a world whose source can read all namespaces at once.
+// allWorld is a collectorFixture whose source can read all namespaces at once.
 type allWorld struct {
-	*world
+	*collectorFixture
 
 	pods  int // in all namespaces
 	fails error
@@ -46,7 +46,7 @@ type allWorld struct {
 // newAllWorld has one scaler with one pod in each of the fewest namespaces.
 func newAllWorld(t *testing.T) *allWorld {
 	t.Helper()
-	w := &allWorld{world: newWorld(t), pods: fewestNamespaces + 5}
+	w := &allWorld{collectorFixture: newCollectorFixture(t), pods: fewestNamespaces + 5}
 	w.collector.Source = w
 	w.collector.CountPods = func(context.Context) (int, error) { return w.pods, nil }
 	for i := range fewestNamespaces {

@@ -297,8 +297,8 @@ func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
 }
 
 // A pod that is silent in some rounds is named once, and not in each of them.
-func TestAFlappingPodIsToldOnce(t *testing.T) {
-	w := newWebWorld(t, "web-1", "web-2")
+func TestAFlappingPodIsReportedOnce(t *testing.T) {
+	w := newWebFixture(t, "web-1", "web-2")
 	w.reports("shop", "web-2", "app", 200, 400*mebi)
 	for i := range 40 {
 		if i%2 == 0 {
@@ -316,7 +316,7 @@ func TestAFlappingPodIsToldOnce(t *testing.T) {
 // A new pod is silent at first. Nothing is lowered meanwhile, and from its first sample on nothing
 // waits for it.
 func TestANewPodIsHeardOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	set := w.deployment("shop", "web", "web-1")
 	w.scaler("shop", "web", "web")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
@@ -336,7 +336,7 @@ func TestANewPodIsHeardOnce(t *testing.T) {
 // Before the first round, for example after a restart, nothing is known of any pod. What waits for
 // it is reconciled after the first round.
 func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
-	w := newWebWorld(t, "web-1")
+	w := newWebFixture(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.expectSilent("shop", "web", true)
 	w.round()
@@ -349,7 +349,7 @@ func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
 // If usage of nearly all pods is missing, that is said once, and the problems of scalers stay as they were.
 func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 	for _, fails := range []bool{true, false} {
-		w := newWorld(t)
+		w := newCollectorFixture(t)
 		w.collector.Missing = &atomic.Bool{}
 		names := []string{"api", "batch", "web", "worker"}
 		for _, name := range names {
@@ -401,8 +401,8 @@ func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 }
 
 // Metrics whose times are all wrong are not down: each scaler says that clocks differ.
-func TestEachScalerSaysThatClocksDiffer(t *testing.T) {
-	w := newWorld(t)
+func TestEachScalerReportsThatClocksDiffer(t *testing.T) {
+	w := newCollectorFixture(t)
 	w.collector.Missing = &atomic.Bool{}
 	names, items := []string{"api", "batch", "web"}, []usage.Refused(nil)
 	for _, name := range names {

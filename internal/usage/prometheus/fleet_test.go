@@ -48,7 +48,7 @@ func TestFleetUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	unknown := []int64{-1, -1, -1}
-	want := map[FleetContainer]*FleetUsage{
+	want := map[FleetContainer]*ContainerUsage{
 		wanted[0]: {noon, []int32{250, 300, -1}, []int64{10, 31, 70}},
 		wanted[1]: {noon, []int32{-1, -1, -1}, unknown},
 		wanted[2]: {noon, []int32{-1, 1000, -1}, unknown},

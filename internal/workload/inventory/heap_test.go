@@ -237,9 +237,9 @@ func (c *encodedCluster) ours(ctx context.Context) *Cache {
 		}
 	})
 	cached := Over(nil, c)
-	go func() { _ = cached.Fleet.Start(ctx) }()
+	go func() { _ = cached.Deployments.Start(ctx) }()
 	go func() { _ = cached.Pods.Start(ctx) }()
-	c.must(cached.Fleet.WaitForSync(ctx))
+	c.must(cached.Deployments.WaitForSync(ctx))
 	c.must(cached.Pods.WaitForSync(ctx))
 	return cached
 }

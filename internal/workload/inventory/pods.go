@@ -124,7 +124,7 @@ func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*p
 // OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is known
 // already. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
 func (p *Pods) OnChange(handle PodHandler) {
-	tell := func(before, after *podRecord) {
+	report := func(before, after *podRecord) {
 		r := before
 		if r == nil {
 			r = after
@@ -136,23 +136,23 @@ func (p *Pods) OnChange(handle PodHandler) {
 	p.pods.onChange(func(before, after *podRecord) {
 		switch {
 		case before == nil || after == nil:
-			tell(before, after)
+			report(before, after)
 		case before.set != after.set || before.uid() != after.uid():
-			tell(before, nil)
-			tell(nil, after)
+			report(before, nil)
+			report(nil, after)
 		case after.differs(before):
-			tell(before, after)
+			report(before, after)
 		}
 	})
 	p.sets.onChange(func(before, after *setRecord) {
 		if before != nil && after != nil && !after.differs(before) {
 			return
 		}
-		told := types.NamespacedName{}
+		reported := types.NamespacedName{}
 		for _, set := range []*setRecord{before, after} {
-			if set != nil && set.deployment != "" && set.deploymentKey() != told {
-				told = set.deploymentKey()
-				handle(told, nil, nil)
+			if set != nil && set.deployment != "" && set.deploymentKey() != reported {
+				reported = set.deploymentKey()
+				handle(reported, nil, nil)
 			}
 		}
 	})

@@ -139,17 +139,17 @@ func (r *records[T]) all() (out []T) {
 
 // onChange adds a handler, which is told of each change after the first list. before is nil for a new object, and after for
 // one that is deleted. It may be called several times at once.
-func (r *records[T]) onChange(told func(before, after T)) {
+func (r *records[T]) onChange(report func(before, after T)) {
 	var none T
 	for _, informer := range r.informers {
 		_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{ // It fails only after the end.
 			AddFunc: func(object any, isFirstList bool) {
 				if !isFirstList {
-					told(none, recordOf[T](object))
+					report(none, recordOf[T](object))
 				}
 			},
-			UpdateFunc: func(before, after any) { told(recordOf[T](before), recordOf[T](after)) },
-			DeleteFunc: func(object any) { told(recordOf[T](deleted(object)), none) },
+			UpdateFunc: func(before, after any) { report(recordOf[T](before), recordOf[T](after)) },
+			DeleteFunc: func(object any) { report(recordOf[T](deleted(object)), none) },
 		})
 	}
 }

@@ -207,9 +207,9 @@ func (s *vpaSource) complete(ctx context.Context, e watch.Event) (watch.Event, b
 		r = newVPARecord(&found.Items[at])
 		s.known[key] = r
 	}
-	told := r.as(changed) // The informer continues from the version of the event, and not from a later one that was read.
-	told.Generation = max(r.Generation, changed.Generation)
-	e.Object = told
+	reported := r.as(changed) // The informer continues from the version of the event, and not from a later one that was read.
+	reported.Generation = max(r.Generation, changed.Generation)
+	e.Object = reported
 	return e, true
 }
 

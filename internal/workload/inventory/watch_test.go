@@ -53,10 +53,10 @@ func newServer(t *testing.T) *server {
 func (s *server) start() *Cache {
 	s.t.Helper()
 	c := Over(nil, s)
-	go func() { _ = c.Fleet.Start(s.t.Context()) }()
+	go func() { _ = c.Deployments.Start(s.t.Context()) }()
 	go func() { _ = c.Pods.Start(s.t.Context()) }()
 	synctest.Wait()
-	if c.Fleet.WaitForSync(s.t.Context()) != nil || c.Pods.WaitForSync(s.t.Context()) != nil {
+	if c.Deployments.WaitForSync(s.t.Context()) != nil || c.Pods.WaitForSync(s.t.Context()) != nil {
 		s.t.Fatal("the cache has not synced")
 	}
 	return c
@@ -159,9 +159,9 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		s.put("Pod", sized("a", "web-2", "new"))
 		s.put("Pod", sized("b", "web-2", "new"))
 		c := s.start()
-		var told []string
+		var reported []string
 		c.Pods.OnChange(func(_ types.NamespacedName, before, after *workload.Pod) {
-			told = append(told, fmt.Sprint(before != nil, after != nil))
+			reported = append(reported, fmt.Sprint(before != nil, after != nil))
 		})
 		if diff := cmp.Diff([]string{"a/new*", "b/new*"}, describe(t, c, web)); diff != "" {
 			t.Errorf("before (-want +got):\n%s", diff)
@@ -184,7 +184,7 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &d); err != nil || d.Spec.MinReadySeconds != 7 {
 			t.Errorf("the Deployment is %+v, %v", d.Spec, err)
 		}
-		if len(told) == 0 {
+		if len(reported) == 0 {
 			t.Error("no change was told")
 		}
 	})
@@ -192,7 +192,7 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 
 // The watches of ReplicaSets and pods do not wait for each other. In whatever order their events and lists arrive, a reader
 // that is triggered by each change that it is told of has seen the pods of the Deployment at last.
-func TestAReaderIsToldInAnyOrder(t *testing.T) {
+func TestAReaderLearnsOfChangesInAnyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(200) {
 			w := newOrder(t, seed)
@@ -303,7 +303,7 @@ func (w *order) truth() (out []string) {
 }
 
 // A handler is told of what happens to a Deployment, and not of what is known when it is added.
-func TestChangesOfDeploymentsAreTold(t *testing.T) {
+func TestChangesOfDeploymentsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		named := func(name string, owner types.UID) *appsv1.Deployment {
@@ -320,26 +320,26 @@ func TestChangesOfDeploymentsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told, fleet []string
+		var reported, fleet []string
 		nameOf := func(object any) string {
 			d := object.(*appsv1.Deployment)
 			return d.Name + " of " + append(controllerUID(d), "")[0]
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { told = append(told, "new: "+nameOf(object)) },
-			UpdateFunc: func(before, object any) { told = append(told, nameOf(before)+" is "+nameOf(object)) },
-			DeleteFunc: func(object any) { told = append(told, "gone: "+nameOf(object)) },
+			AddFunc:    func(object any) { reported = append(reported, "new: "+nameOf(object)) },
+			UpdateFunc: func(before, object any) { reported = append(reported, nameOf(before)+" is "+nameOf(object)) },
+			DeleteFunc: func(object any) { reported = append(reported, "gone: "+nameOf(object)) },
 		}); err != nil {
 			t.Fatal(err)
 		}
-		c.Fleet.OnChange(func(key types.NamespacedName) { fleet = append(fleet, key.Name) })
-		is := func(what string, wantTold, wantFleet []string) {
+		c.Deployments.OnChange(func(key types.NamespacedName) { fleet = append(fleet, key.Name) })
+		is := func(what string, wantReported, wantFleet []string) {
 			t.Helper()
 			synctest.Wait()
-			if !reflect.DeepEqual(told, wantTold) || !reflect.DeepEqual(fleet, wantFleet) {
-				t.Errorf("%s: told %q and %q, want %q and %q", what, told, fleet, wantTold, wantFleet)
+			if !reflect.DeepEqual(reported, wantReported) || !reflect.DeepEqual(fleet, wantFleet) {
+				t.Errorf("%s: told %q and %q, want %q and %q", what, reported, fleet, wantReported, wantFleet)
 			}
-			told, fleet = nil, nil
+			reported, fleet = nil, nil
 		}
 		send := func(d *appsv1.Deployment) {
 			e := s.put("Deployment", d)

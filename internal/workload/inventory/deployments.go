@@ -20,8 +20,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Fleet knows all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
-type Fleet struct {
+// Deployments knows all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
+type Deployments struct {
 	deployments *records[*deploymentRecord]
 }
 
@@ -31,9 +31,9 @@ const (
 	ownerIndex     = "owner"
 )
 
-// NewFleet returns a Fleet of some namespaces, or of all if there are none. It must be started.
-func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
-	return &Fleet{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
+// NewDeployments returns a Deployments of some namespaces, or of all if there are none. It must be started.
+func NewDeployments(api client.WithWatch, namespaces ...string) *Deployments {
+	return &Deployments{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
 		map[string]func(*deploymentRecord) string{
 			namespaceIndex: func(d *deploymentRecord) string { return d.seen.Namespace },
 			ownerIndex:     func(d *deploymentRecord) string { return string(d.owner) },
@@ -41,17 +41,17 @@ func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
 }
 
 // Start watches until the context ends.
-func (f *Fleet) Start(ctx context.Context) error {
+func (f *Deployments) Start(ctx context.Context) error {
 	f.deployments.run(ctx)
 	return nil
 }
 
 // WaitForSync waits until all Deployments are known, or until the context ends.
-func (f *Fleet) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
+func (f *Deployments) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
 
 // OnChange adds a function that is called after a Deployment has appeared, has changed as policies see it, or has gone. It
 // is not told of what is known already, and may not block.
-func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
+func (f *Deployments) OnChange(handler func(types.NamespacedName)) {
 	f.deployments.onChange(func(before, after *deploymentRecord) {
 		switch {
 		case after == nil:
@@ -63,7 +63,7 @@ func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
 }
 
 // Get returns a Deployment, which may not be modified; nil if there is none.
-func (f *Fleet) Get(key types.NamespacedName) *fleet.Deployment {
+func (f *Deployments) Get(key types.NamespacedName) *fleet.Deployment {
 	if found := f.deployments.get(key.Namespace, key.Name); found != nil {
 		return found.seen
 	}
@@ -71,7 +71,7 @@ func (f *Fleet) Get(key types.NamespacedName) *fleet.Deployment {
 }
 
 // All returns the Deployments of a namespace, or of all namespaces, in any order. They may not be modified.
-func (f *Fleet) All(namespace string) (all []*fleet.Deployment) {
+func (f *Deployments) All(namespace string) (all []*fleet.Deployment) {
 	found := f.deployments.all
 	if namespace != metav1.NamespaceAll {
 		found = func() []*deploymentRecord { return f.deployments.by(namespaceIndex, namespace) }

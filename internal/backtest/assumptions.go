@@ -12,7 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// World is a model of what a recorded series leaves out: that a workload has several pods, that
+// Assumptions is a model of what a recorded series leaves out: that a workload has several pods, that
 // usage changes within an interval, and that a limit throttles it. It is stated, not measured. The zero value changes
 // nothing.
 //
@@ -32,7 +32,7 @@ import (
 // A CPU limit. A policy does not see what pods would have used above it. They do not catch up later.
 //
 // The same series, by its name, is always changed in the same way.
-type World struct {
+type Assumptions struct {
 	// Pods is the number of pods of each series. 0 and 1 leave the series as it is.
 	Pods int
 	// Spread is the standard deviation of the logarithm of a pod's multiple.
@@ -46,7 +46,7 @@ type World struct {
 }
 
 // used is what pods with these requests use of the CPU that they want.
-func (w World) used(wanted []float64, has quantity.Amounts) []float64 {
+func (w Assumptions) used(wanted []float64, has quantity.Amounts) []float64 {
 	if w.CPULimit == 0 {
 		return wanted
 	}
@@ -106,7 +106,7 @@ type pods struct {
 }
 
 // pods returns nil for a single pod.
-func (w World) pods(name string) *pods {
+func (w Assumptions) pods(name string) *pods {
 	if w.Pods <= 1 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (p *pods) next(cpu float64) []float64 {
 
 // minutesOf returns a trace in intervals of a minute, if that is the model and the trace's are of
 // 5 minutes.
-func (w World) minutesOf(t Trace) Trace {
+func (w Assumptions) minutesOf(t Trace) Trace {
 	const each = 60 // seconds
 	if !w.Minutes || t.Step != averaged {
 		return t
