@@ -48,8 +48,8 @@ func (r *Reconciler) replacePrevious(ctx context.Context, s *scope) (done bool, 
 	return true, nil
 }
 
-// checkReplacement tells whether the API server would accept the Deployment that replaces
-// the previous one.
+// checkReplacement checks that the API server would accept the Deployment that replaces the
+// previous one.
 func (r *Reconciler) checkReplacement(ctx context.Context, s *scope) error {
 	next, err := deploymentFor(s.owner, nil)
 	if err != nil {

@@ -63,7 +63,7 @@ func (r *Reconciler) recordEvents(s *scope, now []metav1.Condition) {
 	}
 }
 
-// describeForeignObject tells a user which object has the name, and who controls it.
+// describeForeignObject describes the object with the name and its controller to a user.
 func describeForeignObject(object client.Object) string {
 	controller := "has no controller"
 	if by := metav1.GetControllerOf(object); by != nil {

@@ -152,7 +152,7 @@ func (r *Reconciler) checkNameAvailable(ctx context.Context, desired *unstructur
 	return err
 }
 
-// readLive reads the metadata of an object from the API server, with the right to list; nil if there is none.
+// readLive reads the metadata of an object from the API server, with the right to list; nil if it does not exist.
 func (r *Reconciler) readLive(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

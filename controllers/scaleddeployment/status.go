@@ -19,7 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// writeStatus writes the status unless it is equal to the one that was read, and then records what is new.
+// writeStatus writes the status unless it is unchanged, and then records the news.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	status := statusOf(s)
 	if equality.Semantic.DeepEqual(s.owner.Status, status) {

@@ -65,7 +65,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		}
 		s.sync()
 		s.advance(time.Hour)
-		for _, o := range objects[1:] { // The watches tell of what is deleted.
+		for _, o := range objects[1:] { // The watches deliver deletions.
 			name := strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")
 			_, err := s.member(name)
 			s.must(err)

@@ -35,8 +35,8 @@ import (
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
 
-// fixture is a Reconciler with an API server from memory, which has no garbage collector and no defaults. What the
-// reconciler has cached is as old as the last call of sync.
+// fixture is a Reconciler with an API server from memory, which has no garbage collector and no defaults. The
+// reconciler's cache is as old as the last call of sync.
 type fixture struct {
 	*testing.T
 
@@ -52,7 +52,7 @@ type fixture struct {
 	stop   context.CancelFunc
 }
 
-// cached is what the reconciler has cached.
+// cached is the reconciler's cache.
 type cached struct {
 	client.Reader
 	cache.Informers
@@ -203,13 +203,13 @@ func keyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Name: name}
 }
 
-// member reconciles the Deployment "shop/web" with what is cached.
+// member reconciles a Deployment such as "shop/web" from the cache.
 func (s *fixture) member(deployment string) (time.Duration, error) {
 	result, err := members{s.reconciler}.Reconcile(s.Context(), reconcile.Request{NamespacedName: keyOf(deployment)})
 	return result.RequeueAfter, err
 }
 
-// policy reconciles the policy "shop/p" or "fleet" with what is cached.
+// policy reconciles a policy such as "shop/p" or "fleet" from the cache.
 func (s *fixture) policy(name string) (time.Duration, error) {
 	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: keyOf(name)})
 	return result.RequeueAfter, err
@@ -269,7 +269,7 @@ func (s *fixture) expectWrites(what string, want ...string) {
 	}
 }
 
-// recording is a queue that records what is added.
+// recording is a queue that records added requests.
 type recording struct {
 	requests
 	names []string
@@ -310,7 +310,7 @@ func edit[T client.Object](s *fixture, name string, object T, change func(T)) {
 	s.must(s.api.Update(s.Context(), object))
 }
 
-// says changes the status of a scaler as its controller does.
+// report changes the status of a scaler as its controller does.
 func (s *fixture) report(name string, change func(*v1beta1.VerticalScalerStatus)) {
 	s.Helper()
 	scaler := s.scaler(name)

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// eventEditReverted is on a scaler whose spec was edited, although it is that of a policy.
+	// eventEditReverted is on a policy's scaler whose spec was edited.
 	eventEditReverted = "EditReverted"
 )
 
@@ -36,7 +36,7 @@ type members struct{ *Reconciler }
 func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
 	if r.Forbidden != "" {
-		return reconcile.Result{}, nil // The status of each policy says so.
+		return reconcile.Result{}, nil // The status of each policy reports this.
 	}
 	step, err := r.decide(ctx, key)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r members) accept(key types.NamespacedName) {
 // write is one write to the scaler of a Deployment.
 type write func(ctx context.Context) error
 
-// decide returns the one write that is needed; nil if there is none.
+// decide returns the one write that is needed, or nil.
 func (r members) decide(ctx context.Context, key types.NamespacedName) (write, error) {
 	found, err := r.scalersBy(ctx, client.InNamespace(key.Namespace), client.MatchingFields{targetIndex: key.Name})
 	if err != nil {
@@ -133,13 +133,13 @@ func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.Vertic
 }
 
 // mustLeave reports whether a scaler of a policy stays as it is: because of a pause, a selector that cannot be parsed,
-// or a deletion. What a deleted policy leaves behind is the garbage collector's to delete or to orphan.
+// or a deletion. The garbage collector deletes or orphans the scalers of a deleted policy.
 func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
 	policy, exists := all.of(s)
 	return exists && (policy == nil || policy.IsPaused())
 }
 
-// wanted is the policy whose scaler the Deployment should have; nil for none.
+// wanted is the policy whose scaler the Deployment should have, or nil.
 func (r members) wanted(ctx context.Context, all policies, key types.NamespacedName, scalers fleet.Scalers) (*fleet.Policy, error) {
 	deployment := r.Deployments.Get(key)
 	if deployment == nil || scalers.OfUser != nil {

@@ -67,7 +67,7 @@ func TestEachSelectedDeploymentHasAScalerAndThenNothingIsWritten(t *testing.T) {
 	if owner := metav1.GetControllerOf(s.scaler("shop/web")); owner.Kind != v1beta1.ScalingPolicyKind || owner.UID != "uid-of-shop-local" {
 		t.Errorf("the controller of web is %+v", owner)
 	}
-	// A policy of lower rank is told when the other one is gone.
+	// A policy of lower rank is notified when the other one is gone.
 	s.must(s.api.Delete(t.Context(), aPolicy("local")))
 	s.settle()
 	s.expectWrites("the other policy is gone", "status fleet", "update shop/web")
@@ -76,7 +76,8 @@ func TestEachSelectedDeploymentHasAScalerAndThenNothingIsWritten(t *testing.T) {
 	}
 }
 
-// Whatever the cache lacks, the API server is asked to change only what was read. The next reconcile is soon, and later each time.
+// If the cache lacks an object, the API server is asked to change only objects that were read. The next reconcile is soon, and
+// later each time.
 func TestAnOldCacheLeadsToARetryAndNotToAWrongScaler(t *testing.T) {
 	retriesAreLater := func(s *fixture) {
 		t.Helper()
@@ -366,7 +367,7 @@ func TestAPausedPolicyThatComesFirstTakesNothingOver(t *testing.T) {
 	s.expectWrites("continued", "create shop/late", "status shop/first", "update shop/web")
 }
 
-// A scaler of a user comes first. What was edited to name another Deployment is found by its own name.
+// A scaler of a user comes first. A scaler that was edited to name another Deployment is found by its own name.
 func TestAUsersScalerComesFirst(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"), aDeployment("shop", "api"), byHand("shop", "web", "api"))
 	s.settle()
@@ -388,7 +389,7 @@ func TestAUsersScalerComesFirst(t *testing.T) {
 	s.expectWrites("and deletes it", "create shop/web", "status shop/p")
 }
 
-// A scaler whose policy is not in the cache stays until the API server says that the policy is gone.
+// A scaler whose policy is not in the cache stays until the API server reports that the policy is gone.
 func TestAPolicyThatTheCacheLacksIsAskedFor(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -233,7 +233,7 @@ func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
 	}
 }
 
-// Nobody is promoted while a freeze lasts, and while it is not known whether there is one. No event tells its end.
+// Promotion stops during a freeze, and while its state is unknown. The end sends no event.
 func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
 	s.reconciler.Freeze = freeze.New(types.NamespacedName{Namespace: "sizing", Name: "verticalscaler-freeze"})
@@ -294,7 +294,7 @@ func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	}
 }
 
-// The API server rejects changes of some scalers. The others are promoted, and the status says so.
+// The API server rejects changes of some scalers. The others are promoted, and the status reports it.
 func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	rejects := true
 	s := aFleet(t, 20, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {

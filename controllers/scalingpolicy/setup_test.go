@@ -102,7 +102,7 @@ func TestEventsAreMappedToDeployments(t *testing.T) {
 	}
 }
 
-// found are the names of what is found, without an error.
+// found lists the names of the requests if there is no error.
 func found(requests []reconcile.Request, err error) []string {
 	if err != nil {
 		return []string{err.Error()}

@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
-// apply is a phase: it takes the plan's step. The status tells an edit of the Deployment first.
+// apply is a phase: it takes the plan's step. An edit of the Deployment is reported in the status first.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
 	ended, err := r.permit(s)
 	if err != nil {
@@ -34,8 +34,8 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.answer(err)
 }
 
-// reportsFirst reports whether the status is to tell an edit before a pod is resized, which may take two slow writes. It is tried
-// once. An OOM-killed or starting pod does not wait for it.
+// reportsFirst reports whether the status reports an edit before a pod is resized, which may take two slow writes. This happens
+// once per edit. An OOM-killed or starting pod does not wait for it.
 func (r *Reconciler) reportsFirst(s *scope) (first bool) {
 	step, isResize := s.plan.Step.(plan.Resize)
 	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
@@ -46,7 +46,7 @@ func (r *Reconciler) reportsFirst(s *scope) (first bool) {
 	return first
 }
 
-// isEdited reports whether the status that was read tells an older generation of the scaler or its Deployment.
+// isEdited reports whether the status is about an older generation of the scaler or its Deployment.
 func (s *scope) isEdited() bool {
 	before := &s.scaler.Status
 	return before.Target != nil && (before.ObservedGeneration != s.scaler.Generation || before.Target.Generation != s.observation.situation.Deployment.Generation)
@@ -77,7 +77,7 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// causeOf is why a step is made, for the log.
+// causeOf is the reason for a step, for the log.
 func causeOf(p plan.Plan) string {
 	resize, _ := p.Step.(plan.Resize)
 	switch {

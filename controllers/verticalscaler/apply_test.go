@@ -20,8 +20,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A resize names the pod that it is meant for, the containers and their resources, and
-// nothing else. What is 0 is not ours to set: a limit of 0 would end the pod.
+// A resize names the pod, the containers and their resources, and nothing else. It leaves out
+// amounts of 0: a limit of 0 would end the pod.
 func TestResizePatch(t *testing.T) {
 	got := resizePatch(plan.Resize{
 		Pod: "web-1", UID: "uid", ResourceVersion: "7",

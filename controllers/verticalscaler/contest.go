@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// maxPodsAsked is how many pods are read to find the field managers that resize them.
+	// maxPodsAsked limits the pods that are read to find the field managers that resize them.
 	maxPodsAsked = 10
-	// maxWriters is how many field managers are named, as many as the status allows.
+	// maxWriters is the number of field managers that the status can name.
 	maxWriters = 8
 	// resizeSubresource is the subresource that changes the resources of a running pod.
 	resizeSubresource = "resize"

@@ -14,7 +14,7 @@ import (
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
 
-// A finalizer goes when nothing is or will be recorded, and not before the status says so.
+// A finalizer is removed when nothing is or will be recorded, after the status reports that.
 func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
 	recorded := func(s *v1beta1.VerticalScaler) {
 		s.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "checkout", UID: "deployment-1"}

@@ -40,20 +40,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 )
 
-// That no event is lost is a statement about interleavings, so it is tested as one.
-// A small system holds what the API server stores, what each watch has delivered and
-// what the queue holds. From every state all that could happen next is tried: the
-// next step of each user, the next delivery of each watch, the next reconcile of the
-// real Reconciler, and once, a crash. The predicates, the index and the map
-// functions are the real ones. There is no resync: what only the net would catch
-// counts as lost.
+// Events must not be lost in any interleaving, so all interleavings are tested. A small system
+// holds the API server's objects, the events that each watch has delivered, and the queue. From
+// every state, each possible next step is tried: the next step of each user, the next delivery of
+// each watch, the next reconcile of the real Reconciler, and once, a crash. The predicates, the
+// index and the map functions are the real ones. There is no resync: an event that only a resync
+// would replace counts as lost.
 //
 // Several scalers may name one Deployment. The operator's order of them is kept by a
 // handler of its own, which may be late, and then any scaler in the queue may be next.
 //
-// Wherever the system comes to rest, the first scaler of each Deployment must claim it
-// and must have seen its latest generation, or its absence. The others must claim
-// nothing, and must say what keeps them.
+// Wherever the system comes to rest, the first scaler of each Deployment must claim it and must
+// have seen its latest generation, or its absence. The others must claim nothing, and must report
+// why.
 
 // A step is something that a user does.
 type step struct {
@@ -64,7 +63,7 @@ type step struct {
 func TestNoEventIsLostInAnyOrder(t *testing.T) {
 	web := createDeployment("web")
 	cases := map[string]struct {
-		given []step // what has come to rest before; the order of the scalers is late then, and only two are told who is first
+		given []step // steps that were taken before; the order of the scalers is late then, and only two learn which one is first
 		users [][]step
 		crash bool
 	}{
@@ -110,8 +109,8 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 			users: [][]step{{createScaler("a", "api"), retarget("a", "web")}, {createScaler("b", "web")}, {createDeployment("web")}},
 		},
 
-		// Scalers of one Deployment take over from each other, whatever the order of the changes, however late the operator's
-		// order of them is, and whichever of them is reconciled first.
+		// Scalers of one Deployment take over from each other with any order of the changes, with a late order of the
+		// operator, and in any order of reconciles.
 		"all but the last of four equally old ones are deleted": {
 			given: []step{web, createTwin("a", "web"), createTwin("b", "web"), createTwin("c", "web"), createTwin("d", "web")},
 			users: [][]step{{deleteScaler("a")}, {deleteScaler("b")}, {deleteScaler("c")}},
@@ -168,8 +167,8 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 	}
 }
 
-// Scalers that stand back are not reconciled for what happens to the Deployment, and a new one behind
-// all others triggers none of them.
+// Changes of the Deployment do not trigger scalers behind the first one, and a new one behind all
+// others triggers none of them.
 func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
 	w := newSystemState(t, nil, false)
 	createDeployment("web").do(w)
@@ -185,7 +184,7 @@ func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
 		{createScaler("t", "web"), 1},
 		{deleteScaler("s-40"), 1},             // itself
 		{deleteScaler("s-05"), 1 + 1},         // and the one that is no longer refused
-		{deleteScaler("s-00"), 1 + 2 + 6 + 1}, // and the next first, also for its claim; those that name it; one that is no longer refused
+		{deleteScaler("s-00"), 1 + 2 + 6 + 1}, // and the next first, also for its claim; the ones that name it; one that is no longer refused
 		{retarget("s-45", "other"), 2},        // itself, also for its claim
 		{deleteDeployment("web"), 1},
 	} {
@@ -229,7 +228,7 @@ type systemState struct {
 
 	order    *precedence.Order
 	ranked   map[string]*v1beta1.VerticalScaler // those in the order
-	reported int                                // how many scalers are told who is first
+	reported int                                // the number of scalers that learn which one is first
 	late     bool                               // the order of the scalers may be late, and the queue has no order
 }
 
@@ -247,8 +246,8 @@ func newSystemState(t testing.TB, users [][]step, crash bool) *systemState {
 	}
 }
 
-// explore visits every state that can be reached, or 500 of them with -short, and tells of
-// the first one at rest in which something was lost.
+// explore visits every state that can be reached, or 500 of them with -short, and returns the first
+// one at rest with a loss.
 func explore(start *systemState) (states int, lost string) {
 	seen := map[string]bool{}
 	next := []*systemState{start}
@@ -437,7 +436,7 @@ func (w *systemState) restart() {
 	}
 }
 
-// lost says what is not as it should be in a system at rest.
+// lost describes the error in a system at rest, if any.
 func (w *systemState) lost() string {
 	for _, key := range slices.Sorted(maps.Keys(w.stored)) {
 		vs, ok := w.stored[key].(*v1beta1.VerticalScaler)
@@ -488,7 +487,7 @@ func (w *systemState) before(vs *v1beta1.VerticalScaler) (names []string) {
 	return names
 }
 
-// mustReport is what a scaler behind these must say.
+// mustReport is the required report of a scaler behind these.
 func (w *systemState) mustReport(before []string) string {
 	switch {
 	case len(before) == 0:
@@ -500,7 +499,7 @@ func (w *systemState) mustReport(before []string) string {
 }
 
 // reportedWinner is the scaler that a status names as the first one; "too many" if it names none,
-// and empty if the scaler does not stand back.
+// and empty if the scaler is the first one.
 func reportedWinner(vs *v1beta1.VerticalScaler) string {
 	stalled := meta.FindStatusCondition(vs.Status.Conditions, v1beta1.ConditionStalled)
 	if stalled == nil || stalled.Reason != v1beta1.ReasonConflict {
@@ -530,8 +529,8 @@ func (w *systemState) clone() *systemState {
 	return &c
 }
 
-// key tells states apart that may have different futures. Resource versions are
-// told by whether the cache has the stored one.
+// key distinguishes states that may have different futures. Of resource versions, it has only
+// whether the cache is current.
 func (w *systemState) key() string {
 	var b strings.Builder
 	for _, user := range w.users {
@@ -580,7 +579,7 @@ func keyOf(obj client.Object) string {
 	}
 }
 
-// put stores an object and tells the watch.
+// put stores an object and notifies the watch.
 func (w *systemState) put(obj client.Object) {
 	w.clock++
 	obj.SetResourceVersion(fmt.Sprint(w.clock))
@@ -668,8 +667,8 @@ func deleteDeployment(name string) step {
 	return step{"delete Deployment " + name, func(w *systemState) { w.remove("Deployment/" + name) }}
 }
 
-// systemClient reads from the system's cache and writes to what is stored, refusing
-// what rests on an old version. Whatever else the Reconciler might try panics.
+// systemClient reads from the system's cache and writes to what is stored, rejecting writes based
+// on an old version. Any other method panics.
 type systemClient struct {
 	client.WithWatch
 	w *systemState

@@ -77,8 +77,8 @@ func (r *Reconciler) countReverts(key types.NamespacedName, s *scope) {
 	}
 }
 
-// killEvent is what an OOM kill counts as: whether the container had less memory than the original
-// pod template gives it.
+// killEvent classifies an OOM kill: KilledLowered if the container had less memory than in the
+// original pod template.
 func killEvent(s plan.Situation, kill workload.OOMKill) metrics.Event {
 	c, _ := s.Deployment.Container(kill.Container)
 	original := scaler.Original(c, s.Originals)

@@ -24,8 +24,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// observeNewPods reads whether the API server sizes new pods, and since when it has been told the sizes in the status. The
-// status has them, and package newpods writes them down for the API server.
+// observeNewPods reads whether the API server sizes new pods, and since when the sizes in the status are published.
+// Package newpods publishes them.
 func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	situation, key := &s.observation.situation, client.ObjectKeyFromObject(s.scaler)
 	if s.policy.Suspended || s.policy.Paused != "" || situation.Frozen.Exists() || !s.policy.SizesNewPods {
@@ -80,8 +80,8 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	return errStaleCache
 }
 
-// noteUnpublished notes why the API server rejects the NewPodSizes object, unless the object already hasLine of the Deployment
-// what the status will say.
+// noteUnpublished records why the API server rejects the NewPodSizes object, unless the object already has the sizes that the
+// status will report.
 func (r *Reconciler) noteUnpublished(ctx context.Context, s *scope) error {
 	why := r.NewPodsRefused(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
@@ -103,7 +103,7 @@ func isPublished(ctx context.Context, from client.Reader, vs *v1beta1.VerticalSc
 	return hasLine(ctx, from, vs, line)
 }
 
-// lineOf is the line of the scaler's Deployment with these sizes; empty for none.
+// lineOf is the line of the scaler's Deployment with these sizes, if any.
 func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
 	if sizes == nil {
 		return ""
@@ -111,7 +111,8 @@ func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
 	return admission.LineOf(vs, *sizes)
 }
 
-// hasLine reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
+// hasLine reports whether the NewPodSizes objects of the namespace have that line for the scaler's Deployment; for an empty
+// line, whether they have none.
 func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
@@ -125,10 +126,10 @@ func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler
 	}), nil
 }
 
-// publishRetry is when to look again whether sizes are written down for the API server.
+// publishRetry is the time until the publication of sizes is checked again.
 const publishRetry = time.Second
 
-// awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
+// awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be published. The end of a rejection
 // triggers a reconcile.
 func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	wanted := lineOf(s.scaler, scaler.APINewPods(s.plan.NewPods))
@@ -141,8 +142,8 @@ func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	}
 }
 
-// recordedNewPods is what the status hasLine of new pods after a reconcile. Sizes that were recorded under another claim are
-// those of another Deployment.
+// recordedNewPods is the status of new pods after a reconcile. Sizes recorded under another claim belong to another
+// Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
 	case !s.standing.IsFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
@@ -153,8 +154,8 @@ func recordedNewPods(s *scope) *v1beta1.NewPods {
 	return scaler.APINewPods(s.plan.NewPods)
 }
 
-// newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.
-// It is false for any other.
+// newPodsSized is the condition of a scaler that sizes new pods and has a decision, or whose size cannot be removed. It is
+// false for other scalers.
 func newPodsSized(s *scope) (metav1.Condition, bool) {
 	if !scaler.SizesNewPods(&s.scaler.Spec) && s.unpublished.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
@@ -193,8 +194,8 @@ type admissionCheck struct {
 	readAt time.Time
 }
 
-// unavailableRetry is how long it is remembered that the API server does not size new pods, and when a scaler that needs it looks
-// again. Others see it with their next resync.
+// unavailableRetry is the time for which an API server that does not size new pods is remembered, and after which a scaler that
+// needs it looks again. Other scalers look at their next resync.
 const unavailableRetry = 30 * time.Second
 
 // check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.

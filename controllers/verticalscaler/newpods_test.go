@@ -29,7 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// newPodSize is what the plan gives new pods in these tests.
+// newPodSize is the plan's size of new pods in these tests.
 var newPodSize = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}}
 
 // withUpdate is a scaler with that update policy, whose new pods get what the plan gives them.
@@ -79,7 +79,7 @@ func (r *Reconciler) decide(t *testing.T, s *scope) {
 	}
 }
 
-// hold makes the scaler keep what is recorded.
+// hold makes the scaler keep the recorded sizes.
 func (s *scope) hold() {
 	s.scaler.Spec.Suspend = true
 	s.replan()
@@ -146,7 +146,7 @@ func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
 	}
 }
 
-// While writes of the NewPodSizes object are rejected, the condition says what becomes of new pods.
+// While writes of the NewPodSizes object are rejected, the condition reports how new pods start.
 func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	refused := func(namespace string) apierror.Rejection {
 		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}
@@ -242,7 +242,7 @@ func (s *scope) refusePods() {
 	s.hold()
 }
 
-// What the status records when a suspension, another claim or an error says otherwise than the plan.
+// The status records other sizes than the plan in a suspension, after another claim or an error.
 func TestRecordedNewPods(t *testing.T) {
 	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 90}}}}})
 	for name, tc := range map[string]struct {
@@ -283,7 +283,7 @@ func TestRecordedNewPods(t *testing.T) {
 	}
 }
 
-// While nothing may change, new pods keep what is recorded, unless the mode sizes none. A pause keeps it in any mode.
+// While nothing may change, new pods keep the recorded sizes, unless the mode sizes none. A pause keeps it in any mode.
 func TestWhoseRecordedSizesNewPodsKeep(t *testing.T) {
 	paused := map[string]string{v1beta1.PausedAnnotation: "true"}
 	for name, tc := range map[string]struct {

@@ -37,7 +37,7 @@ func TestASettledScalerDoesNotPayForItsNeighbours(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes a reconcile allocates.
+// allocated is the number of bytes that a reconcile allocates.
 func (p *plant) allocated() uint64 {
 	const passes = 20
 	var before, after runtime.MemStats
@@ -74,7 +74,7 @@ func (p *plant) pass() {
 	}
 }
 
-// newSettled is a plant for which nothing is left to do, beside HorizontalPodAutoscalers of other Deployments, a LimitRange and a
+// newSettled is a plant with nothing left to do, beside HorizontalPodAutoscalers of other Deployments, a LimitRange and a
 // ResourceQuota. It reads from a real cache.
 func newSettled(tb testing.TB, hpas int) *plant {
 	tb.Helper()

@@ -95,8 +95,8 @@ func (r *Reconciler) policyOf(vs *v1beta1.VerticalScaler, d workload.Deployment)
 	return p
 }
 
-// missingUsage says which usage of running pods is missing; empty if none is. It is the same in
-// every reconcile while the same pods are silent.
+// missingUsage describes the missing usage of running pods, if any. It stays the same while the
+// same pods are silent.
 func missingUsage(p collect.Problems) string {
 	switch {
 	case !p.Silent:
@@ -109,8 +109,7 @@ func missingUsage(p collect.Problems) string {
 	return "pods that have just started, or whose last sample was lost"
 }
 
-// deploymentOf reads the Deployment that the scaler names; nil if it does not exist. It is not copied
-// and must not be modified.
+// deploymentOf reads the scaler's Deployment, or nil. It is not copied and must not be modified.
 func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScaler) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment, client.UnsafeDisableDeepCopy); err != nil {

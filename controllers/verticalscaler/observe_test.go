@@ -45,7 +45,7 @@ func TestThePlanKnowsWhichUsageIsMissing(t *testing.T) {
 	}
 }
 
-// nodeCPU is what the metrics API says of nodes: their CPU, or an error.
+// nodeCPU is the metrics API's answer for nodes: their CPU, or an error.
 type nodeCPU struct {
 	millis map[string]int64
 	err    error

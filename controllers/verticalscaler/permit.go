@@ -38,15 +38,14 @@ func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool
 	return false, r.observeNewPods(ctx, s)
 }
 
-// deferral is why a change must wait although nothing blocks it.
+// deferral is the reason why a change must wait although nothing blocks it.
 type deferral struct{ reason, message string }
 
 func (d *deferral) Error() string { return d.message }
 
 var budgetDeferral = &deferral{v1beta1.ReasonWaitingForBudget, "The change waits: the operator limits the changes per minute and per namespace"}
 
-// obstacleTo is why a change was not made: it must wait, or the API server rejects it. It is no obstacle for any other
-// error.
+// obstacleTo is the obstacle to a change that must wait or that the API server rejects. Other errors have none.
 func obstacleTo(err error) plan.Obstacle {
 	var why *deferral
 	var frozen *freeze.Error
@@ -70,7 +69,7 @@ func isWait(err error) bool {
 	return o.Exists() && !o.Stalled
 }
 
-// answer turns the error of a step into the plan's verdict. It returns an error that is no obstacle: the queue retries.
+// answer turns the error of a step into the plan's verdict. It returns any other error for the queue to retry.
 func (s *scope) answer(err error) error {
 	if err == nil || !s.isPlanned() {
 		return err
@@ -119,8 +118,8 @@ func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done fu
 	}, nil
 }
 
-// countPods tells the budget how many pods the scaler may change: the budget grows with them. A
-// Deployment that is only rolled out counts as one. While nothing is known, the last number counts.
+// countPods sets the number of pods that the scaler may change: the budget grows with them. A
+// Deployment that is only rolled out counts as one. Without new information, the last number stays.
 func (r *Reconciler) countPods(s *scope) {
 	if r.Budget == nil || !s.isPlanned() && s.outcome != settled {
 		return

@@ -57,7 +57,7 @@ type plant struct {
 	refused error
 	// unreadable is the answer to reads of checkpoints; nil accepts them.
 	unreadable error
-	// conflict is the answer to resizes; nil accepts them. answer gives another one to each; nil for none.
+	// conflict is the answer to resizes; nil accepts them. answer, if set, answers each one.
 	conflict error
 	answer   func(o client.Object, patch client.Patch) error
 	// resized are the pods that were resized, in order.
@@ -229,7 +229,7 @@ func actuate(ctx context.Context, c client.Client, o client.Object, patch client
 	return c.Status().Update(ctx, &pod)
 }
 
-// restart is a new process, which knows what is on the API server.
+// restart is a new process, which knows only the API server's objects.
 func (p *plant) restart() {
 	p.Reconciler = &Reconciler{
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,

@@ -140,8 +140,8 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 	return r.releaseOwnership(ctx, deployment)
 }
 
-// restorePatch restores the original values of the fields that are still ours; nil if there
-// are none. A value that was not set is removed.
+// restorePatch restores the original values of the fields that are still ours, if any. A value that
+// was not set is removed.
 func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
 	var containers []containerPatch
 	for _, c := range workload.LongRunning(&d.Spec.Template.Spec) {
@@ -160,8 +160,7 @@ func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, own
 	return templatePatch(d, containers, nil)
 }
 
-// restoredResources are the original values of a container's fields that are still ours; nil
-// if there are none.
+// restoredResources are the original values of a container's fields that are still ours, or nil.
 func restoredResources(c corev1.Container, original v1beta1.OriginalContainerResources, owned *fieldpath.Set) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, r := range []struct {

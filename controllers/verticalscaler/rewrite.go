@@ -30,8 +30,8 @@ import (
 // takeOver records the original values of the template before the first rewrite: first the
 // finalizer, then the values. The next reconcile rewrites the template.
 //
-// The values must be the user's: not those of another scaler that has not restored the
-// template yet, and not those of an old cache.
+// The values must be the user's: not another scaler's, which has not restored the template yet, and
+// not an old cache's.
 func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver) error {
 	other, err := r.otherHolder(ctx, s.scaler, step.UID)
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 	return nil
 }
 
-// otherHolder names another scaler that has recorded original values of the Deployment with
-// that UID; empty for none.
+// otherHolder names another scaler that has recorded original values of the Deployment with that
+// UID, if any.
 func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler, deployment types.UID) (string, error) {
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Client.List(ctx, &scalers, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -172,9 +172,9 @@ func putDeployed(to *workload.Resources, c workload.Container, r plan.Resource, 
 
 // rewritePatch writes the sizes to the pod template, and makes us own them and nothing else.
 //
-// A server-side apply would also own the containers themselves, and no other field manager
-// could then remove or rename one. A patch changes the owner only of what it changes, so the
-// managed fields are part of it.
+// A server-side apply would also own the containers themselves, and no other field manager could
+// then remove or rename one. A patch changes the owner only of changed fields, so the managed
+// fields are part of it.
 func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Original, owned *fieldpath.Set) ([]byte, error) {
 	var containers []containerPatch
 	var leaves []ownership.Leaf

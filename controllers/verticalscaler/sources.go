@@ -82,7 +82,7 @@ func budgetSource(changes *budget.Budget) source.Func {
 				now := clock.RealClock{}.Now()
 				keys, at := changes.Next(now)
 				trigger(urgent, keys)
-				var due <-chan time.Time // of the next change that the budget lets continue; nil if that is not known
+				var due <-chan time.Time // of the next change that the budget lets continue; nil if unknown
 				if !at.IsZero() {
 					due = clock.RealClock{}.After(at.Sub(now))
 				}
@@ -97,8 +97,8 @@ func budgetSource(changes *budget.Budget) source.Func {
 	}
 }
 
-// firstLook is how long the controller waits for the state of the freeze switch before it starts.
-// After that, it reports that the state is unknown, and changes nothing.
+// firstLook is the longest wait for the state of the freeze switch at the start. After that, the
+// controller reports that the state is unknown, and changes nothing.
 const firstLook = 10 * time.Second
 
 // freezeSource watches the freeze switch and triggers a reconcile of all scalers that do not stand

@@ -29,7 +29,7 @@ import (
 const maxHistory = 10
 
 const (
-	// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
+	// progressDelay is the time before progress is reported: mostly, the final status follows sooner.
 	progressDelay = 5 * time.Second
 	// waitingDelay is the same for a scaler that waits for the budget, or has waited since: mostly, its turn comes sooner. It
 	// plans with the newest recommendation then.
@@ -199,8 +199,8 @@ func recommendationProvided(s *scope) metav1.Condition {
 	return c
 }
 
-// exitedLately is how long after an exit a container without usage is taken to crash. It is longer than the kubelet waits
-// before it starts such a container again.
+// exitedLately is the time after an exit in which a container without usage counts as crashing. It exceeds the kubelet's
+// restart delay.
 const exitedLately = 10 * time.Minute
 
 // remedyOf is the advice for pods without usage. Crashing containers have none between starts.
@@ -269,8 +269,8 @@ func reconciling(s *scope, changing, stalled metav1.Condition) metav1.Condition 
 	return c
 }
 
-// isForNewSpec reports whether a change in progress is what an edit of the spec asks for: this is the
-// first reconcile since the edit, or none since has found the edit applied or waiting.
+// isForNewSpec reports whether a change in progress follows from an edit of the spec: this is the
+// first reconcile since the edit, or none since has found it applied or waiting.
 func isForNewSpec(vs *v1beta1.VerticalScaler) bool {
 	return vs.Status.ObservedGeneration != vs.Generation || meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionReconciling)
 }

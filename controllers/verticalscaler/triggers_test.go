@@ -42,7 +42,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// recordingQueue tells with which priority requests are added, and serves none.
+// recordingQueue records the priority of added requests, and serves none.
 type recordingQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	added   chan int
@@ -273,7 +273,7 @@ func watchedScheme(t testing.TB) *runtime.Scheme {
 	return known
 }
 
-// What is not done yet keeps its class, and a resync is for when there is nothing else to do.
+// Unfinished work keeps its class, and a resync follows when there is nothing else to do.
 func TestAResyncIsRoutineAndARetryKeepsItsClass(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*scope)

@@ -19,23 +19,23 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 )
 
-// The usage history is saved before anything changes, so that a restarted operator knows what a
-// change was based on. While the API server refuses the checkpoint, the status says so, and only
-// urgent changes are made: a container that is OOM-killed or starved does not wait for a record.
+// The usage history is saved before anything changes, so that a restarted operator knows the basis
+// of a change. While the API server rejects the checkpoint, the status reports it, and only urgent
+// changes are made: an OOM-killed or starved container does not wait for a record.
 
-// unsavedRetry is when a refused checkpoint is tried again. No event tells that a role, a quota
-// or a policy would accept it now.
+// unsavedRetry is the time until a rejected checkpoint is retried. Changes of roles, quotas and
+// policies send no event.
 const unsavedRetry = 30 * time.Second
 
-// resolves says what to do about a refused checkpoint, by reason.
+// resolves has the advice for a rejected checkpoint, by reason.
 var resolves = map[string]string{
 	v1beta1.ReasonForbidden:     ". Give the operator the role of its release, which allows verticalscalercheckpoints",
 	v1beta1.ReasonQuotaExceeded: ". Raise the ResourceQuota, or remove verticalscalercheckpoints from it",
 	v1beta1.ReasonRejected:      ". Make the policy or webhook accept verticalscalercheckpoints of the operator",
 }
 
-// failingFor is how long requests for a checkpoint may fail in any way, before that counts as a refusal. Most outages of an
-// API server are shorter. Webhooks may fail with any error, for ever.
+// failingFor is the time after which failing requests for a checkpoint count as rejected. Most outages of an API server are
+// shorter. Webhooks may fail with any error, for ever.
 const failingFor = 10 * time.Second
 
 // mayWaitToSave reports whether the history is saved once the budget permits a change of the scaler: while some scalers wait for

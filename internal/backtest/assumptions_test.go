@@ -15,7 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// constant is a trace of a constant 1000m, of which as much is requested.
+// constant is a trace of a constant 1000m with the same request.
 func constant(step time.Duration, count int) backtest.Trace {
 	t := backtest.Trace{Name: "app", Step: step, HasMemory: true, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
 	for i := range count {
@@ -24,7 +24,7 @@ func constant(step time.Duration, count int) backtest.Trace {
 	return t
 }
 
-// observed replays a trace in a world with its requests, and returns what a policy is told.
+// observed replays a trace with its requests under assumptions, and returns a policy's observations.
 func observed(t backtest.Trace, w backtest.Assumptions) (all []backtest.Observation, m backtest.Measures) {
 	outcome := backtest.Replay(t, rule(func(o backtest.Observation) (quantity.Amounts, bool) {
 		all = append(all, o)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// leastCPUMillis and leastMemoryBytes are the smallest requests, whatever a policy
-	// answers: slack is a share of the request.
+	// leastCPUMillis and leastMemoryBytes are the smallest requests for any answer of a policy:
+	// slack is a share of the request.
 	leastCPUMillis   = 1
 	leastMemoryBytes = 4 << 20
 
@@ -34,7 +34,7 @@ type Outcome struct {
 	// are kept only with Options.Record.
 	Changes []Change
 	Kills   []int64
-	// Recommended is what a Recommender recommends at the end, which depends on usage alone; nil if it is nothing,
+	// Recommended is a Recommender's recommendation at the end, which depends on usage alone; nil if it has none,
 	// or without Options.Recommend.
 	Recommended *quantity.Amounts
 }
@@ -45,16 +45,16 @@ type Change struct {
 	Requests quantity.Amounts
 }
 
-// Options say how traces are replayed.
+// Options control the replay of traces.
 type Options struct {
 	// WarmUp is the time at the beginning of each trace that is replayed but not
 	// measured, so that policies can learn. 0 measures everything.
 	WarmUp time.Duration
-	// World is the model of what the traces leave out.
+	// Assumptions model facts that the traces leave out.
 	Assumptions Assumptions
 	// Record keeps the data for a plot.
 	Record bool
-	// Recommend asks what is recommended at the end.
+	// Recommend asks for the recommendation at the end.
 	Recommend bool
 }
 
@@ -113,7 +113,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	return out
 }
 
-// recommendedBy is what a Recommender recommends; nil if it is nothing.
+// recommendedBy is a Recommender's recommendation, or nil.
 func recommendedBy(policy Policy) *quantity.Amounts {
 	if recommender, ok := policy.(Recommender); ok {
 		if requests, ok := recommender.Recommend(); ok {
@@ -123,7 +123,7 @@ func recommendedBy(policy Policy) *quantity.Amounts {
 	return nil
 }
 
-// observe is what a policy may know of a sample, in which the pods used this CPU.
+// observe is a policy's observation of a sample, in which the pods used this CPU.
 func observe(s Sample, step time.Duration, used []float64, current quantity.Amounts) Observation {
 	o := Observation{
 		Start: time.Unix(s.At, 0).UTC(), Step: step, CPUMillis: mean(used),

@@ -86,7 +86,7 @@ func checkout(changes ...change) explain.Evidence {
 	return e
 }
 
-// pod has so many millicores and MiB, and twice of the CPU as its limit.
+// pod has these millicores and MiB, and twice the CPU as its limit.
 func pod(cpu, memory int64) workload.Pod {
 	amounts := quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory << 20}
 	return workload.Pod{Containers: []workload.Container{{Name: "app", Resources: workload.Resources{
@@ -212,7 +212,7 @@ func cases() map[string]explain.Evidence {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 1},
 			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"}, Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
 		}},
-		// What a status says that somebody else has written, or a newer operator; and what may not be read.
+		// A status written by another client or a newer operator; and objects that may not be read.
 		"strange": checkout(func(e *explain.Evidence) {
 			e.Deployment, e.Pods, e.Missing = nil, nil, []string{"The pod template and the pods of Deployment shop/checkout: forbidden"}
 			e.Scaler.Generation, e.Scaler.Spec.UpdatePolicy.UpdateMode = 4, "Newer"

@@ -43,7 +43,7 @@ func waiting(changes ...change) explain.Evidence {
 	}, conditions("Applied True WithinBounds app cpu: 800m stays until the upper bound of 1524m falls below it, after about 4h16m of observed time")}, changes...)...)
 }
 
-// lowered is when CPU and memory of the first container are lowered, as the advice says it.
+// lowered is the time until CPU and memory of the first container are lowered, and the advice.
 func lowered(t *testing.T, e explain.Evidence) (cpu, memory time.Duration, advice string) {
 	t.Helper()
 	x := explain.Of(e)

@@ -19,15 +19,15 @@ import (
 // Operator is an operator of the cluster, as its leases show it.
 type Operator struct {
 	Namespace string `json:"namespace"`
-	// LastHeard is when its leader last renewed the lease, by the clock of its node.
+	// LastHeard is the last renewal of the lease by the leader, by the clock of its node.
 	LastHeard metav1.Time `json:"lastHeard"`
-	// Lease is how long it may be silent: the duration of the lease.
+	// Lease is the time for which it may be silent: the duration of the lease.
 	Lease time.Duration `json:"-"`
 	// HasStopped is true if the leader has released the lease: it was stopped, and did not crash.
 	HasStopped bool `json:"hasStopped,omitempty"`
-	// Version is the version of the leader; empty if it is not known.
+	// Version is the version of the leader, if known.
 	Version string `json:"version,omitempty"`
-	// Fallback is that of scalers that name none; empty if it is not known.
+	// Fallback is the default fallback of scalers, if known.
 	Fallback v1beta1.Fallback `json:"fallback,omitempty"`
 	// UsageMissing is true if usage of nearly all pods is missing.
 	UsageMissing bool `json:"usageMissing,omitempty"`

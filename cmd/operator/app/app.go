@@ -68,7 +68,7 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 	return RunInNamespaces(ctx, restConfig, c, Options{Source: source}, namespaces...)
 }
 
-// Options are what an operator is given beside its configuration.
+// Options are the inputs of an operator beside its configuration.
 type Options struct {
 	// Source has the usage of pods.
 	Source collect.Source
@@ -100,7 +100,7 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 	return nil
 }
 
-// process is what outlives a manager.
+// process is the state that outlives a manager.
 type process struct {
 	config    config.Operator
 	source    collect.Source
@@ -185,7 +185,7 @@ type assembly struct {
 	freezeAPI corev1client.ConfigMapsGetter
 }
 
-// addAll adds the parts in an order in which each finds what it uses.
+// addAll adds each part after those that it uses.
 func (a *assembly) addAll(ctx context.Context) error {
 	parts := []func(context.Context) error{
 		a.fillCache,

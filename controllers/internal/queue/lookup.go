@@ -51,8 +51,8 @@ func lookUp(ctx context.Context, find Find, add func(reconcile.Request)) error {
 	return err
 }
 
-// Mapped returns the handler that adds the requests that are found for an object, and for an update those of the old and the
-// new one. It is EnqueueRequestsFromMapFunc of controller-runtime with LookUp.
+// Mapped returns the handler that adds the requests found for an object; for an update, for the old and the new one. It is
+// EnqueueRequestsFromMapFunc of controller-runtime with LookUp.
 func Mapped(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
 	enqueue := func(ctx context.Context, q requests, objects ...client.Object) {
 		LookUp(ctx, func(ctx context.Context) (all []reconcile.Request, err error) {

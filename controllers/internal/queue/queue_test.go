@@ -107,8 +107,8 @@ func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// A controller with a long queue answers an OOM kill next, and tries again soon if that fails,
-// also before the rest of the queue. What the reconciler calls routine waits.
+// A controller with a long queue answers an OOM kill next, and tries again soon if that fails, also
+// before the rest of the queue. Routine requests wait.
 func TestAControllerServesByClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

@@ -24,7 +24,7 @@ const PolicyName = "verticalscaler-new-pods-4"
 
 // The expressions of the policy, for the pod "object" and the sizes "params".
 const (
-	// hash is the label by which the Deployment controller tells the ReplicaSets of a Deployment apart.
+	// hash is the label by which the Deployment controller distinguishes the ReplicaSets of a Deployment.
 	hash = `object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `']`
 
 	// isReplicaSet is true if the owner o is the pod's controller, and is named like a ReplicaSet of a
@@ -42,9 +42,9 @@ const (
 	sidecars = `object.spec.initContainers.filter(o, has(o.restartPolicy) && o.restartPolicy == 'Always')`
 )
 
-// fitting are the containers to which a size s applies: those that have limits for exactly
-// the resources that the size limits. If the template has changed since, the sizes could
-// otherwise exceed its limits, and the pods would be rejected.
+// fitting are the containers to which a size s applies: they have limits for exactly the resources
+// that the size limits. After a change of the template, sizes could otherwise exceed its limits,
+// and the pods would be rejected.
 func fitting() string {
 	isLimitedAlike := func(resource, request, limit string) string {
 		return `(s[` + request + `] == '' || (s[` + limit + `] != '') == (has(o.resources) && has(o.resources.limits) && '` + resource + `' in o.resources.limits))`
@@ -66,11 +66,11 @@ func isUnsized() string {
 		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + lineOf + ` + ';'].exists(l, ` + differs + `))`
 }
 
-// isExact is true if pods of the ReplicaSet get the sizes as they are: those of a line without "@", and those of the
-// ReplicaSet that the line names. Any other pod gets the larger of the line and its own.
+// isExact is true if pods of the ReplicaSet get exactly these sizes: the line has no "@", or names the ReplicaSet.
+// Any other pod gets the larger of the line and its own.
 const isExact = `!variables.line.startsWith('@') || variables.line.startsWith('@' + variables.owner.uid + ';')`
 
-// declared is what the container c declares in one of its lists, as a text; empty for nothing.
+// declared is the amount that container c declares in one of its lists, as a text.
 func declared(list, resource string) string {
 	return `(has(c.resources) && has(c.resources.` + list + `) && '` + resource + `' in c.resources.` + list +
 		` ? string(c.resources.` + list + `['` + resource + `']) : '')`
@@ -82,8 +82,8 @@ func mutation() string {
 	return `Object{spec: Object.spec{` + sized("containers", isContainer) + `, ` + sized("initContainers", "!"+isContainer) + `}}`
 }
 
-// sized are the fitting containers of a list with their sizes. An empty amount stays as it is, and so does one that
-// is as large as the size, unless the size is exact.
+// sized are the fitting containers of a list with their sizes. Empty amounts stay, and so do those at least as
+// large as the size, unless the size is exact.
 func sized(list, isInList string) string {
 	amount := func(of, resource, field string) string {
 		has := declared(of, resource)

@@ -109,7 +109,7 @@ func TestLinesOfAReplicaSet(t *testing.T) {
 	}
 }
 
-// The sizes may be those of a status in a cache, which all readers share.
+// The sizes may be in a cached status that all readers share.
 func TestLinesLeaveTheSizesAlone(t *testing.T) {
 	sizes := []v1beta1.NewPodContainer{{
 		ContainerName: "app",

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conditions merges the conditions of a reconcile into those of an object.
+// Package conditions merges the conditions of a reconcile into an object's.
 package conditions
 
 import (

@@ -25,8 +25,8 @@ func constant(request quantity.Amounts) backtest.Trace {
 	return t
 }
 
-// TestSteadyUsageIsFitted: whatever is requested to begin with, what is used is requested in
-// the end, of memory with a margin, and then left alone.
+// TestSteadyUsageIsFitted: from any initial request, the request ends at the usage, for memory with
+// a margin, and then stays.
 func TestSteadyUsageIsFitted(t *testing.T) {
 	for name, request := range map[string]quantity.Amounts{
 		"too much":   {CPUMillis: 4000, MemoryBytes: 8192 * mebi},

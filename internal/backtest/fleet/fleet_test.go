@@ -43,7 +43,7 @@ func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
 	return row.Rules[i]
 }
 
-// What is recommended for Git is the same before and after it was applied, whatever was requested before.
+// The recommendation for Git is the same before and after it was applied, for any previous request.
 func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 	for _, kind := range traces.Names() {
 		usage := traces.One(kind, 8*day, 5*time.Minute)
@@ -116,7 +116,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// made is a row of known results, for what is written.
+// made is a row of known results.
 func made(namespace, deployment string, replicas int, difference float64, cost bool) fleet.Row {
 	result := func(rule string, cpu, memory int64, starved float64, kills int, resizes float64) fleet.Result {
 		r := fleet.Result{
@@ -446,7 +446,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A heap that a flag sets is a floor for VerticalScaler's requests, but not above what is requested today.
+// A heap that a flag sets is a floor for VerticalScaler's requests, up to today's request.
 func TestAHeapIsAFloor(t *testing.T) {
 	usage := traces.One("diurnal", 6*day, 5*time.Minute) // of far less than a GiB
 	for _, test := range []struct{ heap, today, least int64 }{{3 * gibi, 4 * gibi, 3 * gibi}, {3 * gibi, 2 * gibi, 2 * gibi}} {

@@ -31,7 +31,7 @@ const (
 // PatchFormats are all formats.
 func PatchFormats() []PatchFormat { return []PatchFormat{Kustomize, SSA, HelmValues} }
 
-// PatchHeader is the first line of each file, by which it is known to be written by this package.
+// PatchHeader is the first line of each file, and marks it as written by this package.
 const PatchHeader = "# Written by kubectl vscaler report.\n"
 
 // Patch is a file that sets the requests of a workload to those for Git.
@@ -41,11 +41,11 @@ type Patch struct {
 	Text []byte
 }
 
-// Patches are patches for the workloads of which a container does not request what is recommended for Git, by
-// file name. Each has all containers of the report. Limits that are set follow the requests in
-// proportion, like those of a scaler. There are none for workloads that another object controls: it would undo
-// them. Rollouts have Helm values only: without the schema of their kind, a merge replaces the whole list of containers. The path says where Helm values have the resources of a container, with the placeholders {deployment} and
-// {container}; empty is DefaultHelmPath.
+// Patches are patches, by file name, for workloads with a container whose request differs from the recommendation for Git. Each
+// has all containers of the report. Limits that are set follow the requests in proportion, like those of a scaler. There are
+// none for workloads that another object controls: it would undo them. Rollouts have Helm values only: without the schema of
+// their kind, a merge replaces the whole list of containers. The path locates the resources of a container in Helm values, with
+// the placeholders {deployment} and {container}; empty means DefaultHelmPath.
 func (r *Report) Patches(format PatchFormat, path string) (patches []Patch, err error) {
 	byFile := map[string][]*Row{}
 	for i := range r.Containers {
@@ -104,7 +104,7 @@ func manifestOf(format PatchFormat, rows []*Row) map[string]any {
 	return map[string]any{"apiVersion": groupOfKind(rows[0].Kind) + "/v1", "kind": rows[0].Kind, "metadata": metadata, "spec": spec}
 }
 
-// DefaultHelmPath is where a chart's values have the resources of a container: resources, as helm create writes
+// DefaultHelmPath is the path of a container's resources in a chart's values: resources, as helm create writes
 // it, or with several containers one key for each.
 func DefaultHelmPath(containers int) string {
 	if containers == 1 {
@@ -175,7 +175,7 @@ func following(request, today, limit int64) int64 {
 	return int64(math.Ceil(float64(request) * max(float64(limit)/float64(cmp.Or(today, limit)), 1)))
 }
 
-// Component is a Kustomize component with the patches in some files, which must be named like those of Patches.
+// Component is a Kustomize component with the patches in some files, named as by Patches.
 func Component(files []string) ([]byte, error) {
 	patches := []any{}
 	for _, file := range slices.Sorted(slices.Values(files)) {

@@ -33,10 +33,10 @@ const (
 	minMemoryBytes = 100 << 20
 	mebi           = 1 << 20
 
-	// history is how much usage counts, and leastHistory how much is needed.
+	// history is the usage that counts, and leastHistory the least that is needed.
 	history      = 14 * 24 * time.Hour
 	leastHistory = 3 * time.Hour
-	// every is how often the recommendation is applied.
+	// every is the time between applications of the recommendation.
 	every = 24 * time.Hour
 )
 

@@ -206,8 +206,8 @@ func TestALimitThatGrowsAppliesToThoseThatWait(t *testing.T) {
 	}
 }
 
-// Others have used up all slots. The emergencies of one namespace leave room for those of another
-// one, however many they are, and for those of a third.
+// Others have used up all slots. Any number of emergencies in one namespace leaves room for those
+// of another one, and of a third.
 func TestOneNamespaceCannotUseUpTheReserve(t *testing.T) {
 	b := minute(100, 100)
 	spend(t, b, at(0), 100)

@@ -19,8 +19,8 @@ type Limits struct {
 	PodPercent int
 	// Window is the length of the window.
 	Window time.Duration
-	// Wakes is how many scalers are requeued at the same time: twice the workers of the queue keep them
-	// busy. 0 stands for 16.
+	// Wakes is the number of scalers that are requeued at once: twice the workers of the queue keep
+	// them busy. 0 means 16.
 	Wakes int
 }
 
@@ -31,7 +31,7 @@ const (
 	reserveDivisor = 5
 )
 
-// SetPods sets how many pods the scaler may change. 0 forgets the scaler.
+// SetPods sets the number of pods that the scaler may change. 0 forgets the scaler.
 func (b *Budget) SetPods(scaler types.NamespacedName, pods int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

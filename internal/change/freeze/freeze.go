@@ -42,7 +42,7 @@ type State struct {
 	Reason string
 }
 
-// Read parses the ConfigMap; nil if it does not exist.
+// Read parses the ConfigMap, or nil if it does not exist.
 func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
