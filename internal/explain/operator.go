@@ -100,13 +100,13 @@ func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok b
 }
 
 // areBlind reports whether the operator of a namespace has no usage of nearly all pods. The status of a single object does not
-// say so.
+// report this.
 func (o Operators) areBlind(namespace string) bool {
 	operator, ok := o.For(namespace)
 	return ok && operator.UsageMissing
 }
 
-// Report says when the operator was last heard of.
+// Report is a sentence about when the operator was last heard of.
 func (o Operator) Report(now time.Time) string {
 	if o.HasStopped {
 		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, Age(now, o.LastHeard.Time))

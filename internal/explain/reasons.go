@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain turns the codes in the status of a scaler into words: how a target came
-// about, why it is not applied, and what would unblock it.
+// Package explain turns the codes in the status of a scaler into words: how a target came about,
+// why it is not applied, and how to unblock it.
 //
-// It is pure. Its input is what the user may read of the API server. It lists what is
-// missing, and does not guess.
+// It is pure. Its input are the objects that the user may read. It lists missing objects, and does
+// not guess.
 package explain
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// End says what resolves the state that a reason describes.
+// End is the way in which the state of a reason is resolved.
 type End string
 
 const (
@@ -33,14 +33,13 @@ type Reason struct {
 	Reason string `json:"reason"`
 	// Means is its meaning, in a sentence or two.
 	Means string `json:"means"`
-	// Ends says what resolves it.
+	// Ends is the way in which it is resolved.
 	Ends End `json:"ends"`
-	// Advice says what to do about it, in a sentence or two.
+	// Advice tells the user what to do, in a sentence or two.
 	Advice string `json:"advice"`
 }
 
-// ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
-// operator.
+// ReasonFor is a reason in words. It is false for an unknown one, such as a newer operator's.
 func ReasonFor(reason string) (Reason, bool) {
 	all := slices.Concat(Reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
 	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
@@ -138,7 +137,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonRejected, "The API server refused the change, often because of a webhook or policy, or a size in the Deployment is out of range.", ByUser, "Change the rule or the value that the message names. The operator tries again within a minute."},
 	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait. If it stays, see the operator's log for the error."},
 
-	// What the operator cannot see.
+	// Objects that the operator cannot see.
 	{v1beta1.ReasonNamespacedInstall, "The operator watches only some namespaces, and reads no nodes.", Fine, "No action needed. To know in advance which sizes no node can hold, install it for all namespaces."},
 	{v1beta1.ReasonNodesForbidden, "The operator watches all namespaces, but may not read nodes.", ByUser, "Grant it to list and watch nodes, so that it knows in advance which sizes no node can hold."},
 
@@ -168,7 +167,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonNameTooLong, "The name of the Deployment has more than 63 characters, the most for a VerticalScaler.", ByUser, "Create a scaler with a shorter name for the Deployment, or shorten the name of the Deployment."},
 }
 
-// Cause is why sizes were decided, in words.
+// Cause is the reason for decided sizes, in words.
 type Cause struct {
 	// Cause is the code: status.decision.reason, and the first word of the history.
 	Cause string `json:"cause"`

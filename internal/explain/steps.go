@@ -22,7 +22,7 @@ type Amount struct {
 // MarshalJSON writes a number of cores or bytes.
 func (a Amount) MarshalJSON() ([]byte, error) { return json.Marshal(NumberOf(a.resource, a.amount)) }
 
-// Value is the amount in millicores or bytes; 0 for none.
+// Value is the amount in millicores or bytes; 0 for nil.
 func (a *Amount) Value() int64 {
 	if a == nil {
 		return 0
@@ -49,7 +49,7 @@ func NumberOf(resource string, amount int64) any {
 	return amount
 }
 
-// amountOf is nil for 0, which stands for none.
+// amountOf is nil for 0.
 func amountOf(resource string, amount int64) *Amount {
 	if amount == 0 {
 		return nil
@@ -69,7 +69,7 @@ func AmountOf(resource string, a quantity.Amounts) int64 {
 type Step struct {
 	// Code is the code, one of the constants in internal/recommend.
 	Code string `json:"code"`
-	// Means is what the step does, in words.
+	// Means describes the step in words.
 	Means string `json:"means"`
 	// MarginPercent is what it adds, in percent of the amount before it; 0 for a step
 	// that sets the amount to Value.
@@ -78,7 +78,7 @@ type Step struct {
 	Value *Amount `json:"value,omitempty"`
 }
 
-// InWords is what the step does, with its margin.
+// InWords describes the step with its margin.
 func (s Step) InWords() string {
 	if s.MarginPercent == 0 {
 		return s.Means

@@ -122,7 +122,7 @@ type Columns struct {
 	Namespace, Wide, Bare bool
 	// Width is the width of the terminal; 0 for any.
 	Width int
-	// Since leaves out the rows that an earlier overview has, too; nil for none.
+	// Since, if set, leaves out rows that are also in this earlier overview.
 	Since *Overview
 }
 
@@ -164,8 +164,8 @@ const (
 	leastName = 16
 )
 
-// section writes the table of rows of one kind, after an empty line if it is not the first. The header has all columns, with
-// that of the namespace first.
+// section writes the table of rows of one kind, after an empty line if it is not the first. The header has all columns, the
+// namespace first.
 func section[R any](b *strings.Builder, columns Columns, header, wide string, rows, last []R, cellsOf func(R) []string) {
 	names := strings.Fields(header)
 	if columns.Wide {
@@ -204,7 +204,7 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 	}
 }
 
-// identity is a row without its advice, which follows from the reason, but for the time that it may name.
+// identity is a row without its advice, which follows from the reason, except for a time.
 func identity(row any) string {
 	fields := fieldsOf(row)
 	delete(fields, "advice")

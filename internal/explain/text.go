@@ -73,7 +73,7 @@ func WriteMissing(line func(string, ...any), missing []string) {
 	}
 }
 
-// mostWaiting is how many pods that wait for room are listed.
+// mostWaiting limits the listed pods that wait for room.
 const mostWaiting = 3
 
 func (f Finding) write(line func(string, ...any), now time.Time) {
@@ -183,7 +183,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	}
 }
 
-// Rule says when a request is changed; empty if it is not.
+// Rule describes when a request is changed; empty if it is not.
 func (r Resource) Rule() string {
 	if !r.Moves || r.LowerBound == nil || r.UpperBound == nil {
 		return ""
@@ -211,7 +211,7 @@ func (r Resource) Developments(now time.Time) []string {
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
 
-// Allowed are the bounds of the policy; empty for none.
+// Allowed are the bounds of the policy, if any.
 func (r Resource) Allowed() string {
 	switch {
 	case r.MinAllowed != nil && r.MaxAllowed != nil:
@@ -243,7 +243,7 @@ func formatAmount(a *Amount) string {
 	return a.String()
 }
 
-// Age is how long ago something was. It is at least 0, because clocks differ.
+// Age formats the time since then. It is at least 0, because clocks differ.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"

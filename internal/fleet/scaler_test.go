@@ -71,7 +71,7 @@ func TestAPolicyTakesAScalerOverAndKeepsWhatIsNotItsOwn(t *testing.T) {
 	if diff := cmp.Diff(got, policy.Desired(got)); diff != "" {
 		t.Errorf("Desired() twice:\n%s", diff)
 	}
-	// What the scaler has is its own.
+	// The scaler has its own copy.
 	*got.Spec.UpdatePolicy.TolerancePercent = 99
 	if *policy.Rules.Template.UpdatePolicy.TolerancePercent != 7 {
 		t.Error("scaler and policy share their template")

@@ -81,7 +81,7 @@ func TestRefusalsNameWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// What the API server would store for what we write is what we wrote.
+// The API server would store our quantities as we write them.
 func TestQuantitiesAreCanonical(t *testing.T) {
 	for millis, want := range map[int64]string{0: "0", 1: "1m", 310: "310m", 1000: "1", 1500: "1500m", 12_500: "12500m", MaxCPUMillis: "10k"} {
 		q := CPU(millis)
@@ -171,7 +171,7 @@ func exactly(t *testing.T, q resource.Quantity, most int64, scale resource.Scale
 		}
 		copied := q.DeepCopy()
 		if scale := copied.AsDec().Scale(); scale < -40 || scale > 40 {
-			return // comparing would take forever, and 0e70 is no loss
+			return // comparing would take forever, and rejecting 0e70 loses nothing
 		}
 		if q.Sign() >= 0 && q.Cmp(*resource.NewScaledQuantity(most, scale)) <= 0 {
 			t.Errorf("%s was refused, but it is in range: %v", q.String(), err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// FormatMargin writes a margin in thousandths as a percentage with at most one decimal, as in
-// "15%" and "12.5%". It returns "" for 0, and for what ParseMargin would not accept it returns
-// the nearest margin that it does.
+// FormatMargin writes a margin in thousandths as a percentage with at most one decimal, as in "15%"
+// and "12.5%". It returns "" for 0, and for values that ParseMargin rejects, the nearest accepted
+// margin.
 func FormatMargin(perMille int64) string {
 	perMille = min(max(perMille, 0), MaxPerMille)
 	if perMille == 0 {

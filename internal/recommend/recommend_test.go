@@ -523,7 +523,7 @@ func TestSamplesOfTheSameMomentMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// check tells which promise an answer breaks, if any.
+// check returns the promise that an answer breaks, if any.
 func check(c Container, h *history.Container, pol Policy, previous *Container, p Params) error {
 	for _, resource := range []string{CPU, Memory} {
 		l, s := pol.limits(resource), c.of(resource)
@@ -556,7 +556,7 @@ func check(c Container, h *history.Container, pol Policy, previous *Container, p
 	return nil
 }
 
-// explained tells where the steps of an answer do not lead to its target.
+// explained returns an error if the steps of an answer do not lead to its target.
 func explained(c Container) error {
 	for _, resource := range []string{CPU, Memory} {
 		s := c.of(resource)
@@ -575,8 +575,8 @@ func explained(c Container) error {
 	return nil
 }
 
-// FuzzFor replays absurd usage, kills, losses of the history and of the status, and
-// changes of the policy. Every number follows from the steps that are told with it, unless the status was forged.
+// FuzzFor replays absurd usage, kills, losses of the history and of the status, and changes of the policy. Every
+// number follows from its reported steps, unless the status was forged.
 func FuzzFor(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)

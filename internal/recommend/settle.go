@@ -10,8 +10,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// maxSteps bounds the reasons that are taken from a previous result for one resource: there are no
-// more steps before the policy's.
+// maxSteps bounds the reasons taken from a previous result for one resource: at most these precede
+// the policy's.
 const maxSteps = 5
 
 // settled is the result for one resource.
@@ -22,10 +22,10 @@ type settled struct {
 	isOld bool
 }
 
-// limits are the policy's bounds of one resource; 0 is no bound.
+// limits are the policy's bounds of one resource; 0 means no bound.
 type limits struct {
 	min, max int64
-	// end is why a climb has ended at max; empty if none has.
+	// end is the reason for the end of a climb at max, if one has ended.
 	end string
 }
 
@@ -118,16 +118,16 @@ func (e estimate) confirms(before settled, l limits, n notes) bool {
 		(isClose(lower, before.lower) || lower < before.lower) && isClose(upper, before.upper)
 }
 
-// notes are what decides when evidence is published.
+// notes decide when evidence is published.
 type notes struct {
-	// evidence is what there is now, before what is published.
+	// evidence is the current evidence, before the published one.
 	evidence, before time.Duration
 	phase            float64
-	// requests are those of the resource, if they are known.
+	// requests are the requests of the resource, if known.
 	requests []int64
 }
 
-// notes are those of one resource.
+// notes are the notes of one resource.
 func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	n := notes{evidence: evidence, before: before, phase: p.Phase}
 	for i := range p.Requests {

@@ -13,9 +13,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
-// TestUsageThatStraysIsNotTouched: as long as evidence is thin, usage that strays by 5 % at
-// random keeps the target that it got after two minutes, whatever the chance. All that
-// changes is the bounds, with each doubling of the evidence.
+// TestUsageThatStraysIsNotTouched: with little evidence, usage that varies by 5 % at random keeps
+// its target of the first two minutes for any seed. Only the bounds change, with each doubling of
+// the evidence.
 func TestUsageThatStraysIsNotTouched(t *testing.T) {
 	stray(t, 600, func(minute int, h *history.Container, before, now Container) {
 		if now.Target != before.Target {
@@ -27,8 +27,8 @@ func TestUsageThatStraysIsNotTouched(t *testing.T) {
 	})
 }
 
-// TestUsageThatStraysIsNotTouchedAfterARestart: the history then is that of the checkpoint,
-// which may be half as old. Nothing moves until it has caught up with what was published.
+// TestUsageThatStraysIsNotTouchedAfterARestart: the history then comes from the checkpoint, and may
+// be half as old. Nothing moves until it has caught up with the published evidence.
 func TestUsageThatStraysIsNotTouchedAfterARestart(t *testing.T) {
 	const saved, restart = 66, 131
 	var checkpoint []byte
@@ -73,8 +73,8 @@ func stray(t *testing.T, minutes int, see func(minute int, h *history.Container,
 	}
 }
 
-// fleet replays containers whose pods have what is recommended, as many as phases, and tells of each minute
-// in which something else is recommended.
+// fleet replays containers whose pods have the recommended sizes, one for each phase, and visits each
+// minute with another recommendation.
 func fleet(t *testing.T, containers, minutes int, strays float64, visit func(container, minute int, before, now Container)) {
 	t.Helper()
 	for i := range containers {

@@ -61,7 +61,8 @@ func IsSet(annotations map[string]string, key string) bool {
 // IsPaused reports whether the annotation that pauses the scaler is set.
 func IsPaused(s *v1beta1.VerticalScaler) bool { return IsSet(s.Annotations, v1beta1.PausedAnnotation) }
 
-// PauseMessage says that an object is paused and what follows, and quotes the value of the annotation unless it is only "true".
+// PauseMessage reports that an object is paused and the consequence, and quotes the value of the annotation unless it is only
+// "true".
 func PauseMessage(object metav1.Object, follows string) string {
 	text := "The annotation " + v1beta1.PausedAnnotation + " is set" + follows
 	if value := conditions.OneLine(object.GetAnnotations()[v1beta1.PausedAnnotation]); value != "" && value != "true" {

@@ -99,8 +99,7 @@ func Mode(spec *v1beta1.VerticalScalerSpec) v1beta1.UpdateMode {
 	return cmp.Or(spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
 }
 
-// UnknownMode returns the update mode if it is one of a newer version, and false for all
-// others.
+// UnknownMode returns the update mode and true if it is from a newer version.
 func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
 	switch mode := spec.UpdatePolicy.UpdateMode; mode {
 	case "", v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
@@ -110,7 +109,7 @@ func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
 	}
 }
 
-// Fallback is what the mode InPlace does with a pod that cannot be resized in place. A
+// Fallback is the fallback of the mode InPlace for a pod that cannot be resized in place. A
 // fallback of a newer version counts as Wait.
 func Fallback(spec *v1beta1.VerticalScalerSpec) v1beta1.Fallback {
 	switch fallback := spec.UpdatePolicy.Fallback; fallback {
@@ -254,8 +253,8 @@ func IsRaiseOnly(spec *v1beta1.VerticalScalerSpec, r v1beta1.ControlledResource)
 	return down != nil && leaves(down, r)
 }
 
-// windows reads the windows, and says what is wrong with the first that never opens. The
-// schema refuses most of what cannot be understood.
+// windows reads the windows, and describes the error in the first that never opens. The schema
+// rejects most invalid windows.
 func windows(list []v1beta1.UpdateWindow) (out window.Windows, invalid string) {
 	for i, w := range list {
 		spec := window.Spec{

@@ -47,8 +47,8 @@ func IsRecommendationOutdated(s *v1beta1.VerticalScaler, deployment workload.Dep
 	return !meansTheSame(&now, &s.Status.Recommendation)
 }
 
-// requestsOf are the requests of a container that the plan compares with its recommendation: those that are
-// decided, or else those of the pods, or else those of the template.
+// requestsOf are the requests of a container that the plan compares with its recommendation: the decided
+// ones, or else the pods', or else the template's.
 func requestsOf(container workload.Container, pods []workload.Pod, decision *v1beta1.Decision) (out []quantity.Amounts) {
 	add := func(amounts quantity.Amounts) {
 		if amounts != (quantity.Amounts{}) && !slices.Contains(out, amounts) {
@@ -74,7 +74,7 @@ func requestsOf(container workload.Container, pods []workload.Pod, decision *v1b
 	return out
 }
 
-// decidedRequests are those of a container.
+// decidedRequests are the decided requests of a container.
 func decidedRequests(decision *v1beta1.Decision, container string) quantity.Amounts {
 	if decision != nil {
 		for _, c := range decision.Containers {

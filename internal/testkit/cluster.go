@@ -183,8 +183,8 @@ var buildScript = sync.OnceValues(func() (folder string, err error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// assets is the folder with etcd, kube-apiserver and kubectl: that of
-// KUBEBUILDER_ASSETS, or else one that is built now.
+// assets is the folder with etcd, kube-apiserver and kubectl: KUBEBUILDER_ASSETS, or else one that
+// is built now.
 func assets() (string, error) {
 	if folder := os.Getenv(assetsVariable); folder != "" {
 		return filepath.Clean(folder), nil

@@ -106,8 +106,8 @@ func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error
 	return pod, nil
 }
 
-// Usage is a usage source that a test controls. Each round is one minute after the previous
-// one, whatever the clock says.
+// Usage is a usage source that a test controls. Each round is one minute after the previous one on
+// any clock.
 type Usage struct {
 	mu      sync.Mutex
 	rounds  map[string]int

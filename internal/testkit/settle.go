@@ -46,7 +46,7 @@ func (o *Operator) Settle(t testing.TB) {
 	})
 }
 
-// isBusy describes what the operator has to do; empty for nothing.
+// isBusy describes the operator's pending work, if any.
 func (o *Operator) isBusy(ctx context.Context) string {
 	for _, namespace := range o.namespaces {
 		for _, lists := range [][2]client.ObjectList{
@@ -67,7 +67,7 @@ func (o *Operator) isBusy(ctx context.Context) string {
 	return queued()
 }
 
-// queued describes what is in the queues of the process, or is reconciled; empty for nothing.
+// queued describes the requests in the queues of the process or in progress, if any.
 func queued() string {
 	families, err := metrics.Registry.Gather()
 	if err != nil {

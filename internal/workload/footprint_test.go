@@ -186,7 +186,7 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// What is lowered is counted until the kubelet has applied it, and what is raised is counted at once.
+// A lowered value counts after the kubelet has applied it, and a raised value at once.
 func TestCounted(t *testing.T) {
 	pod := workload.Pod{
 		Containers: []workload.Container{sidecar(container("proxy", 50)), container("app", 200)},
@@ -214,7 +214,7 @@ func container(name string, cpu int64) workload.Container {
 	return workload.Container{Name: name, Resources: workload.Resources{Requests: amounts(cpu, 0)}}
 }
 
-// after is an init container that starts after so many sidecars.
+// after is an init container that starts after the given number of sidecars.
 func after(sidecars int, c workload.Container) workload.Container {
 	c.SidecarsBefore = sidecars
 	return c

@@ -121,7 +121,7 @@ func heapOf(word string) (bytes int64, ok bool) {
 	return 0, true
 }
 
-// sizeIn is a number of bytes, or of a unit; 0 if it is out of range.
+// sizeIn is a number of bytes, or of a unit; 0 if out of range.
 func sizeIn(number, unit string) int64 {
 	n, err := strconv.ParseInt(number, 10, 64)
 	shift := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[strings.ToUpper(unit)]
@@ -131,7 +131,7 @@ func sizeIn(number, unit string) int64 {
 	return n << shift
 }
 
-// readHeaps are the heaps that flags set, by container; nil for none.
+// readHeaps are the heaps that flags set, by container, or nil.
 func readHeaps(spec *corev1.PodSpec) (heaps map[string]Heap) {
 	for _, c := range LongRunning(spec) {
 		if flag := heapFlagOf(c); flag.word != "" {

@@ -282,8 +282,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// A kubelet keeps the time of the transition while it says the same of one resize after
-// the other.
+// A kubelet keeps the time of the transition while it reports the same about successive resizes.
 func TestResizeSince(t *testing.T) {
 	reportedAt := noon.Add(-time.Hour)
 	deferred := []corev1.PodCondition{{
@@ -432,7 +431,7 @@ func TestTheSizeThatWasHit(t *testing.T) {
 	}
 }
 
-// What became of a pod is told by its status alone, with the times at which it happened.
+// The status of a pod alone has its exits, with their times.
 func TestExitsAndBackOff(t *testing.T) {
 	ended := func(at time.Time, reason string) *corev1.ContainerStateTerminated {
 		return &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at), Reason: reason}

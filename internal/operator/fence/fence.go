@@ -95,8 +95,8 @@ func (f *Fence) Check() error {
 	return nil
 }
 
-// elapsed is the time since then, by the clock that says more. The monotonic clock may stand still
-// while the machine is suspended. The wall clock may be set back.
+// elapsed is the time since then, by the clock that has advanced more. The monotonic clock may
+// stand still while the machine is suspended. The wall clock may be set back.
 func elapsed(c clock.PassiveClock, since time.Time) time.Duration {
 	return max(c.Since(since), c.Now().Round(0).Sub(since.Round(0)))
 }
@@ -123,8 +123,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite reports whether a request changes something that matters. A review only asks, and an event
-// only tells.
+// isWrite reports whether a request changes something that matters, unlike reviews and events.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -155,12 +154,12 @@ func target(path string) (group, resource string) {
 	return group, parts[0]
 }
 
-// Lock returns a lock of the leader election that tells the fence what becomes of the lease.
+// Lock returns a lock of the leader election that reports changes of the lease to the fence.
 func (f *Fence) Lock(lock resourcelock.Interface) resourcelock.Interface {
 	return &lease{Interface: lock, fence: f}
 }
 
-// lease tells the fence what becomes of the lease.
+// lease reports changes of the lease to the fence.
 type lease struct {
 	resourcelock.Interface
 	fence *Fence

@@ -1,14 +1,14 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies notices that the admission policies are missing, and says so.
+// Package policies reports missing admission policies.
 //
-// A bundle for OLM cannot contain the policies, so an administrator can forget them. The
-// operator has no right on policies, not even to read them. Instead it asks the API server,
-// as a dry run, for something that a policy refuses. If the API server would do it, the
-// policy is missing. Nothing is stored in either case.
+// A bundle for OLM cannot contain the policies, so an administrator can forget them. The operator
+// has no right on policies, not even to read them. Instead it sends the API server dry runs that a
+// policy rejects. If the API server accepts one, the policy is missing. Nothing is stored in either
+// case.
 //
-// A request that is refused for another reason says nothing about a policy: rights may be
+// A request rejected for another reason does not show whether a policy exists: rights may be
 // missing, and then there is nothing for the policy to limit.
 package policies
 
@@ -74,7 +74,7 @@ func Setup(mgr ctrl.Manager, namespace string, own release.Release) error {
 	return mgr.Add(check)
 }
 
-// Setter sets a condition, and does nothing if it is as it should be.
+// Setter sets a condition, unless it is up to date.
 type Setter interface {
 	Set(ctx context.Context, c metav1.Condition) error
 }
@@ -91,7 +91,7 @@ type Check struct {
 	Release release.Release
 	Clock   clock.Clock
 
-	// told are the missing policies that were last logged and reported; nil for none yet.
+	// reported are the missing policies of the last report; nil before the first one.
 	reported *string
 }
 

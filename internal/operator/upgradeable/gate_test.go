@@ -69,8 +69,8 @@ func TestStepsBlockUpgradesForALimitedTime(t *testing.T) {
 	}
 }
 
-// Whatever the steps do, and however often the operator restarts: no block is longer than
-// 30 minutes and a look, and a step blocks upgrades unless the limit was reached.
+// With any steps and any restarts of the operator, no block is longer than 30 minutes and a look,
+// and a step blocks upgrades unless the limit was reached.
 func TestNoBlockIsLong(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var s state

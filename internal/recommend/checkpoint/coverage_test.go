@@ -19,7 +19,7 @@ var aWeek = history.Goal{Time: 7 * 24 * time.Hour, MaxStarvedPercent: 3}
 
 const weekly = 7 * 24 * 60 // minutes
 
-// expects says what is recommended, as a reconcile does.
+// expects sets the recommendation, as a reconcile does.
 func (w *storeFixture) expects(goal history.Goal) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
@@ -76,7 +76,7 @@ func TestCoverageIsSavedTenTimes(t *testing.T) {
 			t.Errorf("%s: after a restart, %+v is covered", w.scaler.UID, w.covered())
 		}
 		w.save(published)
-		w.expect() // what was read is what there is
+		w.expect() // memory equals the stored history
 	}
 	if len(first) < 10 {
 		t.Errorf("20 scalers save for the second time in minutes %v", first)
@@ -135,7 +135,7 @@ func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 	}
 }
 
-// Usage of the past takes the place of the history. What was recorded stays.
+// Past usage replaces the history. Records stay.
 func TestFillingKeepsCoverage(t *testing.T) {
 	w := newStoreFixture(t)
 	w.load()

@@ -54,7 +54,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 					}
 				})
 			}
-			expect(-time.Minute) // the first sample is no time
+			expect(-time.Minute) // the first sample adds no time
 			if filled := w.store.Fill(w.scaler, past, noon); filled != 2 {
 				t.Fatalf("%d containers are filled", filled)
 			}
@@ -63,7 +63,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 	}
 }
 
-// The peak of memory that only the live history knows is no usage of CPU.
+// A memory peak known only to the live history does not count as CPU usage.
 func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
 	live, past := &history.Container{}, &history.Container{}
 	for minute := range 61 {
@@ -77,7 +77,7 @@ func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
 	}
 }
 
-// What is fed belongs to the scaler and the Deployment whose history is loaded.
+// Usage counts for the scaler and the Deployment whose history is loaded.
 func TestAnotherScalersUsageIsNotFed(t *testing.T) {
 	w := newStoreFixture(t)
 	w.load()

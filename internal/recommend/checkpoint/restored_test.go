@@ -20,15 +20,15 @@ func (w *storeFixture) restoredAs(value string) {
 	w.scaler.Annotations = map[string]string{v1beta1.RestoredAnnotation: value}
 }
 
-// inMemory is how much usage of a container was observed.
+// inMemory is the observed time of a container.
 func (w *storeFixture) inMemory(container string) (observed time.Duration) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { observed = histories.Container(container).Observed() })
 	return observed
 }
 
-// A restored checkpoint is loaded while the operator runs. What it has seen of memory itself is kept, and so is what it
-// knows of a container that the backup does not have.
+// A restored checkpoint is loaded while the operator runs. Memory that it has seen itself is kept, and so are
+// containers that the backup does not have.
 func TestARestoredCheckpointIsLoaded(t *testing.T) {
 	a := newSavedWorld(t)
 	backup := a.live().Spec
@@ -63,7 +63,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 		t.Error("the sidecar was forgotten")
 	}
 
-	// It is loaded once: what is learned from then on stays, also when the annotation is removed.
+	// It is loaded once: later usage stays, also when the annotation is removed.
 	b.feed("app", 61, 90)
 	b.load()
 	b.scaler = b.scaler.DeepCopy()
@@ -76,7 +76,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 	b.expect("update")
 }
 
-// An annotation alone makes nobody forget.
+// An annotation alone discards no history.
 func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
 	w := newStoreFixture(t)
 	w.load()

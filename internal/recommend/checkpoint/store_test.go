@@ -137,8 +137,8 @@ func TestWhatIsWorthSaving(t *testing.T) {
 	}
 }
 
-// After a history was lost, the status tells of more evidence than there is. What is learned again is saved at the
-// scaler's own doublings.
+// After a lost history, the status reports more evidence than there is. New evidence is saved at the scaler's own
+// doublings.
 func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
 	w := newStoreFixture(t)
 	w.load()
@@ -219,7 +219,7 @@ func TestItIsReadOnlyOnce(t *testing.T) {
 	}
 }
 
-// A profile is how usage is judged, and not what has been observed.
+// A profile changes the evaluation of usage, not the observed usage.
 func TestAnotherProfileKeepsTheHistory(t *testing.T) {
 	w := newSavedWorld(t)
 	want := w.histories()
@@ -431,7 +431,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 	})
 }
 
-// What another process has saved cannot be read. What is in memory is kept, and saved.
+// A save of another process cannot be read. The histories in memory are kept and saved.
 func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	w := newSavedWorld(t)
 	want := w.histories()
@@ -444,12 +444,12 @@ func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	w.expectStored(want)
 }
 
-// other is another process of the operator, which begins with what is stored.
+// other is another process of the operator, which begins with the stored history.
 func (w *storeFixture) other() *storeFixture {
 	other := &storeFixture{t: w.t, scaler: w.scaler, server: w.server}
 	other.restart()
 	other.load()
-	other.save(recs("app", 310, 640*mebi)) // which is what it has read
+	other.save(recs("app", 310, 640*mebi)) // which it has read
 	return other
 }
 
@@ -470,7 +470,7 @@ func (w *storeFixture) peaks() (peak, floor int64) {
 	return peak, floor
 }
 
-// A leader that was paused goes on with what it knew. It has to learn what the next one has saved.
+// A paused leader continues with its old state. It must load the save of the next one.
 func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	a := newSavedWorld(t)
 	b := a.other()
@@ -496,14 +496,14 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	if peak, _ := a.peaks(); peak < 2048 {
 		t.Errorf("the peak of the other process is forgotten: %d MiB, want 2048", peak)
 	}
-	a.save(recs("app", 400, 2356*mebi)) // which is what it has read
+	a.save(recs("app", 400, 2356*mebi)) // which it has read
 	a.took()
 	a.save(recs("app", 500, 2356*mebi))
 	a.expect("update")
 }
 
 // The process that is overtaken may be the one that leads: a late write of the last leader has come
-// between. What it has seen of memory is not lost.
+// between. Its memory peaks and kills are not lost.
 func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	a := newSavedWorld(t)
 	b := a.other()
@@ -534,8 +534,8 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// A process whose cache is old knows another target than the scaler has. What is stored is newer than its
-// history, whether it has been read before or is met in a conflict.
+// A process whose cache is old knows another target than the scaler has. The stored checkpoint is newer
+// than its history, whether read before or met in a conflict.
 func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(vs *v1beta1.VerticalScaler)
@@ -823,7 +823,7 @@ func (w *storeFixture) feed(container string, from, to int) {
 	})
 }
 
-// fill fills the history of the container app with so many minutes before noon.
+// fill fills the history of the container app with the given minutes before noon.
 func (w *storeFixture) fill(minutes int) {
 	w.t.Helper()
 	if w.store.StartFilling(w.scaler, time.Duration(minutes)*time.Minute) != Ready {

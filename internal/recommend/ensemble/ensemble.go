@@ -7,9 +7,9 @@
 // of an hour is enough; other workloads need the peak of the same time yesterday. The ensemble
 // simulates many simple rules at once and follows the one that would have been the cheapest.
 //
-// Usage is averaged over intervals of 5 minutes for each pod, whatever the interval and the
-// window of its source. A CPU request is a share, not a cap: what a pod uses for less than that
-// comes from idle CPU of the node. Where a CPU limit caps a pod, its highest sample counts as well:
+// Usage is averaged over intervals of 5 minutes for each pod, with any interval and window of its
+// source. A CPU request is a share, not a cap: short bursts of a pod use idle CPU of the node.
+// Where a CPU limit caps a pod, its highest sample counts as well:
 //
 //	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request) ÷ 0.9)
 //
@@ -64,8 +64,8 @@ const (
 	// the last 2 and 7 days, and at least 80 % of the last hour's highest usage.
 	SameTime2
 	SameTime7
-	// Usual is the highest usage of three in four half-hours of the last day. It excludes
-	// rare spikes. UsualWeek is that of nine in ten half-hours of eight days.
+	// Usual is the highest usage of three in four half-hours of the last day. It excludes rare
+	// spikes. UsualWeek is the highest of nine in ten half-hours of eight days.
 	Usual
 	UsualWeek
 	bases
@@ -78,9 +78,9 @@ type proposal struct {
 }
 
 // holdPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
-// 12 % above it, or to 3 % above usage that it does not cover, and then as high as the guide says
-// that the coming hours need. It falls only to a proposal below share of it that saves a tenth of
-// the mean usage, not within gap minutes of its last fall, and never below usage or the guide.
+// 12 % above it, or to 3 % above usage that it does not cover, and then to the guide's need of the
+// coming hours. It falls only to a proposal below share of it that saves a tenth of the mean usage,
+// not within gap minutes of its last fall, and never below usage or the guide.
 type holdPolicy struct {
 	share float32
 	gap   uint16
@@ -101,8 +101,7 @@ const (
 	// urgentAge is the age of the current interval from which on it can raise the level.
 	urgentAge = time.Minute
 
-	// burstFactor is how many times the mean usage of a day a pod can use before lacking CPU is
-	// charged less.
+	// burstFactor is the multiple of a day's mean usage above which lacking CPU is charged less.
 	burstFactor = 10
 	// leastResizeMillis is the mean usage for which a resize is charged at least.
 	leastResizeMillis = 100
@@ -192,7 +191,7 @@ type CPU struct {
 
 // Sample is the usage of one pod.
 type Sample struct {
-	// Pod tells pods apart.
+	// Pod identifies the pod.
 	Pod string
 	// Millis is the average usage of the sample's window, in millicores.
 	Millis int64
@@ -203,7 +202,7 @@ type Sample struct {
 	LimitFactor float64
 	// LimitMillis is the pod's CPU limit, or 0 without one, or if it is not known.
 	LimitMillis int64
-	// At tells the time of day.
+	// At is the time, for the time of day.
 	At time.Time
 }
 
@@ -448,13 +447,13 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 type Need struct {
 	// Millis is the level, in millicores, rounded up. 0 without history.
 	Millis int64
-	// Basis is that of the candidate that produced the level. It is QuarterHour where a hot pod or a
-	// sample of Raise has.
+	// Basis is the basis of the candidate that produced the level. It is QuarterHour for a hot pod
+	// or a sample of Raise.
 	Basis Basis
 	// Urgent is the least that a request must have, in millicores: the usage of the current
 	// interval once that is complete or urgent, and 0 for a calm candidate.
 	Urgent int64
-	// Capped is what to request, in millicores, while the limit caps usage, so that the need gets known; 0 while it is known.
+	// Capped is the request in millicores while the limit caps usage, to find the need; 0 while that is known.
 	Capped int64
 }
 

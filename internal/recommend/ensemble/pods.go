@@ -31,7 +31,7 @@ type pod struct {
 	capped capped
 }
 
-// capped is how usage of a pod reaches its CPU limit. It outlasts an interval, and is zero while the need is known.
+// capped is the state of a pod whose usage reaches its CPU limit. It outlasts an interval, and is zero while the need is known.
 type capped struct {
 	// row is the number of samples in a row close to the limit, since the first raise.
 	row uint16
@@ -42,11 +42,11 @@ type capped struct {
 const (
 	// CappedShare is the share of a limit above which usage may be capped.
 	CappedShare = .9
-	// cappedSamples is how many samples in a row show that usage is capped, and firstRaise how many times that usage is requested
-	// then: noise does not follow it.
+	// cappedSamples is the number of samples in a row that show capped usage, and firstRaise the multiple of that usage that is
+	// then requested: noise does not follow it.
 	cappedSamples = 2
 	firstRaise    = 1.25
-	// NextRaise is how many times the usage is requested that has followed the first raise.
+	// NextRaise is the requested multiple of usage that has followed the first raise.
 	NextRaise = 3
 )
 
@@ -181,9 +181,9 @@ func meanOf(all []float32) float32 {
 const (
 	// groups is the largest number of amounts that a candidate is charged for.
 	groups = 8
-	// hotFactor is how many times the mean of the others a hot pod uses.
+	// hotFactor is the multiple of the others' mean usage that makes a pod hot.
 	hotFactor = 2
-	// hotIntervals is how many intervals in a row it does so.
+	// hotIntervals is the number of such intervals in a row.
 	hotIntervals = 3
 
 	spreads    = 4
@@ -257,9 +257,9 @@ func hotUsage(all []float32) float32 {
 	return all[last]
 }
 
-// hotLevel is the level that a hot pod needs: 0 unless there was one in each of the last
-// intervals. A pod with more load than the others for good, such as that of a busy shard, must not
-// starve because it is one among many.
+// hotLevel is the level that a hot pod needs: 0 unless there was one in each of the last intervals.
+// A pod with permanently more load than the others, such as a busy shard, must not starve because
+// it is one among many.
 func (c *CPU) hotLevel() float32 {
 	if slices.Min(c.hot[:]) == 0 {
 		return 0

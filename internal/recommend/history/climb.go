@@ -42,7 +42,7 @@ const (
 )
 
 const (
-	// leastShare is the least share of a limit, in thousandths, whose use tells something: below, a limit is no cause.
+	// leastShare is the least share of a limit, in thousandths, whose use is evidence: below it, the limit is not the cause.
 	leastShare = 500
 	// oldLimit is for how long no pod has the largest limit until a lower one counts.
 	oldLimit = time.Hour
@@ -124,8 +124,8 @@ func hashOf(name string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// sharedNeed is what usage of a pod shows about all pods. One pod of many that was killed has raised the others to
-// the floor, and raises them no further.
+// sharedNeed is the need of all pods that usage of one pod shows. One pod of many that was killed has raised the
+// others to the floor, and raises them no further.
 func (c *Container) sharedNeed(pod string, bytes int64) int64 {
 	if c.oom.by != 0 && c.oom.need > 0 && c.oom.by == hashOf(pod) {
 		return min(bytes, c.oom.need)

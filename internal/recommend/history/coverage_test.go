@@ -24,7 +24,7 @@ var (
 	aWeek = Goal{Time: 7 * aDay, MaxStarvedPercent: 3}
 )
 
-// recorded is a container of which a minute of usage is known, with a goal.
+// recorded is a container with a minute of known usage and a goal.
 func recorded(recommended quantity.Amounts, goal Goal) *Container {
 	c := &Container{}
 	feed(c, 0, minute, 200, 400*mebi)
@@ -171,7 +171,7 @@ func TestTheLowestRecommendationOfAnIntervalCounts(t *testing.T) {
 	}
 }
 
-// What is not sized is not compared.
+// Resources that are not sized are not compared.
 func TestResourcesWithoutARecommendationAreNotCompared(t *testing.T) {
 	for name, recommended := range map[string]quantity.Amounts{"no CPU": {MemoryBytes: 500 * mebi}, "no memory": {CPUMillis: 300}} {
 		c := recorded(recommended, aWeek)

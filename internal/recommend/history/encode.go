@@ -24,7 +24,7 @@ const (
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
 	//
-	// thirdVersion knew nothing of climbs, and fourthVersion nothing of the pod template and of what was not enough.
+	// thirdVersion had no climbs, and fourthVersion neither the pod template nor insufficient sizes.
 	firstVersion  = 1
 	secondVersion = 2
 	thirdVersion  = 3

@@ -30,7 +30,7 @@ const (
 	slotCount = 32
 )
 
-// Params say how fast usage is forgotten. All are in observed time, and above 0.
+// Params set how fast usage is forgotten. All are in observed time, and above 0.
 type Params struct {
 	// CPUHalfLife is the time after which the cost of a CPU level counts half. The long windows
 	// of CPU, half an hour to eight days, scale with it: a tenth of it makes them a tenth as
@@ -42,9 +42,9 @@ type Params struct {
 	// the default of 20 min, and for the time between two falls of a level.
 	RecentHalfLife time.Duration
 
-	// MemoryWindow is how long a peak of memory is remembered. From a day to weeks. Default
-	// 8 days, so that a weekly peak is never forgotten. What an OOM kill has proven is remembered
-	// 4.5 times as long.
+	// MemoryWindow is the time for which a peak of memory is remembered. From a day to weeks.
+	// Default 8 days, so that a weekly peak is never forgotten. The need proven by an OOM kill is
+	// remembered 4.5 times as long.
 	MemoryWindow time.Duration
 
 	// OOMHalfLife is the time after which an OOM floor has halved, down to what the container was
@@ -130,9 +130,9 @@ func (c *Container) Add(s usage.Sample, p Params) {
 	c.addMemory(s, p)
 }
 
-// Raise takes a sample into account that was read while another running pod was silent. The rest of
-// the pods says nothing about the silent one: such a sample may raise a recommendation, never lower
-// one, and is no observed time.
+// Raise takes a sample into account that was read while another running pod was silent. The other
+// pods show nothing about the silent one: such a sample may raise a recommendation, never lower
+// one, and adds no observed time.
 func (c *Container) Raise(s usage.Sample, p Params) {
 	if at := nanos(s.Time); at > c.newest {
 		c.newest = at
@@ -156,7 +156,7 @@ func (c *Container) addMemory(s usage.Sample, p Params) {
 	c.oom.use(shared, c.observed)
 }
 
-// advanceTo moves observed time on, and tells by how much.
+// advanceTo advances observed time, and returns the step.
 func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	before := c.newest
 	if at <= before {
@@ -181,9 +181,8 @@ func (c *Container) advanceTo(at int64, p Params) time.Duration {
 }
 
 const (
-	// firstChange is what a peak is expected to change by while no two are known; it
-	// weighs like firstCounted of them. mostCounted makes older ones fade: a week of
-	// slots.
+	// firstChange is the expected change of a peak while no two are known; it weighs like
+	// firstCounted of them. mostCounted makes older ones fade: a week of slots.
 	firstChange  = 0.07
 	firstCounted = 2
 	mostCounted  = 28
@@ -200,8 +199,8 @@ func (c *Container) countChange() {
 	c.changes = float32(mean + (change-mean)/float64(c.counted+firstCounted))
 }
 
-// Volatility tells by how much the peak of memory changes from one slot to the next, a
-// 32nd of the memory window: the mean of |ln(peak / peak before)|, over about a week.
+// Volatility is the change of the memory peak from one slot to the next, a 32nd of the memory
+// window: the mean of |ln(peak / peak before)|, over about a week.
 //
 //	peaks 400, 400, 440, 400 MiB, and so on → 0.095   nothing known yet → 0.07
 func (c *Container) Volatility() float64 {
@@ -211,8 +210,8 @@ func (c *Container) Volatility() float64 {
 	return float64(c.changes)
 }
 
-// Growth tells by what share the current slot's peak is above the highest of the slot
-// before it; 0 where it is not, or where that is not the highest of the window.
+// Growth is the share by which the current slot's peak exceeds the highest of the slot before it; 0
+// if it does not, or if that is not the highest of the window.
 func (c *Container) Growth() float64 {
 	if c.peaks[1] <= 0 || c.peaks[0] < c.Peak() || c.peaks[0] <= c.peaks[1] {
 		return 0
@@ -220,9 +219,8 @@ func (c *Container) Growth() float64 {
 	return float64(c.peaks[0])/float64(c.peaks[1]) - 1
 }
 
-// due takes whole periods out of age and tells how many they were. What has
-// happened most times already cannot happen to more effect, which also bounds the
-// work for absurd parameters.
+// due takes whole periods out of age and returns their number, at most most: more repetitions have
+// no effect. This also bounds the work for absurd parameters.
 func due(age *time.Duration, period time.Duration, most int) int {
 	periods := *age / period
 	*age -= periods * period //nolint:durationcheck // periods is a count
@@ -283,8 +281,8 @@ func (c *Container) Clone() *Container {
 	return &clone
 }
 
-// Closed is a deep copy to encode: an interval of CPU usage that is complete, and so part of what is
-// recommended, has ended in it. Encode leaves out the current interval.
+// Closed is a deep copy to encode: in it, a complete interval of CPU usage, which counts for the
+// recommendation, has ended. Encode leaves out the current interval.
 func (c *Container) Closed(p Params) *Container {
 	closed := c.Clone()
 	closed.cpu = c.cpu.Closed(p.forCPU())

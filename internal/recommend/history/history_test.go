@@ -75,8 +75,7 @@ func TestObservedTime(t *testing.T) {
 	}
 }
 
-// The CPU of a start that has more CPU than ever tells nothing; its memory tells as much as
-// any.
+// The CPU of a start that has more CPU than ever does not count; its memory does.
 func TestTheCPUOfABoostedStartCountsForNothing(t *testing.T) {
 	var with, without Container
 	for at := time.Duration(0); at < time.Hour; at += time.Minute {
@@ -327,7 +326,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// first is what version 1 has written, with some of its eight numbers.
+// first is an encoding of version 1, with some of its eight numbers.
 func first(numbers ...byte) []byte {
 	b := append([]byte{1}, numbers...)
 	return append(b, make([]byte, 8+slotCount+4-len(numbers))...)

@@ -73,8 +73,8 @@ func TestTheFloorOfKills(t *testing.T) {
 	}
 }
 
-// A container that may get no more memory is killed at the same size again and again. That says
-// nothing new about what it needs.
+// A container that may get no more memory is killed at the same size again and again. That is no
+// new evidence of its need.
 func TestKillsAtABoundDoNotInflateTheFloor(t *testing.T) {
 	for name, every := range map[string]time.Duration{"in a row": 2 * time.Minute, "each on its own": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +250,8 @@ func TestTheFloorFadesDownToWhatWasNeeded(t *testing.T) {
 	}
 }
 
-// What the container uses after a kill is what it needs: more than the size that was hit. It is
-// remembered for as long as it is needed again in time.
+// Usage after a kill is the container's need: more than the size that was hit. It is remembered
+// while usage reaches it again in time.
 func TestUsageAfterAKillIsRemembered(t *testing.T) {
 	c, _ := aged(400)
 	end := aDay + time.Hour

@@ -1,12 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and says for each field how
+// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and reports for each field how
 // it is converted.
 //
 // A field without an equivalent that protects the workload as well leads to updateMode Recommend: such a scaler changes
-// nothing. Values that a scaler may not have are left to the API server, which refuses them. The package is pure: values in,
-// values out.
+// nothing. Invalid values are left to the API server, which rejects them. The package is pure: values in, values out.
 package fromvpa
 
 import (
@@ -26,21 +25,21 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// Note says what becomes of one field.
+// Note reports the conversion of one field.
 type Note struct {
 	// Field is the path in the VerticalPodAutoscaler, such as "spec.updatePolicy.updateMode".
 	Field string
-	// Value is its value as JSON; empty if it is not set.
+	// Value is its value as JSON, if set.
 	Value string
-	// Result says how it is converted.
+	// Result is the result of the conversion.
 	Result string
 }
 
-// Import is what becomes of one VerticalPodAutoscaler.
+// Import is the result of importing one VerticalPodAutoscaler.
 type Import struct {
 	Namespace string
 	Name      string
-	// Scaler is nil if there is no scaler for the target. Skipped says why.
+	// Scaler is nil if there is no scaler for the target. Skipped is the reason.
 	Scaler  *v1beta1.VerticalScaler
 	Skipped string
 	// Notes has an entry for each field of the spec that is set, sorted by their names, and for the update mode.
@@ -52,7 +51,7 @@ type Import struct {
 // maxName is the number of characters that the name of a scaler may have.
 const maxName = 63
 
-// vpaSpec is what a scaler takes over from a spec of version v1.
+// vpaSpec is the part of a spec of version v1 that a scaler takes over.
 type vpaSpec struct {
 	TargetRef    struct{ APIVersion, Kind, Name string }
 	UpdatePolicy struct {
@@ -83,8 +82,7 @@ const (
 	limitsToo = "not set, which means RequestsAndLimits. Remove it, so that no limit of a running container is lowered"
 )
 
-// results are what becomes of the fields of VPA 1.8, unless the reader says otherwise. What is below such a field is part of
-// its value.
+// results are the default results for the fields of VPA 1.8. Nested fields are part of their value.
 var results = map[string]string{
 	"targetRef":                                    "deploymentName",
 	"updatePolicy.updateMode":                      "updatePolicy",
@@ -145,7 +143,7 @@ func Of(namespace, name string, spec map[string]any) Import {
 	return r.Import
 }
 
-// doubt says what becomes of a field, without which the scaler must not change anything.
+// doubt records the result for a field without which the scaler must not change anything.
 func (r *reader) doubt(path, result string) {
 	r.results[path] = result
 	r.Doubts = append(r.Doubts, path)
@@ -186,7 +184,7 @@ func encoded(value any) string {
 	return string(text)
 }
 
-// skipped says why there is no scaler for the target; empty if there is one.
+// skipped is the reason why there is no scaler for the target, if any.
 func skipped(vpa vpaSpec) string {
 	const path = "spec.targetRef"
 	ref := vpa.TargetRef
@@ -204,7 +202,7 @@ func skipped(vpa vpaSpec) string {
 	return ""
 }
 
-// mode is what an update mode becomes.
+// mode is the result of an update mode.
 type mode struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
@@ -248,7 +246,7 @@ func (r *reader) updatePolicy(vpa vpaSpec, policy *v1beta1.UpdatePolicy) {
 	}
 }
 
-// resourcePolicy reads the policies of containers. Containers without a boost of their own get that of the spec.
+// resourcePolicy reads the policies of containers. Containers without a boost of their own get the spec's.
 func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 	var policies []v1beta1.ContainerPolicy
 	boost, isForAll := vpa.StartupBoost, false
@@ -301,7 +299,7 @@ func sizesLimits(policies []v1beta1.ContainerPolicy) (isChanged bool) {
 // minMemory is the least amount of memory that a bound may be, in bytes.
 const minMemory = 1 << 10
 
-// bounds are rounded up to amounts that a scaler may have; nil for none.
+// bounds are rounded up to amounts that a scaler may have; nil without any.
 func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1.ResourceBounds {
 	var out quantity.Amounts
 	for _, name := range slices.Sorted(maps.Keys(list)) {

@@ -38,12 +38,12 @@ type Source interface {
 }
 
 const (
-	// atOnce is how many scalers are filled at the same time. Each takes Prometheus about sixty
-	// queries, and the operator a few responses in memory.
+	// atOnce is the number of scalers that are filled at the same time. Each costs Prometheus about
+	// sixty queries, and the operator a few responses in memory.
 	atOnce = 2
 	// every is the interval at which new scalers are found.
 	every = 2 * time.Second
-	// longest is how long an attempt may take. It also bounds the samples kept meanwhile.
+	// longest is the longest time of an attempt. It also bounds the samples kept meanwhile.
 	longest = 30 * time.Minute
 	// firstPause and lastPause are the shortest and longest pause after a failed attempt.
 	firstPause = 15 * time.Second
@@ -70,8 +70,8 @@ type Filler struct {
 	Cached    client.Reader
 	Source    Source
 	Histories *checkpoint.Store
-	// Lookback is how far back usage is read. A history that already covers half of it is left
-	// as it is.
+	// Lookback is the range of past usage that is read. A history that already covers half of it
+	// stays.
 	Lookback time.Duration
 	Clock    clock.WithTicker
 	// Wake receives the scalers to reconcile.
@@ -129,8 +129,8 @@ func (f *Filler) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemOf says why the scaler's history could not be filled yet. It is empty if it was filled, or
-// if no problem is known.
+// ProblemOf is the reason why the scaler's history could not be filled yet. It is empty if it was
+// filled, or if no problem is known.
 func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	return ""
 }
 
-// look starts an attempt for each scaler that is due, until begin says that there are enough.
+// look starts an attempt for each scaler that is due, until begin returns false.
 func (f *Filler) look(ctx context.Context, begin func(*v1beta1.VerticalScaler, *state) bool) {
 	var scalers v1beta1.VerticalScalerList
 	if err := f.Cached.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {

@@ -45,8 +45,8 @@ func TestAHistoryIsFilledOnce(t *testing.T) {
 	w.expectAsked(1)
 }
 
-// What is collected while Prometheus is asked counts once, whether its answer holds it
-// already or not, and what only the live history knows is kept.
+// Samples collected during a query of Prometheus count once, whether its answer has them or not,
+// and facts known only to the live history are kept.
 func TestLiveSamplesCountOnce(t *testing.T) {
 	w := newFillerFixture(t)
 	w.load()

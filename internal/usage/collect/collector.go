@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect asks the source of usage once per interval for all scalers of a
-// namespace, or of all namespaces, feeds their histories, and triggers a reconcile only of those scalers for
-// which something has changed.
+// Package collect asks the source of usage once per interval for all scalers of a namespace, or of all
+// namespaces, feeds their histories, and triggers a reconcile only of scalers with changes.
 package collect
 
 import (
@@ -41,18 +40,18 @@ type Source interface {
 	List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error)
 }
 
-// outageAfter is how many intervals a source may fail before that is called an
-// outage: one lost answer is not reported.
+// outageAfter is the number of failed intervals that count as an outage: one lost answer is not
+// reported.
 const outageAfter = 3
 
-// remembered is how long the time of a pod's newest sample is kept. It is longer than the largest
-// age that a source accepts.
+// remembered is the time for which the time of a pod's newest sample is kept. It exceeds the
+// largest age that a source accepts.
 const remembered = time.Hour
 
-// atOnce is how many namespaces are asked about at once.
+// atOnce is the number of namespaces that are read at once.
 const atOnce = 8
 
-// Problems is what keeps a scaler's usage from being complete.
+// Problems are the reasons why a scaler's usage is incomplete.
 type Problems struct {
 	// Outage is the source's error; empty while it answers.
 	Outage string
@@ -61,14 +60,13 @@ type Problems struct {
 	Silent bool
 	// Unread is true if no round was made yet.
 	Unread bool
-	// Incomplete lists the reported silent containers; empty if there are none.
+	// Incomplete lists the reported silent containers, if any.
 	Incomplete string
-	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
-	// is not wanted.
+	// Past is the reason why past usage cannot be read from Prometheus, if any.
 	Past string
 }
 
-// known is what the collector knows about a scaler's usage.
+// known is the collector's state of a scaler's usage.
 type known struct {
 	Problems
 
@@ -95,7 +93,7 @@ type Collector struct {
 	Histories *checkpoint.Store
 	Interval  time.Duration
 	Clock     clock.WithTicker
-	// Params are those of the recommendation.
+	// Params are the parameters of the recommendation.
 	Params recommend.Params
 	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
@@ -121,14 +119,14 @@ type Collector struct {
 	oomAnswered time.Time // zero for never
 }
 
-// namespaceState is what is known of the answers about a namespace.
+// namespaceState is the state of the answers about a namespace.
 type namespaceState struct {
-	// failures is how often the source has failed in a row.
+	// failures counts the source's failures in a row.
 	failures int
 	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
 	uncertain int
-	// clocks is the first of these failures in a row; nil if the last answer was not one. A message with each age
-	// would be another one in each round.
+	// clocks is the first clocksError in a row; nil after another answer. A message with the current age would
+	// change in each round.
 	clocks *clocksError
 	// delivered is the time of each pod's newest sample.
 	delivered map[string]time.Time
@@ -162,7 +160,7 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemsOf tells what keeps the scaler's usage from being complete. Before the first round,
+// ProblemsOf returns the reasons why the scaler's usage is incomplete. Before the first round,
 // nothing is known of any pod. If the usage is silent, the scaler is triggered once it is not.
 func (c *Collector) ProblemsOf(scaler types.NamespacedName) Problems {
 	c.mu.Lock()
@@ -342,7 +340,7 @@ func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.
 	return pods
 }
 
-// podUsage is what an answer says about a pod.
+// podUsage is the usage of a pod in an answer.
 type podUsage struct {
 	workload.Pod
 
@@ -350,7 +348,7 @@ type podUsage struct {
 	refused []usage.Refused
 }
 
-// usageOf is what an answer says about pods. It refuses samples that a container cannot have.
+// usageOf is the usage of pods in an answer. It rejects samples that a container cannot have.
 func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) []podUsage {
 	out := make([]podUsage, len(pods))
 	for i, pod := range pods {
@@ -370,12 +368,12 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 				sample.LimitFactor = float64(has.Limits.CPUMillis) / float64(has.Requests.CPUMillis)
 			}
 			began := sample.Time.Add(-sample.Window)
-			if !pod.Resized.After(began) { // else, the usage may be that of another limit
+			if !pod.Resized.After(began) { // else, the usage may belong to another limit
 				sample.CPULimitMillis = has.Limits.CPUMillis
 			}
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
-			// CPU used during a boosted start says nothing about later. A sample counts
-			// as one of the start if its window begins there.
+			// CPU usage of a boosted start does not predict later usage. A sample belongs to the
+			// start if its window begins there.
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, began)
 			sample.Starting = scaler.StartsWithoutBoost(spec, pod, sample.Container, began)
 			u.samples = append(u.samples, sample)
@@ -448,8 +446,8 @@ func (c *Collector) outage(namespace string, err error) string {
 	return describeOutage(err)
 }
 
-// describeOutage keeps what is the same in every round: the API server's messages hold
-// addresses and request IDs.
+// describeOutage keeps the constant part of the error: the API server's messages hold addresses and
+// request IDs.
 func describeOutage(err error) string {
 	var clocks *clocksError
 	switch {
@@ -465,11 +463,11 @@ func describeOutage(err error) string {
 	return "metrics.k8s.io does not answer as it should; the operator's log has the error"
 }
 
-// sameClock is how far the times of samples of one clock are apart at most: metrics-server may scrape once a minute.
+// sameClock is the largest distance between samples of one clock: metrics-server may scrape once a minute.
 const sameClock = 2 * time.Minute
 
-// clocksError is the error of an answer in which all samples are refused for their time, by about the same amount.
-// The pods are not silent then. Timestamps are those of the kubelets, of metrics-server or of an adapter.
+// clocksError is the error of an answer in which all samples are rejected for their time, by about the same
+// amount. The pods are not silent then. Timestamps come from the kubelets, metrics-server or an adapter.
 type clocksError struct {
 	age time.Duration // of the newest sample; negative if it is from the future
 }
@@ -483,7 +481,7 @@ func (e *clocksError) Error() string {
 		e.age.Truncate(time.Minute))
 }
 
-// clocksOf is a clocksError for such an answer, and nil for any other.
+// clocksOf is a clocksError for such an answer, or nil.
 func clocksOf(samples []usage.Sample, refused []usage.Refused, now time.Time) error {
 	hasOtherCause := func(r usage.Refused) bool { return r.Why != usage.Stale && r.Why != usage.FromTheFuture }
 	if len(samples) > 0 || len(refused) == 0 || slices.ContainsFunc(refused, hasOtherCause) {
@@ -504,7 +502,7 @@ func (c *Collector) silencesOf(key types.NamespacedName) (silences, bool) {
 	return c.known[key].silences, c.isDown()
 }
 
-// recordAnswer records what is silent after an answer, and reports whether the scaler must be reconciled.
+// recordAnswer records the silent containers after an answer, and reports whether the scaler must be reconciled.
 func (c *Collector) recordAnswer(key types.NamespacedName, k known) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -513,7 +511,7 @@ func (c *Collector) recordAnswer(key types.NamespacedName, k known) bool {
 }
 
 // recordFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
-// wrong are not down: each scaler says that clocks differ.
+// wrong are not down: each scaler reports that clocks differ.
 func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBlind bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -526,8 +524,8 @@ func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBli
 	return c.note(key, k)
 }
 
-// note replaces what is known of a scaler. The scaler must be reconciled if it says something
-// else in its status, or if it has waited for usage.
+// note replaces the state of a scaler. The scaler must be reconciled if its status changes, or if
+// it has waited for usage.
 func (c *Collector) note(key types.NamespacedName, k known) bool {
 	before := c.known[key]
 	if c.isDown() {

@@ -51,7 +51,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestANamespaceIsAskedOncePerRound(t *testing.T) {
 	w := newCollectorFixture(t)
 	w.round()
-	w.expectAsked() // nobody wants to know
+	w.expectAsked() // without scalers
 
 	for _, name := range []string{"a", "b", "c"} {
 		w.scaler("shop", name, "web")
@@ -102,7 +102,7 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w.expectWoken("shop/web")
 	w.publish("shop", "web", recommended())
 	w.round()
-	w.expectWoken() // the status says what the history says
+	w.expectWoken() // the status reports the history
 	w.reports("shop", "web-1", "app", 200, 600*mebi)
 	w.round()
 	w.expectWoken("shop/web")
@@ -146,7 +146,7 @@ func TestAnOutageIsReportedOnce(t *testing.T) {
 	w.expectWoken()
 	before := w.history("shop", "web")
 
-	// Everybody would be told anew if the wording changed with the request.
+	// All scalers would be triggered again if the wording changed with the request.
 	round := 0
 	w.fails["shop"] = func() error {
 		round++
@@ -305,8 +305,8 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// What a round reads grows with pods and with scalers, and not with the one times the
-// other: each object is read once, however many others there are.
+// The reads of a round grow with pods plus scalers, not with their product: each object is read
+// once.
 func TestARoundReadsEachPodOnce(t *testing.T) {
 	for _, tc := range []struct{ namespaces, scalers, pods int }{
 		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},
@@ -407,7 +407,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("still in memory: known %v, namespaces %v", c.known, c.namespaces)
 	}
 
-	// What was wrong in its time says nothing about a new one.
+	// Its problems do not affect a new one.
 	w.scaler("shop", "web", "web")
 	w.round()
 	w.expectWoken()
@@ -485,7 +485,7 @@ func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
 func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
 	w := newWebFixture(t, "web-1")
 	w.publish("shop", "web", &v1beta1.Recommendation{})
-	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
+	w.collector.Wake = make(chan event.GenericEvent) // without a reader
 	ctx, cancel := context.WithCancel(t.Context())
 	w.collector.Source = sourceFunc(func(time.Time) { cancel() })
 	w.collector.Collect(ctx)
@@ -493,7 +493,7 @@ func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
 
 // collectorFixture is a cache, a source of usage and a clock.
 type collectorFixture struct {
-	mu         sync.Mutex // of what the collector calls back about
+	mu         sync.Mutex // guards the fields that callbacks use
 	t          *testing.T
 	client     client.WithWatch
 	unlistable string // the type of list that cannot be read
@@ -504,7 +504,7 @@ type collectorFixture struct {
 
 	asked   []string
 	reads   int            // requests to the cache
-	read    map[string]int // how often the cache told of an object, by type and name
+	read    map[string]int // reads of the cache, by type and name
 	samples map[string]map[[2]string]usage.Sample
 	refused map[string][]usage.Refused
 	fails   map[string]func() error
@@ -562,7 +562,7 @@ func newWebFixture(t *testing.T, pods ...string) *collectorFixture {
 	return w
 }
 
-// counted tells how many samples were counted since the collectorFixture was made, by outcome.
+// counted is the number of samples counted since the start of the test, by outcome.
 func (w *collectorFixture) counted() map[string]int {
 	w.t.Helper()
 	out := samplesCounted(w.t)
@@ -652,7 +652,7 @@ func (w *collectorFixture) List(_ context.Context, namespace string, _ time.Time
 	return samples, w.refused[namespace], nil
 }
 
-// sourceFunc is a source that tells when it was asked.
+// sourceFunc is a source that reports when it was asked.
 type sourceFunc func(now time.Time)
 
 func (f sourceFunc) List(_ context.Context, _ string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
@@ -770,7 +770,7 @@ func (w *collectorFixture) expectWoken(want ...string) {
 	}
 }
 
-// expectProblems compares what is reported. It does not count as reading it.
+// expectProblems compares the reported problems. It does not count as reading them.
 func (w *collectorFixture) expectProblems(namespace, name string, want Problems) {
 	w.t.Helper()
 	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems
@@ -793,13 +793,13 @@ func withSidecar(p *corev1.Pod) {
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 }
 
-// seen is what a history has seen.
+// seen is the content of a history.
 type seen struct {
 	Peak    int64
 	Samples int
 }
 
-// history tells what the scaler's history has seen, by container.
+// history returns the content of the scaler's history, by container.
 func (w *collectorFixture) history(namespace, name string) map[string]seen {
 	w.t.Helper()
 	out := map[string]seen{}

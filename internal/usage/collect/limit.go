@@ -20,13 +20,12 @@ const (
 	afterResize = 5 * time.Minute
 )
 
-// memoryOf is the memory of a sample. It is not ok, and the sample must be refused, if that is more
-// than the container can have: one such sample would be the peak of the whole memory window. A
+// memoryOf is the memory of a sample. It is not ok, and the sample must be rejected, if that is
+// more than the container can have: one such sample would be the peak of the whole memory window. A
 // container without a memory limit can have any amount.
 //
-// The limit is the higher one of what the pod declares and what the kubelet reports as applied, as a
-// resize may not be applied yet. Slightly above the limit, and around a resize, the sample counts as
-// memory at the limit.
+// The limit is the higher one of the declared and the applied limit, as a resize may not be applied
+// yet. Slightly above the limit, and around a resize, the sample counts as memory at the limit.
 func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	container, _ := pod.Container(sample.Container)
 	limit := container.Limits.MemoryBytes

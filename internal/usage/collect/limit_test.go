@@ -121,7 +121,7 @@ func TestUsageOfPods(t *testing.T) {
 	}
 }
 
-// Usage from before a resize says nothing about the limit after it: a limit that was lowered would seem to be reached.
+// Usage from before a resize is not compared with the limit after it: a lowered limit would seem to be reached.
 func TestTheLimitOfASample(t *testing.T) {
 	for resized, want := range map[time.Duration]int64{0: 200, time.Minute: 200, 59 * time.Second: 0, -time.Second: 0} {
 		pod := workload.Pod{Name: "a", Containers: []workload.Container{{Name: "app", Resources: workload.Resources{

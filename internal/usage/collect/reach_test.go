@@ -80,7 +80,7 @@ func (w *allWorld) ListAll(ctx context.Context, namespaces []string, now time.Ti
 	return answers, w.pods, nil
 }
 
-// hasAsked makes a round and says how it has read.
+// hasAsked makes a round and checks how it has read.
 func (w *allWorld) hasAsked(want string) {
 	w.t.Helper()
 	w.round()

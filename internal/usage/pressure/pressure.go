@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pressure tells which nodes have used up their CPU.
+// Package pressure finds nodes that have used up their CPU.
 package pressure
 
 import (
@@ -17,12 +17,12 @@ import (
 const (
 	// busyPercent is the CPU usage of a busy node, in percent of its allocatable CPU.
 	busyPercent = 90
-	// rowOf is how many readings in a row show that a node is busy: one may be a moment.
+	// rowOf is the number of readings in a row that show a busy node: one may be a moment.
 	rowOf = 2
 	// askAgain is the least time between two questions about a node. The metrics API has a new reading every 15 to 60
 	// seconds.
 	askAgain = 30 * time.Second
-	// currentFor is how long a reading is that of now.
+	// currentFor is the time for which a reading is current.
 	currentFor = 5 * time.Minute
 )
 
@@ -34,11 +34,10 @@ type Source interface {
 	NodeCPU(ctx context.Context, node string) (millis int64, at time.Time, err error)
 }
 
-// Nodes tells which nodes have used up their CPU. It asks only about nodes that it is asked about. Its methods may be called at
-// the same time.
+// Nodes finds nodes that have used up their CPU. It reads only nodes that callers ask about. It is safe for concurrent use.
 type Nodes struct {
 	Source Source
-	// Allocatable is the allocatable CPU of a node, in millicores; 0 if it is not known.
+	// Allocatable is the allocatable CPU of a node, in millicores; 0 if unknown.
 	Allocatable func(node string) int64
 	Clock       clock.PassiveClock
 
@@ -46,7 +45,7 @@ type Nodes struct {
 	known map[string]row
 }
 
-// row is what is known of a node.
+// row is the state of a node.
 type row struct {
 	asked time.Time // by our clock, like seen
 	seen  time.Time // when the last reading was new
@@ -55,8 +54,8 @@ type row struct {
 	err   error
 }
 
-// IsBusy reports whether two readings of the node in a row were at 90 % of its allocatable CPU. An error tells why that is not
-// known: ErrNotKnown, or that of the Source.
+// IsBusy reports whether two readings of the node in a row were at 90 % of its allocatable CPU. An error is the reason why
+// that is unknown: ErrNotKnown, or the Source's.
 func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
 	if now := n.Clock.Now(); n.asks(node, now) {
 		millis, at, err := n.Source.NodeCPU(ctx, node)
@@ -84,7 +83,7 @@ func (n *Nodes) Evicted(node string) {
 	}
 }
 
-// asks reports whether it is time to ask about the node, and notes that. Meanwhile, others use what is known.
+// asks reports whether it is time to ask about the node, and records that. Meanwhile, others use the last reading.
 func (n *Nodes) asks(node string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -43,11 +43,11 @@ type FleetUsage struct {
 }
 
 // Fleet reads the usage of the pods of all workloads of some kinds in some namespaces, between two times, both included, as
-// means and peaks of intervals. It sends a pair of queries for each day, and calls progress with the end of
-// what was read after each. It keeps what has a container that isWanted. An error is an *Error.
+// means and peaks of intervals. It sends a pair of queries for each day, and calls progress with the end of the range after
+// each. It keeps usage of containers that are wanted. An error is an *Error.
 //
-// A pod belongs to the first workload that isWanted and of which it has the name, in the order of the constants of kinds. Names
-// longer than LongestName are not in the names of pods.
+// A pod belongs to the first wanted workload whose name matches, in the order of the constants of kinds. Names longer than
+// LongestName are not in the names of pods.
 func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to time.Time, isWanted func(FleetContainer) bool,
 	progress func(time.Time),
 ) (*FleetUsage, error) {
@@ -98,7 +98,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 	return out, err
 }
 
-// wantedOf is the first container that the labels of a series may be those of and that isWanted.
+// wantedOf is the first wanted container that the labels of a series may name.
 func wantedOf(labels model.Metric, kinds []string, isWanted func(FleetContainer) bool) (of FleetContainer, ok bool) {
 	for _, n := range namings {
 		if !slices.Contains(kinds, n.kind) {
@@ -111,8 +111,8 @@ func wantedOf(labels model.Metric, kinds []string, isWanted func(FleetContainer)
 	return of, false
 }
 
-// containerOf reads the labels of a series. It is not ok for the pods of other kinds, nor for what no object can be
-// called: users name files by it.
+// containerOf reads the labels of a series. It is not ok for the pods of other kinds, nor for invalid names of
+// objects: users name files by it.
 func containerOf(labels model.Metric, kind string) (of FleetContainer, ok bool) {
 	workload, ok := workloadOf(string(labels["pod"]), kind)
 	of = FleetContainer{string(labels["namespace"]), kind, workload, string(labels["container"])}

@@ -116,7 +116,7 @@ func TestNamesCannotChangeAQuery(t *testing.T) {
 	}
 }
 
-// FuzzQueries builds queries of any names. Whatever is accepted has the structure of TestQueries: names
+// FuzzQueries builds queries of any names. Each accepted query has the structure of TestQueries: names
 // occur in quoted strings only, and the patterns match nothing but these names.
 func FuzzQueries(f *testing.F) {
 	f.Add("shop", "web.v1", "app", "proxy", "e\"ast\\")
@@ -303,7 +303,7 @@ func TestLongRangesAreReadInParts(t *testing.T) {
 	}
 }
 
-// Whatever makes an answer too long, less is asked for at once.
+// After any too long answer, the next query is for less time.
 func TestAnswersThatAreTooLongAreReadInSmallerParts(t *testing.T) {
 	const most = 90 * time.Minute
 	for name, refuse := range map[string]http.HandlerFunc{
@@ -516,7 +516,7 @@ func TestWarningsAreKeptShort(t *testing.T) {
 	}
 }
 
-// Whatever is answered, it is an error or valid samples in the order of time.
+// Any answer is an error or valid samples in the order of time.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, `{"status":"success","data":{"resultType":"matrix","result":[`+stream(pod, "app", at(1), "1", at(2), "0.5")+`]}}`)
 	f.Add(200, `{"status":"success","data":{"resultType":"matrix","result":[null,{"metric":null,"values":[[9e99,"NaN"]]}]}}`)

@@ -126,7 +126,7 @@ func (c *Cache) GetInformer(ctx context.Context, object client.Object, options .
 	return c.Cache.GetInformer(ctx, object, options...)
 }
 
-// deploymentInformer tells of changes of Deployments. A new handler is not told of what is known already.
+// deploymentInformer reports changes of Deployments. A new handler gets no events for known objects.
 type deploymentInformer struct{ deployments *records[*deploymentRecord] }
 
 var errUnsupported = errors.New("not supported for Deployments")

@@ -20,7 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Deployments knows all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
+// Deployments caches all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
 type Deployments struct {
 	deployments *records[*deploymentRecord]
 }
@@ -50,7 +50,7 @@ func (f *Deployments) Start(ctx context.Context) error {
 func (f *Deployments) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
 
 // OnChange adds a function that is called after a Deployment has appeared, has changed as policies see it, or has gone. It
-// is not told of what is known already, and may not block.
+// gets no events for known objects, and may not block.
 func (f *Deployments) OnChange(handler func(types.NamespacedName)) {
 	f.deployments.onChange(func(before, after *deploymentRecord) {
 		switch {
@@ -62,7 +62,7 @@ func (f *Deployments) OnChange(handler func(types.NamespacedName)) {
 	})
 }
 
-// Get returns a Deployment, which may not be modified; nil if there is none.
+// Get returns a Deployment, which may not be modified, or nil.
 func (f *Deployments) Get(key types.NamespacedName) *fleet.Deployment {
 	if found := f.deployments.get(key.Namespace, key.Name); found != nil {
 		return found.seen
@@ -106,9 +106,9 @@ func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 // deploymentRecord is a stored Deployment.
 type deploymentRecord struct {
 	version string
-	// owner is the UID of its controller; empty if there is none.
+	// owner is the UID of its controller, if any.
 	owner types.UID
-	// seen is what policies see of it.
+	// seen is the policies' view of it.
 	seen *fleet.Deployment
 	// encoded is the trimmed Deployment as the API server sends it. A decoded Deployment takes ten times the memory.
 	encoded []byte

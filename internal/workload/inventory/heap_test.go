@@ -31,8 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// BenchmarkFleet measures the live memory of what is cached for whole fleets, and the usage histories of all containers.
-// Each scaler's Deployment has three pods of two containers. All objects arrive in a watch, encoded as the API server sends them.
+// BenchmarkFleet measures the live memory of the cache for whole fleets, and the usage histories of all containers. Each
+// scaler's Deployment has three pods of two containers. All objects arrive in a watch, encoded as the API server sends them.
 func BenchmarkFleet(b *testing.B) {
 	for _, scalers := range []int{1_000, 5_000, 16_667} {
 		b.Run(fmt.Sprintf("scalers=%d", scalers), func(b *testing.B) {
@@ -57,7 +57,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 // The operator's manifest has a memory limit that holds 5,000 scalers with 30,000 containers. Go may use 90 % of it
-// (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than what is
+// (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than
 // measured here, and 100 MiB for the program and for a wave of changes, must fit in without the alert.
 func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
 	limit := shippedMemoryLimit(t)
@@ -133,7 +133,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	}
 }
 
-// encodedCluster is what an API server sends.
+// encodedCluster is the encoded objects of an API server.
 type encodedCluster struct {
 	client.WithWatch // no other requests
 

@@ -121,8 +121,8 @@ func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*p
 	return out
 }
 
-// OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is known
-// already. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
+// OnChange adds a handler. It may be called several times at once, must not block, and gets no events for known
+// objects. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
 func (p *Pods) OnChange(handle PodHandler) {
 	report := func(before, after *podRecord) {
 		r := before
@@ -161,10 +161,10 @@ func (p *Pods) OnChange(handle PodHandler) {
 // podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
 type podRecord struct {
 	namespace, name, version string
-	// node is the name of the pod's node, and requests are what the scheduler counts of it there.
+	// node is the name of the pod's node, and requests are its requests by the scheduler's count.
 	node     string
 	requests quantity.Amounts
-	// set is the UID of the ReplicaSet that controls the pod; empty if none does. Then nothing else is known of the pod.
+	// set is the UID of the ReplicaSet that controls the pod. If none does, the other fields are empty.
 	set     types.UID
 	setName string
 	pod     *workload.Pod
@@ -200,7 +200,7 @@ func (r *podRecord) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, ResourceVersion: r.version}
 }
 
-// read is the pod as workload.ReadPod returns it; nil for none.
+// read is the pod as workload.ReadPod returns it, or nil.
 func (r *podRecord) read() *workload.Pod {
 	if r == nil {
 		return nil
@@ -229,11 +229,11 @@ func (r *podRecord) differs(from *podRecord) bool {
 type setRecord struct {
 	namespace, name, version string
 	uid                      types.UID
-	// deployment is the UID of the Deployment that controls it; empty if none does.
+	// deployment is the UID of the Deployment that controls it, if any.
 	deployment     types.UID
 	deploymentName string
 	// revision orders the ReplicaSets of a Deployment: the highest one has the latest template. It is 0
-	// if it is not set yet, or invalid.
+	// if unset or invalid.
 	revision int64
 }
 
@@ -264,7 +264,7 @@ func (r *setRecord) differs(from *setRecord) bool {
 	return a != b
 }
 
-// newestOf is the ReplicaSet with the latest template; nil if there is none.
+// newestOf is the ReplicaSet with the latest template, or nil.
 func newestOf(sets []*setRecord) (newest *setRecord) {
 	for _, set := range sets {
 		if newest == nil || cmp.Or(cmp.Compare(set.revision, newest.revision), strings.Compare(set.name, newest.name)) > 0 {

@@ -39,7 +39,7 @@ func isControlled(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "ReplicaSet"
 }
 
-// A pod differs from what is stored if something of it is read that has changed.
+// A pod differs from the stored one if a field that is read has changed.
 func TestAStoredPodDiffers(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))

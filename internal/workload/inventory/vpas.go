@@ -50,7 +50,7 @@ type VPAs struct {
 	failed []chan struct{}
 }
 
-// vpaRecord is what is stored of a VerticalPodAutoscaler. Of its metadata, it has what identifies it and its version.
+// vpaRecord is the stored part of a VerticalPodAutoscaler. Of its metadata, it has the identity and the version.
 type vpaRecord struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -154,7 +154,7 @@ type vpaSource struct {
 	namespace string
 
 	mu    sync.Mutex                          // a watch that was stopped may still handle an event
-	known map[types.NamespacedName]*vpaRecord // what the informer has been told
+	known map[types.NamespacedName]*vpaRecord // the records in the informer
 }
 
 func (s *vpaSource) listAll(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -77,7 +77,7 @@ var (
 	broken    = apierrors.NewServiceUnavailable("the conversion webhook is down")
 )
 
-// metadataOf watches the metadata of what is served.
+// metadataOf watches the metadata of served objects.
 type metadataOf struct {
 	metadata.Getter
 	served    *served
@@ -105,7 +105,7 @@ func (m metadataOf) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	}), nil
 }
 
-// reads is how often VerticalPodAutoscalers were read.
+// reads is the number of reads of VerticalPodAutoscalers.
 func (s *served) reads() (n int) {
 	for _, action := range s.Actions() {
 		if action.GetVerb() == "list" || action.GetVerb() == "get" {
@@ -197,7 +197,7 @@ func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
 }
 
 // A field of another type than ours, of a newer version or of a stored object that its CRD does not
-// check, does not hide the rest. What cannot be read counts as the default, which sizes everything.
+// check, does not hide the rest. Unreadable fields count as the default, which sizes everything.
 func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 	policies := func(fields ...any) map[string]any { return map[string]any{"containerPolicies": fields} }
 	sizesAll := workload.VPAContainer{CPU: true, Memory: true}

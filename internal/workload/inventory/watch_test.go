@@ -34,7 +34,7 @@ import (
 
 // server is an API server with ReplicaSets, pods and Deployments, in a bubble of synctest. Tests send the events.
 type server struct {
-	client.WithWatch // what is not implemented panics
+	client.WithWatch // other methods panic
 
 	t       *testing.T
 	version int
@@ -136,7 +136,7 @@ func sized(name, set, container string) *corev1.Pod {
 	return p
 }
 
-// describe lists pods as name/container, with a star for those of the latest template.
+// describe lists pods as name/container, with a star for the latest template.
 func describe(t *testing.T, c *Cache, d *appsv1.Deployment) (out []string) {
 	t.Helper()
 	pods, err := c.Pods.Of(t.Context(), d)
@@ -190,8 +190,8 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 	})
 }
 
-// The watches of ReplicaSets and pods do not wait for each other. In whatever order their events and lists arrive, a reader
-// that is triggered by each change that it is told of has seen the pods of the Deployment at last.
+// The watches of ReplicaSets and pods do not wait for each other. In any order of events and lists, a reader that is
+// triggered by each reported change has finally seen the pods of the Deployment.
 func TestAReaderLearnsOfChangesInAnyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(200) {
@@ -302,7 +302,7 @@ func (w *order) truth() (out []string) {
 	return out
 }
 
-// A handler is told of what happens to a Deployment, and not of what is known when it is added.
+// A handler gets events of a Deployment, and not the objects known when it is added.
 func TestChangesOfDeploymentsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
