@@ -141,8 +141,10 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 	if r.refused == nil {
 		r.refused = map[string]apierror.Rejection{}
 	}
-	if r.refused[namespace] = why; why.Reason == "" {
+	if why.Reason == "" {
 		delete(r.refused, namespace)
+	} else {
+		r.refused[namespace] = why
 	}
 	r.mu.Unlock()
 	if before == why || r.Wake == nil {

@@ -25,7 +25,7 @@ const (
 	eventReady   = "Ready"   // the owner becomes Ready: all pods are as it asks for, and available
 )
 
-// actionKeep is the action of all these events.
+// actionKeep is the action of all these events: the operator keeps the objects of the owner.
 const actionKeep = "Keep"
 
 // change is a write to an object of the owner.

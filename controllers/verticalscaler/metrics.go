@@ -44,15 +44,15 @@ var (
 	}).WithLabelValues()
 )
 
-// countAsk counts a change asked of the budget.
-func countAsk(granted, isNew bool, now int) {
+// countAsk counts a change asked of the budget, and sets the number of scalers in line.
+func countAsk(granted, isNew bool, inLine int) {
 	switch {
 	case granted:
 		asks.WithLabelValues("granted").Inc()
 	case isNew:
 		asks.WithLabelValues("queued").Inc()
 	}
-	waiting.Set(float64(now))
+	waiting.Set(float64(inLine))
 }
 
 func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }

@@ -427,5 +427,5 @@ var errUsageUnread = errors.New("no usage was read since the operator started")
 const unreadRetry = 15 * time.Second
 
 func isConflict(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, checkpoint.ErrOvertaken)
+	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, errUnsaved) || errors.Is(err, checkpoint.ErrOvertaken)
 }

@@ -62,7 +62,11 @@ func Mapped(find func(context.Context, client.Object) ([]reconcile.Request, erro
 			}
 			// A repeat would be reconciled twice if a worker takes the first one at once.
 			seen := sets.New[reconcile.Request]()
-			return slices.DeleteFunc(all, func(one reconcile.Request) bool { return seen.Len() == seen.Insert(one).Len() }), err
+			return slices.DeleteFunc(all, func(one reconcile.Request) bool {
+				isRepeat := seen.Has(one)
+				seen.Insert(one)
+				return isRepeat
+			}), err
 		}, q.Add)
 	}
 	return handler.Funcs{

@@ -234,11 +234,16 @@ func (c *Collector) weigh(ctx context.Context) {
 			blind++
 		}
 	}
-	if c.missingFor++; !scaler.IsUsageDown(blind, sized) {
+	if scaler.IsUsageDown(blind, sized) {
+		c.missingFor++
+	} else {
 		c.missingFor = 0
 	}
-	isMissing := c.missingFor >= outageAfter
-	usageMissing.WithLabelValues().Set(map[bool]float64{true: 1}[isMissing])
+	isMissing, value := c.missingFor >= outageAfter, 0.0
+	if isMissing {
+		value = 1
+	}
+	usageMissing.WithLabelValues().Set(value)
 	if c.Missing != nil && c.Missing.Swap(isMissing) != isMissing {
 		log.FromContext(ctx).Info("Changed whether usage of nearly all pods is missing", "missing", isMissing, "scalers", sized, "withoutUsage", blind)
 	}
