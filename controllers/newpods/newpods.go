@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package newpods writes down for the API server which sizes new pods get: one NewPodSizes for each namespace with
+// Package newpods publishes the sizes of new pods to the API server: one NewPodSizes for each namespace with
 // scalers that size new pods.
 //
-// It is derived from status.newPods of the scalers, and holds nothing else. So a crash or an outage loses nothing: the
-// objects stay as they were, and so do the sizes of new pods.
+// It is derived from status.newPods of the scalers only. So a crash or an outage loses nothing: the objects stay, and
+// so do the sizes of new pods.
 package newpods
 
 import (

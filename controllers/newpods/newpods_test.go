@@ -38,8 +38,8 @@ type fixture struct {
 	t      *testing.T
 	clock  *testingclock.FakePassiveClock
 	writes int
-	fails  error // what the next writes return
-	most   int   // how many writes succeed; 0 for all
+	fails  error // the error of the next writes
+	most   int   // number of writes that succeed; 0 means all
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -404,7 +404,7 @@ func TestScalersLearnOfARefusal(t *testing.T) {
 	}
 }
 
-// Only what changes the lines triggers a namespace, and nothing that does is missed.
+// Exactly the changes of lines trigger a namespace.
 func TestWhichChangesMatter(t *testing.T) {
 	p := sizesPredicate()
 	plain := scalerOf("web", "1")

@@ -112,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if owner.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // The garbage collector deletes what the owner controls.
+		return reconcile.Result{}, nil // The garbage collector deletes the owner's objects.
 	}
 	end := s.classify(r.run(ctx, s))
 	if end == rejected && r.mayBeOutdated(s) {

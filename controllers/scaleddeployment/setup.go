@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named(Name).
 		// A user has changed the owner. For has the class Edit.
 		For(&v1beta1.ScaledDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// Something has changed what it owns.
+		// Changes of its objects.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, owner)).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, owner), builder.WithPredicates(scalerPredicate())).
 		// A foreign Deployment that has the name an owner wants.

@@ -31,8 +31,8 @@ const (
 // members reconciles Deployments.
 type members struct{ *Reconciler }
 
-// Reconcile makes the scaler of one Deployment what the policies want it to be. Each write has the version that was
-// read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
+// Reconcile creates, updates or deletes the scaler of one Deployment by the policies. Each write has the version
+// that was read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
 func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
 	if r.Forbidden != "" {
@@ -65,7 +65,7 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// accept notes that the API server rejects nothing about a Deployment.
+// accept records that the API server rejects nothing about a Deployment.
 func (r members) accept(key types.NamespacedName) {
 	if _, wasRejected := r.rejected.LoadAndDelete(key); wasRejected {
 		r.notify(key.Namespace)
@@ -120,7 +120,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	return r.removal(ctx, all, named)
 }
 
-// conform makes a scaler what its policy wants it to be. If the policy has not changed, that reverts an edit of the scaler.
+// conform updates a scaler to its policy. If the policy has not changed, that reverts an edit of the scaler.
 func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.VerticalScaler) error {
 	if err := r.update(ctx, p.Desired(s)); err != nil {
 		return err

@@ -209,7 +209,7 @@ func TestErrorsOfWritesAreClassified(t *testing.T) {
 			if isSkipped := len(status.Skipped) == 1 && status.Skipped[0].Reason == "ScalersRejected" && len(status.Skipped[0].Message) <= 1024; isSkipped != (tc.rejected != "") {
 				t.Errorf("skipped %+v", status.Skipped)
 			}
-			// Once it is accepted, nothing of it is left.
+			// Once it is accepted, the rejection is gone.
 			fails = false
 			s.settle()
 			if got := s.condition("shop/p", "Ready"); !strings.HasPrefix(got, "True OperatingNormally") || !slices.Contains(s.scalers(), "shop/web") {
@@ -338,7 +338,7 @@ func TestAPausedPolicyChangesNoScaler(t *testing.T) {
 	if got := s.condition("shop/p", "Reconciling"); !strings.HasPrefix(got, "False") {
 		t.Errorf("Reconciling %s", got)
 	}
-	// A user who detaches a scaler gets it all the same.
+	// A user can still detach a scaler.
 	edit(s, "shop/web", &v1beta1.VerticalScaler{}, annotated[*v1beta1.VerticalScaler](v1beta1.DetachedAnnotation, "true"))
 	s.wrote()
 	s.settle()
@@ -349,7 +349,7 @@ func TestAPausedPolicyChangesNoScaler(t *testing.T) {
 	s.expectWrites("continued", "create shop/late", "delete shop/api", "delete shop/old", "status shop/p")
 }
 
-// A policy may be created paused, to see what it would select. It takes nothing away from another one meanwhile.
+// A policy may be created paused, to see what it would select. Until it is resumed, it takes over nothing from another one.
 func TestAPausedPolicyThatComesFirstTakesNothingOver(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
 	s.settle()

@@ -225,7 +225,7 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 	return false, errors.Join(errs...)
 }
 
-// promote is a phase: it promotes as many scalers as have their turn.
+// promote is a phase: it promotes the scalers whose turn it is.
 func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err error) {
 	if !s.policy.Promotes() {
 		return false, nil

@@ -268,7 +268,7 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	}
 }
 
-// A paused policy promotes and changes no scaler. It counts harm all the same, and notes it after the pause.
+// A paused policy promotes and changes no scaler. It still counts harm, and records it after the pause.
 func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	s := aFleet(t, 10, interceptor.Funcs{})
 	s.settle()

@@ -81,7 +81,7 @@ type Reconciler struct {
 // rejectedRetry is the time until a rejected write is retried. No event announces that it would be accepted.
 const rejectedRetry = time.Minute
 
-// policies are the policies that are served, by what can be done with them.
+// policies are the served policies, by state.
 type policies struct {
 	// valid are those that select Deployments.
 	valid []*fleet.Policy
@@ -133,7 +133,7 @@ func (r *Reconciler) add(to *policies, object client.Object) {
 	}
 }
 
-// namespace reads what policies see of a namespace. Namespaces that may not be read have no labels.
+// namespace reads the policies' view of a namespace. Namespaces that may not be read have no labels.
 func (r *Reconciler) namespace(ctx context.Context, name string) (*fleet.Namespace, error) {
 	out := &fleet.Namespace{Name: name}
 	if !r.ServesCluster {

@@ -222,7 +222,7 @@ func (r *Reconciler) notify(namespace string) {
 	})
 }
 
-// memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
+// memberPredicate passes changes of a scaler that may make it differ from its policy.
 func memberPredicate() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},

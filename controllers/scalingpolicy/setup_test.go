@@ -110,7 +110,7 @@ func found(requests []reconcile.Request, err error) []string {
 	return names(requests)
 }
 
-// Without the list of scalers, the Deployments are reconciled all the same, and the look-up is repeated.
+// Without the list of scalers, the Deployments are still reconciled, and the look-up is repeated.
 func TestWithoutACacheNoEventIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))

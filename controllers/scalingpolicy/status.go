@@ -26,7 +26,7 @@ import (
 // recommendation and each change.
 const slowPeriod = 10 * time.Second
 
-// writeStatus writes the status unless it is equal to the one that was read.
+// writeStatus writes the status unless it is unchanged.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before, status := *s.status.DeepCopy(), statusOf(s)
 	metrics.RecordPolicy(client.ObjectKeyFromObject(s.object), status)

@@ -61,7 +61,7 @@ func (r *Reconciler) writersOf(ctx context.Context, vs *v1beta1.VerticalScaler, 
 		}
 		for i := range found.Items {
 			pod := &found.Items[i]
-			// The values that a pod was created with revert nothing.
+			// The initial values of a pod revert nothing.
 			resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != resizeSubresource })
 			leaves := contestedLeaves(&pod.Spec, c.Pods[name])
 			all, err := addWriters(&out, resizes, ownership.InPod, leaves, func(metav1.ManagedFieldsEntry) bool { return true })

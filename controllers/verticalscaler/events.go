@@ -32,8 +32,8 @@ const (
 // actionSize is the action of all these events.
 const actionSize = "Size"
 
-// recordEvents records what this reconcile has changed. It is called after the status with
-// the same content is written, even if the step failed: the decision stands.
+// recordEvents records the changes of this reconcile. It is called after the status with the same
+// content is written, even if the step failed: the decision stands.
 func (r *Reconciler) recordEvents(s *scope) {
 	before, after := s.scaler.Status.Conditions, s.status.Conditions
 	r.recordUnmatched(s)

@@ -133,7 +133,7 @@ func namingContainer(name string) *v1beta1.VerticalScaler {
 	})
 }
 
-// The edit of a spec is in progress until it is applied, or waits for something.
+// The edit of a spec is in progress until it is applied or waits.
 func TestAnEditIsInProgressUntilItIsApplied(t *testing.T) {
 	for end, state := range map[string]plan.State{"Applied": plan.Applied, "OutsideWindow": plan.Waiting} {
 		at := checkout()

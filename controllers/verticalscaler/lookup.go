@@ -39,8 +39,8 @@ func claimOf(o client.Object) []string {
 // lookup finds the scalers that an object concerns in the cache. It copies no scaler.
 type lookup struct{ client.Reader }
 
-// claimants are the scalers whose status claims the Deployment. At rest, that is the one that
-// sizes it.
+// claimants are the scalers whose status claims the Deployment. At rest, only the scaler that sizes
+// it does.
 func (l lookup) claimants(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	return l.requests(ctx, func(*v1beta1.VerticalScaler) bool { return true },
 		client.InNamespace(deployment.Namespace), client.MatchingFields{claimIndex: deployment.String()})

@@ -54,7 +54,7 @@ import (
 // have seen its latest generation, or its absence. The others must claim nothing, and must report
 // why.
 
-// A step is something that a user does.
+// A step is an action of a user.
 type step struct {
 	name string
 	do   func(w *systemState)
@@ -161,7 +161,7 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 				t.Error(lost)
 			}
 			if states < 50 {
-				t.Errorf("only %d states were reached: the world does not move", states)
+				t.Errorf("only %d states were reached: the system does not move", states)
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
 	}
 }
 
-// rest does all that the system does by itself, in the first order, and counts the reconciles.
+// rest runs all moves of the system, in the first order, and counts the reconciles.
 func (w *systemState) rest() (reconciles int) {
 	for moves := w.systemMoves(); len(moves) > 0; moves = w.systemMoves() {
 		if strings.HasPrefix(moves[0].name, "reconcile") {
@@ -420,8 +420,8 @@ func (w *systemState) reconcile(i int) {
 	}
 }
 
-// restart is a crash: what was queued or not delivered is gone, and the new process
-// lists everything.
+// restart is a crash: queued requests and undelivered events are gone, and the new process lists
+// everything.
 func (w *systemState) restart() {
 	w.crash = false
 	w.queue, w.written, w.order, w.ranked = nil, &ownwrites.Memory{}, precedence.New(w.reported), map[string]*v1beta1.VerticalScaler{}

@@ -137,14 +137,14 @@ const (
 	keptLimit = 7 * 24 * time.Hour
 )
 
-// reject notes that a resize is not to be repeated until then.
+// reject records that a resize must not be repeated until then.
 func (m *remembered) reject(resize plan.RejectedResize, now, until time.Time) {
 	m.rejected = slices.DeleteFunc(m.rejected, func(old rejectedUntil) bool { return !now.Before(old.until) })
 	m.rejected = append(m.rejected, rejectedUntil{resize, until})
 }
 
-// withdraw notes that a resize was withdrawn, and when it may be repeated. Withdrawals are in a row
-// if each one follows while the longest time since the one before has not passed twice.
+// withdraw records a withdrawn resize, and when it may be repeated. Withdrawals are in a row if
+// each one follows within twice the longest wait of the one before.
 func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
 	if resize.Reason == v1beta1.ReasonResizeError {
 		m.reject(resize, now, now.Add(keptLimit))
@@ -223,8 +223,8 @@ func (m *memories) forgetPublished(scaler types.NamespacedName) {
 	m.change(scaler, func(all *memory) { all.published = published{} })
 }
 
-// mayWaitForQuota reports whether the scaler waits for a ResourceQuota, or whether that is unknown:
-// before its first reconcile, during a reconcile, and after one that failed.
+// mayWaitForQuota reports whether the scaler may wait for a ResourceQuota. That is unknown before
+// its first reconcile, during a reconcile, and after a failed one.
 func (m *memories) mayWaitForQuota(scaler types.NamespacedName) bool {
 	return !m.of(scaler).needsNoQuota
 }

@@ -131,7 +131,7 @@ func measuredSizes(s *scope) *metrics.Sizes {
 	return out
 }
 
-// isWaiting reports whether a change is due and waits for something else than a user's consent.
+// isWaiting reports whether a due change waits, except for a user's consent.
 func (s *scope) isWaiting() bool {
 	switch s.plan.Verdict.Reason {
 	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonPaused:

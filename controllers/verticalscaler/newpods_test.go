@@ -32,7 +32,7 @@ import (
 // newPodSize is the plan's size of new pods in these tests.
 var newPodSize = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}}
 
-// withUpdate is a scaler with that update policy, whose new pods get what the plan gives them.
+// withUpdate is a scaler with that update policy, whose new pods get the plan's sizes.
 func withUpdate(update v1beta1.UpdatePolicy) *v1beta1.VerticalScaler {
 	return checkout(func(s *v1beta1.VerticalScaler) {
 		s.Spec.UpdatePolicy = update

@@ -20,8 +20,7 @@ import (
 // A change needs the permission of the freeze switch and of the budget. The freeze switch is checked again right
 // before each write.
 
-// observePermission is a phase: it reads what decides whether changes are allowed, and whether the API server sizes
-// new pods.
+// observePermission is a phase: it reads whether changes are allowed, and whether the API server sizes new pods.
 func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool, err error) {
 	situation := &s.observation.situation
 	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
@@ -92,7 +91,7 @@ func (r *Reconciler) permit(s *scope) (done func(error), err error) {
 		r.dequeue(key)
 		return done, nil
 	case plan.Restore, plan.TakeOver:
-		return done, nil // restore asks by itself, and takeOver writes only to the scaler
+		return done, nil // restore asks the budget itself, and takeOver writes only to the scaler
 	}
 	return r.slot(s.scaler, plan.WantOf(s.plan, s.observation.situation))
 }

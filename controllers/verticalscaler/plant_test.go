@@ -70,7 +70,7 @@ type plant struct {
 	finalizers []string
 }
 
-// sharedObject is an object that the cache shares with its readers, and what it was.
+// sharedObject is an object that the cache shares with its readers, and its original.
 type sharedObject struct{ cached, before runtime.Object }
 
 // share makes the object that was read the cache's own.
@@ -179,7 +179,7 @@ func (p *plant) start(objects []client.Object) {
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
-		// The answer to a write is decoded into the object that was sent, over what it points to.
+		// The answer to a write is decoded into the object that was sent, through its pointers.
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			stored, ok := o.DeepCopyObject().(client.Object)
 			if !ok {

@@ -47,7 +47,7 @@ type coveredContainer struct {
 	history.Coverage
 }
 
-// findPolicy is a phase: it reads what the scaler's policy asks of it, from the cache. Sizing does not depend on it.
+// findPolicy is a phase: it reads the requirements of the scaler's policy from the cache. Sizing does not depend on it.
 func (r *Reconciler) findPolicy(ctx context.Context, s *scope) (done bool, err error) {
 	owner := metav1.GetControllerOfNoCopy(s.scaler)
 	if r.Policies == nil || !v1beta1.IsPolicy(owner) || fleet.IsPromoted(s.scaler) {

@@ -96,7 +96,7 @@ type Reconciler struct {
 	Pressure *pressure.Nodes
 	// Fallback is the default fallback of scalers.
 	Fallback v1beta1.Fallback
-	// Ceilings bound what requests are raised to. The zero value bounds nothing.
+	// Ceilings bound raised requests. The zero value bounds nothing.
 	Ceilings plan.Ceilings
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
@@ -114,7 +114,7 @@ type Reconciler struct {
 	conflicts queue.Conflicts
 }
 
-// UsageProblems reports what keeps a scaler's usage from being complete, and adds the OOM kills that no status of a pod has.
+// UsageProblems reports why a scaler's usage is incomplete, and adds the OOM kills that no status of a pod has.
 type UsageProblems interface {
 	ProblemsOf(scaler types.NamespacedName) collect.Problems
 	AddOOMEvents(namespace string, pods []workload.Pod)
@@ -122,8 +122,8 @@ type UsageProblems interface {
 
 // scope carries the values of one reconcile from phase to phase.
 //
-// The scaler, its status and the Deployment are read without a copy. So a field may be replaced, and
-// what it points to may not be modified: the cache and the status share it.
+// The scaler, its status and the Deployment are read without a copy. So a field may be replaced, but
+// its target may not be modified: the cache and the status share it.
 type scope struct {
 	scaler *v1beta1.VerticalScaler
 	now    time.Time
@@ -227,10 +227,10 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	return r.dropUnused(ctx, s)
 }
 
-// claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
-// on a Deployment changes before the status claims it, so that a restarted operator finds
-// what it has changed. A scaler behind another one claims nothing, once it has restored
-// what it has changed before: no event of the Deployment concerns it.
+// claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing on a
+// Deployment changes before the status claims it, so that a restarted operator finds its changes. A
+// scaler behind another one claims nothing, once it has restored its earlier changes: no event of
+// the Deployment concerns it.
 func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
 		s.again(staleCacheRetry) // The finalizer is removed after the status is written.
@@ -243,8 +243,8 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	return false, nil
 }
 
-// learn is a phase: it records OOM kills, recommends, and saves the history before
-// anything is changed. While scalers wait for the budget, none changes anything before it is permitted to.
+// learn is a phase: it records OOM kills, recommends, and saves the history before anything is changed.
+// While scalers wait for the budget, the save waits for the permission.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
@@ -304,7 +304,7 @@ func recordOOMKills(histories history.Histories, situation plan.Situation, polic
 	return added
 }
 
-// plan is a phase: it decides what to do. Who writes contested values is asked only if something is contested.
+// plan is a phase: it decides the next step. The writers of contested values are read only if there are any.
 func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) {
 	s.plan = plan.Next(s.observation.situation, s.policy, s.now)
 	if s.plan.Contest != nil {
@@ -320,7 +320,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		return false, err
 	}
 	r.awaitNewPodSizes(s)
-	return s.unreleased != nil, nil // Restoring asks the budget by itself.
+	return s.unreleased != nil, nil // Restoring asks the budget itself.
 }
 
 // again makes the next reconcile due within that time.
@@ -386,7 +386,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	}
 	after = soonest(after, s.requeueAfter, s.plan.Verdict.RequeueAfter, untilUnmatchedStalls(s))
 	if after <= staleCacheRetry {
-		return reconcile.Result{RequeueAfter: after}, nil // It goes on where this reconcile ends, in the same class.
+		return reconcile.Result{RequeueAfter: after}, nil // It continues where this reconcile ends, in the same class.
 	}
 	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }

@@ -57,8 +57,8 @@ func (s vpaSource) WaitForSync(ctx context.Context) error { return s.vpas.Wait(c
 // String names the source in the log.
 func (s vpaSource) String() string { return "VerticalPodAutoscalers" }
 
-// podSource triggers a reconcile of the scaler that claims a Deployment when something changes that is read
-// of the Deployment's pods. After an OOM kill it is urgent.
+// podSource triggers a reconcile of the scaler that claims a Deployment when a field of its pods that is
+// read changes. After an OOM kill it is urgent.
 func podSource(pods Pods, of func(context.Context, types.NamespacedName) ([]reconcile.Request, error)) source.Func {
 	return func(ctx context.Context, q requests) error {
 		urgent, usual := queue.InClass(q, queue.Urgent), queue.InClass(q, queue.Workload)

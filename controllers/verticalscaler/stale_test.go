@@ -18,8 +18,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
-// While the cache does not show the resize that was just made, no other pod is resized: the next
-// reconcile would count its pods wrongly.
+// While the cache does not show the last resize, no other pod is resized: the next reconcile would
+// count its pods wrongly.
 func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	var patched client.Patch

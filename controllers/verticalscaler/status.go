@@ -36,7 +36,7 @@ const (
 	waitingDelay = 10 * time.Minute
 )
 
-// writeStatus writes the status unless it is equal to the one that was read. Progress alone may wait.
+// writeStatus writes the status unless it is unchanged. Progress alone may wait.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
 	key, delay := client.ObjectKeyFromObject(s.scaler), progressDelay
@@ -65,8 +65,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isProgress reports whether the status differs from the one that was read only in how far the pods have followed a decision,
-// or in what a scaler recommends that waits for the budget, and more follows by itself.
+// isProgress reports whether the status has changed only in the progress of the pods, or in the recommendation of a scaler
+// that waits for the budget, and more changes follow.
 func isProgress(s *scope) bool {
 	before, after := s.scaler.Status, s.status
 	switch {
@@ -334,7 +334,7 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 	return c
 }
 
-// formatDecision is a decision in one line, from what to what.
+// formatDecision is a decision in one line, with the old and new sizes.
 func formatDecision(s plan.Situation, d *plan.Decision) string {
 	parts := formatRequests(s, d, false)
 	if len(parts) == 0 { // all pods have it already

@@ -43,7 +43,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	building.For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, keepOrder(r.order)))
 
-	// Something has changed around a scaler.
+	// Changes around a scaler.
 	building.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, queue.Mapped(find.ofNamespace)),
@@ -111,7 +111,7 @@ func quotaPredicate() predicate.Predicate {
 }
 
 // keepOrder keeps the order of the scalers, and triggers those whose standing an event changes. So a reconcile may
-// see an order that is newer than the cache, and is repeated if that made a difference.
+// see an order that is newer than the cache, and is repeated if its standing changed.
 func keepOrder(order *precedence.Order) handler.EventHandler {
 	note := func(obj client.Object, q requests) {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {

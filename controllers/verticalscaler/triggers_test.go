@@ -172,12 +172,12 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	pod, set := podOf("2"), replicaSet("web-2")
 	of(pod).Add(pod) // its ReplicaSet is not known yet
 	of(pod).Add(podOf("1"))
-	next("a pod that is new", queue.Workload, 1) // so the one before it is in the cache
+	next("a pod that is new", queue.Workload, 1) // so the previous one is in the cache
 	of(&appsv1.ReplicaSet{}).Add(set)
 	next("a ReplicaSet that comes after its pod", queue.Workload, 1)
 	set = set.DeepCopy()
 	set.Generation = 2
-	of(&appsv1.ReplicaSet{}).Modify(set) // nothing of it is read that has changed
+	of(&appsv1.ReplicaSet{}).Modify(set) // the changed fields are not read
 	pod = pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	of(pod).Modify(pod)

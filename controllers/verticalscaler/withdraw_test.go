@@ -53,7 +53,7 @@ func (p *plant) resizes(at time.Time, reason string, want ...string) *v1beta1.Ve
 	return vs
 }
 
-// withoutNode makes the pod another one of its name, for which the scheduler finds no node.
+// withoutNode replaces the pod by an unschedulable one of the same name.
 func withoutNode(pod *corev1.Pod) {
 	pod.Spec.NodeName = ""
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: pod.Status.QOSClass, Conditions: []corev1.PodCondition{{
@@ -162,7 +162,7 @@ func TestWithdrawalsBackOff(t *testing.T) {
 	}
 }
 
-// resize sets a request, and a limit of twice as much. nil sets nothing.
+// resize sets a request, and a limit of twice that. nil sets nothing.
 func resize(c *corev1.Container, name corev1.ResourceName, request *resource.Quantity) {
 	if request == nil {
 		return

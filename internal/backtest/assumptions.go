@@ -62,7 +62,7 @@ const (
 )
 
 // wander is an autoregressive process of the first order around 0, with normal steps. Its values
-// follow from a name and what it is for.
+// follow from a name and a purpose.
 type wander struct {
 	state       uint64
 	coefficient float64

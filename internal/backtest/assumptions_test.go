@@ -33,14 +33,14 @@ func observed(t backtest.Trace, w backtest.Assumptions) (all []backtest.Observat
 	return all, outcome.Measures
 }
 
-// TestAWorldLeavesTheRestAlone: other steps have no minutes, one pod is the series, an interval
+// TestAssumptionsLeaveTheRestAlone: other steps have no minutes, one pod is the series, an interval
 // that ends early has fewer minutes, and everything follows from the name.
-func TestAWorldLeavesTheRestAlone(t *testing.T) {
+func TestAssumptionsLeaveTheRestAlone(t *testing.T) {
 	hours := hourly([2]float64{500, 512}, [2]float64{600, 512})
 	want, _ := observed(hours, backtest.Assumptions{})
 	got, _ := observed(hours, backtest.Assumptions{Pods: 1, Spread: 1, Minutes: true, Jitter: 1})
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("hours of one pod (-plain +world):\n%s", diff)
+		t.Errorf("hours of one pod (-plain +assumptions):\n%s", diff)
 	}
 
 	early := constant(5*time.Minute, 3)
@@ -67,7 +67,7 @@ func TestAWorldLeavesTheRestAlone(t *testing.T) {
 	}
 }
 
-// TestPodsUseNoMoreThanTheirLimit: a policy sees the limit, and measures count what was wanted.
+// TestPodsUseNoMoreThanTheirLimit: a policy sees the limit, and measures count the wanted CPU.
 func TestPodsUseNoMoreThanTheirLimit(t *testing.T) {
 	trace := hourly([2]float64{5000, 512}, [2]float64{800, 512})
 	for pods, want := range map[int]string{0: "[1500] [800]", 2: "[1500 1500] [800 800]"} {

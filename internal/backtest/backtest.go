@@ -66,7 +66,7 @@ type Policy interface {
 // Recommender is a policy that also recommends requests for a container without it, where nothing changes requests.
 type Recommender interface {
 	Policy
-	// Recommend returns the requests that suit what was used and needed so far. ok is false while the policy knows
+	// Recommend returns the requests that suit the usage and the need so far. ok is false while the policy knows
 	// too little.
 	Recommend() (requests quantity.Amounts, ok bool)
 }

@@ -42,8 +42,8 @@ func (m *Measures) countDays(days map[int64]bool) {
 	}
 }
 
-// add adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
-// mean over pods.
+// add adds an interval in which the pods wanted this CPU each, in millicores. All values are means
+// over pods.
 func (m *Measures) add(hasMemory bool, wanted []float64, requested quantity.Amounts, hours float64) {
 	m.Hours += hours
 	if m.HasMemory = hasMemory; hasMemory {

@@ -41,7 +41,7 @@ const (
 	latest = 7_258_118_399
 	// longestStep is the longest interval from which a policy can learn.
 	longestStep = daySeconds
-	// longestName bounds what a report has to print.
+	// longestName bounds the names in a report.
 	longestName = 253
 )
 
@@ -65,7 +65,7 @@ type Reader struct {
 // series is the part of one container read so far.
 type series struct {
 	samples []Sample
-	table   string // with the first of them
+	table   string // with the first sample
 	// about is true if a table of containers has set the fields that follow.
 	about     bool
 	step      int64 // 0 if not given

@@ -38,7 +38,7 @@ type Evidence struct {
 	Operators Operators
 	// Now is the time, for the age of the operators' reports.
 	Now time.Time
-	// Missing lists what could not be read and why.
+	// Missing lists the objects that could not be read, and why.
 	Missing []string
 }
 
@@ -66,7 +66,7 @@ type Explanation struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
-	// Missing lists what could not be read.
+	// Missing lists the objects that could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -153,7 +153,7 @@ type Reverted struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Size is a request and limit, and how many pods have it.
+// Size is a request and limit, and the number of pods that have it.
 type Size struct {
 	Request *Amount `json:"request,omitempty"`
 	Limit   *Amount `json:"limit,omitempty"`
@@ -197,7 +197,7 @@ func containersIn(e Evidence) (containers []Container) {
 	return containers
 }
 
-// modeName is the mode as the spec has it, also one that this version does not know.
+// modeName is the mode in the spec, also if it is unknown to this version.
 func modeName(s *v1beta1.VerticalScaler) string {
 	if mode, ok := scaler.UnknownMode(&s.Spec); ok {
 		return string(mode)
@@ -314,7 +314,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionTargetFound, isNot)
 	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		// TargetFound reports that there is nothing to size.
+		// TargetFound reports that there is no pod to size.
 		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
 	add(v1beta1.ConditionContainersFound, isNot)

@@ -261,7 +261,7 @@ func TestOverview(t *testing.T) {
 		e := cases()[name]
 		e.Scaler.Name = name
 		e.Scaler.Generation = max(0, e.Scaler.Status.ObservedGeneration) // no edit is ahead
-		if name == "contested" {                                         // the template was taken over, and what its author requests is held
+		if name == "contested" {                                         // the template was taken over, and its author's requests are kept
 			e.Deployment.UID = "uid"
 			e.Scaler.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)}}
 			e.Scaler.Status.OriginalResources = &v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
@@ -300,7 +300,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// Nothing is called saved that is not known.
+// Only known savings are shown.
 func TestSavingsAreShownOnlyIfTheyAreKnown(t *testing.T) {
 	e := checkout()
 	saved := explain.RowOf(e).Saved

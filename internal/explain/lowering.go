@@ -58,8 +58,8 @@ func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
 	return latest
 }
 
-// estimateLowering adds when the request of a resource is lowered, if usage stays as it is: when enough of it has been
-// observed, and the cooldown has passed. It adds nothing if the request does not wait for that, or if something else may keep it.
+// estimateLowering adds the time at which the request of a resource is lowered if usage stays the same: after enough usage and
+// the cooldown. It adds nothing if the request does not wait for that, or may stay for another reason.
 func (r *Resource) estimateLowering(e Evidence, rec recommend.Container) {
 	request := r.request()
 	isClose := (request-r.Target.Value())*100 <= request*int64(r.TolerancePercent)

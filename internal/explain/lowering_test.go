@@ -77,7 +77,7 @@ func TestTheTimeOfALoweringIsShown(t *testing.T) {
 	}
 }
 
-// A time that something else may change is not named.
+// A time that may change for another reason is not shown.
 func TestNoUnknownTimeIsShown(t *testing.T) {
 	policy := func(p v1beta1.ContainerPolicy) change {
 		p.ContainerName = "app"
@@ -197,7 +197,7 @@ func TestTheFirstLoweringIsShown(t *testing.T) {
 	}
 }
 
-// TestAppliedAndExplainNameTheSameTime: what bounds a raise, such as the node, does not matter to when a request is lowered.
+// TestAppliedAndExplainNameTheSameTime: bounds of a raise, such as the node, do not change when a request is lowered.
 func TestAppliedAndExplainNameTheSameTime(t *testing.T) {
 	for name, change := range map[string]change{
 		"a day":                    func(*explain.Evidence) {},

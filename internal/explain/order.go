@@ -54,7 +54,7 @@ func (o *Overview) Sort(key string) {
 	})
 }
 
-// readiness orders what needs a user before the rest.
+// readiness orders objects that need a user before the rest.
 func readiness(status metav1.ConditionStatus) int {
 	return slices.Index([]metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue}, status)
 }

@@ -90,7 +90,7 @@ func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 	}
 }
 
-// A table fits into a terminal, and what it shows of a state is whole.
+// A table fits into a terminal, and its states are not cut.
 func TestTablesFitInto80Columns(t *testing.T) {
 	row := explain.RowOf(cases()["metrics-unavailable"])
 	row.Namespace, row.Name, row.Deployment, row.Reason = strings.Repeat("n", 40), strings.Repeat("s", 60), strings.Repeat("d", 60), "ProgressDeadlineExceeded"

@@ -329,7 +329,7 @@ func rowOf(e Evidence, found []Finding) Row {
 	}
 	out.State = stateOf(found, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
 	if scaler.LacksUsage(out.Reason) {
-		out.Saved = nil // A size that usage does not confirm saves nothing yet.
+		out.Saved = nil // A size without confirming usage saves nothing yet.
 	}
 	out.Numbers = numbersOf(out)
 	return out
@@ -390,7 +390,7 @@ func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, 
 	return before.Requests.Or(before.Limits)
 }
 
-// IsEmpty is true if there is nothing to show.
+// IsEmpty is true if there are no objects to show.
 func (o Overview) IsEmpty() bool { return len(o.Scalers)+len(o.ScaledDeployments)+len(o.Policies) == 0 }
 
 // Rounded is a number of cores or GiB, to a thousandth. A negative value that rounds to nothing is 0, not -0.

@@ -73,12 +73,12 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Mode is the update mode of promoted scalers, and what it means.
+// Mode is the update mode of promoted scalers, and its meaning.
 func (p Policy) Mode() (mode, means string) {
 	return p.modeOf(p.Rules.Template.UpdatePolicy.UpdateMode)
 }
 
-// Start is the update mode of new scalers, and what it means.
+// Start is the update mode of new scalers, and its meaning.
 func (p Policy) Start() (mode, means string) {
 	return p.modeOf(fleet.RolloutOf(p.Rules.Rollout).Start)
 }
@@ -173,7 +173,7 @@ func (p Policy) withoutUsage(operators Operators) (n int32) {
 	return n
 }
 
-// ofPolicies are reasons that mean something else for a policy than for a scaler.
+// ofPolicies are reasons with another meaning for a policy than for a scaler.
 var ofPolicies = []Reason{
 	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
 	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},

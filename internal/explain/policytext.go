@@ -53,7 +53,7 @@ type PolicyExplanation struct {
 	SavedBytes       *float64               `json:"savedBytes,omitempty"`
 	RecommendedCores *float64               `json:"recommendedCores,omitempty"`
 	RecommendedBytes *float64               `json:"recommendedBytes,omitempty"`
-	// Missing lists what could not be read.
+	// Missing lists the objects that could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -220,7 +220,7 @@ func (x PolicyExplanation) writeStates(line func(string, ...any)) {
 	}
 }
 
-// WriteCounts writes how many Deployments have each reason, and what it means; nothing if there are none.
+// WriteCounts writes the number of Deployments with each reason, and its meaning, if there are any.
 func WriteCounts(line func(string, ...any), title string, all []ReasonCount) {
 	if len(all) == 0 {
 		return

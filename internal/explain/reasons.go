@@ -86,7 +86,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
 	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByUser, "Check why the pod crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
-	// There is nothing to size.
+	// There is no pod to size.
 	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace. After 10 minutes the scaler is Stalled.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
@@ -175,7 +175,7 @@ type Cause struct {
 	Means string `json:"means"`
 }
 
-// CauseOf is a cause in words, also one that is not known.
+// CauseOf is a cause in words, also an unknown one.
 func CauseOf(cause string) Cause {
 	if i := slices.IndexFunc(Causes, func(c Cause) bool { return c.Cause == cause }); i >= 0 {
 		return Causes[i]

@@ -71,8 +71,8 @@ type Step struct {
 	Code string `json:"code"`
 	// Means describes the step in words.
 	Means string `json:"means"`
-	// MarginPercent is what it adds, in percent of the amount before it; 0 for a step
-	// that sets the amount to Value.
+	// MarginPercent is its addition, in percent of the amount before it; 0 for a step that sets the
+	// amount to Value.
 	MarginPercent float64 `json:"marginPercent,omitempty"`
 	// Value is the amount after the step, as the status has it.
 	Value *Amount `json:"value,omitempty"`
@@ -86,7 +86,7 @@ func (s Step) InWords() string {
 	return fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
 }
 
-// stepMeans is the meaning of a step, also of one that is not known.
+// stepMeans is the meaning of a step, also of an unknown one.
 func stepMeans(code string) string {
 	if i := slices.IndexFunc(Steps, func(s Step) bool { return s.Code == code }); i >= 0 {
 		return Steps[i].Means

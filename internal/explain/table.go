@@ -116,7 +116,7 @@ func Table(columns []Column, gap int) []string {
 	return lines
 }
 
-// Columns chooses what the tables of an overview show.
+// Columns selects the columns of the tables of an overview.
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.
 	Namespace, Wide, Bare bool
@@ -155,7 +155,7 @@ func (o Overview) Table(now time.Time, columns Columns) string {
 	return b.String()
 }
 
-// leftOut are the columns that are left out of a table that is too wide, the last of them first.
+// leftOut are the columns to leave out of a table that is too wide, the last one first.
 var leftOut = []string{"NAMESPACE", "CPU", "MEMORY", "PODS", "DEPLOYMENTS", "AVAILABLE", "PROMOTED", "SIZED", "MODE", "DEPLOYMENT"}
 
 const (

@@ -62,7 +62,7 @@ func lines(headline string) (b *strings.Builder, line func(format string, args .
 	return b, line
 }
 
-// WriteMissing writes what could not be read.
+// WriteMissing writes the objects that could not be read.
 func WriteMissing(line func(string, ...any), missing []string) {
 	if len(missing) > 0 {
 		line("")

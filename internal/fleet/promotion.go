@@ -90,8 +90,8 @@ type Candidate struct {
 	Blocked bool
 }
 
-// isVerified reports whether the scaler is being verified. One that was promoted in the future, by another clock, is:
-// too few scalers are promoted rather than too many.
+// isVerified reports whether the scaler is being verified. A promotion in the future, by another clock, counts: too
+// few scalers are promoted rather than too many.
 func (c *Candidate) isVerified(r Rollout, now time.Time) bool {
 	return !c.Promoted.IsZero() && now.Before(c.Promoted.Add(r.Verification))
 }
@@ -208,7 +208,7 @@ func next(r Rollout, halts []Halt, all []Candidate, now time.Time, free int) (ke
 	type waiting struct { // without pointers, which are slow to sort
 		index int
 		hash  uint64
-		turn  int // how many scalers of the namespace are verified before it
+		turn  int // number of scalers of the namespace that are verified before it
 	}
 	if free <= 0 {
 		return nil

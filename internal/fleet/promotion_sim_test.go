@@ -30,7 +30,7 @@ type simulation struct {
 	*rand.Rand
 	rollout Rollout
 	harm    float64 // the share of promotions that do harm within the verification
-	kills   float64 // how many OOM kills of its own a scaler has in a day
+	kills   float64 // unrelated OOM kills of a scaler per day
 
 	start, now time.Time
 	skew       time.Duration // of the clock

@@ -250,7 +250,7 @@ func TestOneTenantHaltsNobodyElse(t *testing.T) {
 	}
 }
 
-// FuzzPromote checks what Promote promises, in random fleets.
+// FuzzPromote checks the promises of Promote in random fleets.
 func FuzzPromote(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -359,7 +359,7 @@ func checkPlaces(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	}
 }
 
-// checkHalt compares with the rule as it is documented, word by word, and checks that a halt lasts.
+// checkHalt compares with the documented rule, word by word, and checks that a halt lasts.
 func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	t.Helper()
 	window := max(7*day, r.Verification)

@@ -132,7 +132,7 @@ func Read(policy metav1.Object, ownNamespace string) (p *Policy, err error) {
 	return p, nil
 }
 
-// parse converts a selector. An empty one selects nothing: the schema refuses it.
+// parse converts a selector. An empty one selects nothing: the schema rejects it.
 func parse(selector *metav1.LabelSelector, field string) (labels.Selector, error) {
 	if len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0 {
 		return labels.Nothing(), nil

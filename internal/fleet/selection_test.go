@@ -92,7 +92,7 @@ func TestTheFirstPolicyInOrderSizesADeployment(t *testing.T) {
 			t.Fatalf("in order: %v", some)
 		}
 	}
-	// A policy that comes first and selects another Deployment, or leaves this one alone, is no obstacle.
+	// A policy that comes first and selects another Deployment, or excludes this one, does not matter.
 	others := []*Policy{
 		aPolicy(t, "elsewhere", priority(1000, 0), func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }),
 		aPolicy(t, "excludes", priority(1000, 0), func(p *v1beta1.ScalingPolicy) {

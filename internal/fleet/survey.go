@@ -89,7 +89,7 @@ func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace
 		m.Skipped, m.IsPending = v1beta1.ReasonOtherScaler, m.Scaler != nil
 	case chosen != nil && chosen.Object.GetUID() != p.Object.GetUID():
 		m.Skipped, m.Message = v1beta1.ReasonOtherPolicy, "Such as "+chosen.String()+", which comes first"
-		m.IsPending = m.Scaler != nil && !chosen.IsPaused() // A paused one does not take over what is there.
+		m.IsPending = m.Scaler != nil && !chosen.IsPaused() // A paused one takes over nothing.
 	case named != nil && !IsGenerated(named):
 		m.Skipped = v1beta1.ReasonNameTaken
 	case rejected != "":
@@ -135,8 +135,7 @@ func Count(members []Member) (out Survey) {
 	return out
 }
 
-// countScalers sums up the scalers of the policy. One that is about to be deleted counts only as one that is not
-// promoted.
+// countScalers sums up the scalers of the policy. A scaler about to be deleted counts only as not promoted.
 func (s *Survey) countScalers(members []Member) {
 	states, unsized := tally{}, tally{}
 	var applied, recommended quantity.Amounts
@@ -173,7 +172,7 @@ func (s *Survey) countScalers(members []Member) {
 	}
 }
 
-// isApplied reports whether a scaler applies what it recommends.
+// isApplied reports whether a scaler applies its recommendation.
 func isApplied(s *v1beta1.VerticalScaler) bool {
 	return s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeRecommend
 }
@@ -272,8 +271,8 @@ func sum(a, b quantity.Amounts) quantity.Amounts {
 	}
 }
 
-// saturated converts an amount, or the nearest one that does not overflow. Savings are shown with two digits, so that the
-// precision of float64 is enough.
+// saturated converts an amount, or the nearest one that does not overflow. Savings are shown with two digits, so the
+// precision of float64 suffices.
 func saturated(v float64) int64 {
 	const most = 1 << 62
 	return int64(min(max(v, -most), most))

@@ -50,7 +50,7 @@ type Metric struct {
 	AboutPolicies bool
 }
 
-// fullHelp is the help as it is served. It starts with the stability level, as in Kubernetes.
+// fullHelp is the served help. It starts with the stability level, as in Kubernetes.
 func (m Metric) fullHelp() string { return "[" + string(m.Stability) + "] " + m.Help }
 
 var known []Metric

@@ -42,7 +42,7 @@ const (
 
 // State is the result of a scaler's last reconcile.
 type State struct {
-	// Reason is the one reason that kubectl get shows; empty before the first.
+	// Reason is the reason that kubectl get shows; empty before the first.
 	Reason string
 	// Ready and Stalled are the conditions. Waiting means that a change is due and not begun.
 	Ready, Stalled, Waiting bool
@@ -52,8 +52,8 @@ type State struct {
 type Sizes struct {
 	// PodsAtSize of Pods have the decided requests.
 	PodsAtSize, Pods int
-	// Requested, Recommended and Original are requests of all running pods: what they have,
-	// what the recommendation adds up to, and what the user's pod template would give them.
+	// Requested, Recommended and Original are requests of all running pods: the current ones, the
+	// recommended ones, and those of the user's pod template.
 	Requested, Recommended, Original quantity.Amounts
 	// Containers are the containers of the pod template.
 	Containers []Container
@@ -154,7 +154,7 @@ type Scalers struct {
 
 	mu      sync.Mutex
 	scalers map[types.NamespacedName]*entry
-	// gone has, by namespace, what was counted of deleted scalers: a sum must not fall.
+	// gone has, by namespace, the counts of deleted scalers: a sum must not fall.
 	gone map[string]counts
 }
 
@@ -196,8 +196,8 @@ func (s *Scalers) update(key types.NamespacedName, change func(*entry)) {
 	change(s.scalers[key])
 }
 
-// Forget drops a deleted scaler. The sums of its namespace keep what was counted of it, until the
-// namespace has no scaler.
+// Forget drops a deleted scaler. The sums of its namespace keep its counts, until the namespace has
+// no scaler.
 func (s *Scalers) Forget(key types.NamespacedName) {
 	if s == nil {
 		return

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity converts between the API's quantities and the whole millicores
-// and whole bytes in which everything else here counts.
+// Package quantity converts between the API's quantities and the whole millicores and bytes of all
+// other packages.
 //
 // It is the only place that takes the integer value of a resource.Quantity. Outside their range,
 // those accessors silently return wrong numbers (1e18 in millicores is 0, 9223372036854775807 is

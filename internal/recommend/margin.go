@@ -23,7 +23,7 @@ func FormatMargin(perMille int64) string {
 	return text + "%"
 }
 
-// ParseMargin reads what FormatMargin wrote, in thousandths: 0 to MaxPerMille. Other text is 0:
+// ParseMargin reads the text of FormatMargin, in thousandths: 0 to MaxPerMille. Other text is 0:
 // the step then leads to its value.
 func ParseMargin(text string) int64 {
 	number, ok := strings.CutSuffix(text, "%")

@@ -16,8 +16,8 @@
 //   - Steady usage changes nothing: while usage stays the same, every field of the result stays
 //     the same, except when the evidence has doubled.
 //
-// The last promise requires the previous result, which is therefore an argument. It may come from
-// a status that another client wrote or wiped. The other promises hold whatever it contains.
+// The last promise requires the previous result, which is therefore an argument. It may come from a
+// status that another client wrote or wiped. The other promises hold for any content.
 package recommend
 
 import (
@@ -53,7 +53,7 @@ const (
 	SameTime = "SameTime"
 	// Peak is the highest memory usage in the memory window.
 	Peak = "Peak"
-	// Volatility is the memory margin that follows from how much usage changes.
+	// Volatility is the memory margin that follows from changes of usage.
 	Volatility = "Volatility"
 	// LimitedHistory is the CPU margin in the first days of usage, if the policy adds less.
 	LimitedHistory = "LimitedHistory"
@@ -69,7 +69,7 @@ const (
 	// NotLowered is a published target that the current history would lower, but with less
 	// evidence than the target was published with.
 	NotLowered = "NotLowered"
-	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the most that is allowed, and
+	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the largest allowed, and
 	// UsageFollowsLimit the most for one whose usage grows with its memory limit.
 	RaiseDidNotHelp   = "RaiseDidNotHelp"
 	UsageFollowsLimit = "UsageFollowsLimit"
@@ -186,7 +186,7 @@ type Params struct {
 
 	// ConfidenceUnit is the observed time that certainly covers a day. After a quarter of it, the upper bound of
 	// memory is twice the target. Until it has passed, the margin of memory is higher, because a higher peak is still
-	// likely; that of CPU fades until four times as much has passed. Default 24 h.
+	// likely; for CPU, it fades until four times as much has passed. Default 24 h.
 	ConfidenceUnit time.Duration
 }
 
@@ -281,7 +281,7 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 // bounds count. The zero value means that there is not enough evidence.
 type estimate struct {
 	target, lower, upper int64
-	// needed is the least that an old target must have, however close it is.
+	// needed is the least that an old target must have, even if it is close.
 	needed int64
 	// proven is the least that an old lower bound must have: memory without which the container
 	// is known to fail.
@@ -366,7 +366,7 @@ func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 //
 // The margin is the profile's margin for the workload's volatility, or the growth of the last slot
 // if that is more, but at least the policy's margin. Growth is typical of a leak or a filling cache
-// and is likely to go on. The profile's margin is doubled while the history is limited.
+// and is likely to continue. The profile's margin is doubled while the history is limited.
 //
 // A peak that rises slowly changes nothing while it uses less than a third of the margin, or half of it
 // while it is doubled.
@@ -409,8 +409,8 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	return e
 }
 
-// spent is by how many percent a peak may rise into its margin before the target is raised: a third of
-// the margin, or half of it while it is doubled.
+// spent is the percentage by which a peak may rise into its margin before the target is raised: a
+// third of the margin, or half of it while it is doubled.
 //
 //	margin 120 ‰: 1120 / 1080 → 3 %   doubled to 240 ‰: 1240 / 1120 → 10 %
 func spent(perMille int64, c float64) int64 {

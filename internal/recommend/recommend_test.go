@@ -59,7 +59,7 @@ func seen(length time.Duration, l load) *history.Container {
 	return h
 }
 
-// extend goes on where a history ends.
+// extend continues a history.
 func extend(h *history.Container, length time.Duration, l load) {
 	first := 0
 	if !h.IsEmpty() {
@@ -287,9 +287,9 @@ func TestARestartInTheFirstIntervalRecommendsNothingHalf(t *testing.T) {
 	}
 }
 
-// A request is lowered on the evidence of an interval that is complete, and has just been saved. A restart
-// at that moment leads to nothing that the next minute would not lead to anyway. Time runs ten times as
-// fast, so that there are many falls.
+// A request is lowered on the evidence of a complete interval that has just been saved. A restart at that
+// moment has only effects that the next minute would also have. Time runs ten times as fast, so that there
+// are many falls.
 func TestARestartRightAfterAFallKeepsIt(t *testing.T) {
 	fast := params
 	fast.History.CPUHalfLife, fast.History.RecentHalfLife = 4*time.Minute, 2*time.Minute
@@ -635,8 +635,8 @@ func FuzzFor(f *testing.F) {
 	})
 }
 
-// The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
-// Doublings are those that counting them one by one finds, right at a doubling and next to it as well.
+// The estimate is the evidence at which the bound recommended then first lowers the request. Doublings
+// equal those counted one by one, also right at a doubling and next to it.
 func TestDoublingsAreCounted(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 20_000 {

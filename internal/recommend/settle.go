@@ -67,7 +67,7 @@ func settle(resource string, now estimate, before settled, l limits, n notes) se
 	)
 	if before.uncapped == 0 || isKnown && !isSame && !isWorse {
 		if before.uncapped > 0 && before.uncapped < now.needed {
-			now.lower = now.target // the old target is too small however close it is
+			now.lower = now.target // the old target is too small, even if close
 		}
 		return settled{
 			uncapped: now.target, lower: now.lower, upper: now.upper,
@@ -81,8 +81,8 @@ func settle(resource string, now estimate, before settled, l limits, n notes) se
 		reasons: before.steps(),
 		isOld:   true,
 	}
-	// NotLowered stays as long as there is less evidence. Otherwise usage close to the old
-	// target would set and clear it with each sample.
+	// NotLowered stays while there is less evidence. Otherwise usage close to the old target would
+	// set and clear it with each sample.
 	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
 		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
@@ -138,8 +138,8 @@ func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	return n
 }
 
-// notedDoublings is after how many doublings evidence is noted although nothing else changes: 256 minutes. A process that
-// crashes loses that much of it, or half.
+// notedDoublings is the number of doublings after which evidence alone is recorded: 256 minutes. A crash loses that much
+// of it, or half.
 const notedDoublings = 8
 
 // IsWorthSaving reports whether a crash would lose much evidence: half of it, and more than four hours.

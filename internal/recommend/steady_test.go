@@ -49,8 +49,8 @@ func TestUsageThatStraysIsNotTouchedAfterARestart(t *testing.T) {
 	})
 }
 
-// stray replays two hundred containers whose usage strays by 5 %, and shows each answer with
-// the one before it.
+// stray replays two hundred containers whose usage varies by 5 %, and passes each answer with the
+// one before it.
 func stray(t *testing.T, minutes int, see func(minute int, h *history.Container, before, now Container)) {
 	t.Helper()
 	for seed := range uint64(200) {
@@ -129,7 +129,7 @@ func TestSettledContainersNoteTheirEvidenceRarelyAndNotAtOnce(t *testing.T) {
 	}
 }
 
-// With all the evidence that there can be, nothing is written at all.
+// With full evidence, there are no writes at all.
 func TestSettledContainersAreSilentAfterEightDays(t *testing.T) {
 	last := 0
 	fleet(t, 4, 20*24*60, 0, func(_, minute int, _, _ Container) { last = max(last, minute) })
@@ -149,7 +149,7 @@ func TestBoundsThatReachARequestArePublished(t *testing.T) {
 		if !ok {
 			continue
 		}
-		// The same, but for a container whose requests are not known: all bounds are published.
+		// The same for a container of unknown requests: all bounds are published.
 		fresh, _ := For("app", h, Policy{CPU: true, Phase: 0.4}, previous, params)
 		for _, request := range policy.Requests {
 			if is, should := request.CPUMillis > now.UpperBound.CPUMillis, request.CPUMillis > fresh.UpperBound.CPUMillis; is != should {

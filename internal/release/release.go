@@ -34,7 +34,7 @@ type Release struct {
 	// Version is the operator's version, such as v0.1.0. Anything else was built from a checkout, which has the files. Empty is
 	// the latest release.
 	Version string
-	// Namespace is the operator's namespace. Empty is the one of the published files.
+	// Namespace is the operator's namespace. Empty means the namespace of the published files.
 	Namespace string
 }
 

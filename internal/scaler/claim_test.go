@@ -40,7 +40,7 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// A user who sets the annotation wants to stop something.
+// A user who sets the annotation wants a pause.
 func TestPaused(t *testing.T) {
 	const is = "The annotation autoscaling.verticalscaler.io/paused is set"
 	for value, want := range map[string]string{

@@ -195,7 +195,7 @@ func apiVerification(t *model.Verification) *v1beta1.Verification {
 	}
 }
 
-// RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
+// RevertedChanges reads the changes that were reverted, without unreadable ones.
 func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange) {
 	for _, f := range list {
 		failed := model.RevertedChange{
@@ -209,7 +209,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange)
 	return out
 }
 
-// APIRevertedChanges is nil for none.
+// APIRevertedChanges is nil without changes.
 func APIRevertedChanges(list []model.RevertedChange) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := formatOf(f.Resource)
@@ -274,7 +274,7 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 	return out
 }
 
-// APINewPods is nil for nothing.
+// APINewPods is nil without sizes.
 func APINewPods(n model.NewPods) *v1beta1.NewPods {
 	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureTime: apiTime(n.FailedAt), FailureMessage: conditions.OneLine(n.Failure)}
 	if !n.EffectiveSince.IsZero() {

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaler reads VerticalScalers. The operator, its collector and checkpoints, the
-// kubectl plugin and the tests read a spec and a status through this package only, so that
-// they agree on defaults, on values of a newer version and on what cannot be read.
+// Package scaler reads VerticalScalers. The operator, its collector and checkpoints, the kubectl
+// plugin and the tests read a spec and a status through this package only, so that they agree on
+// defaults, on values of a newer version and on unreadable values.
 //
 // The package is pure: values in, values out.
 package scaler
@@ -129,7 +129,7 @@ func EvictsPods(spec *v1beta1.VerticalScalerSpec) bool {
 	return ResizesPods(spec) && (Fallback(spec) == v1beta1.FallbackRecreate || EvictsUnderPressure(spec))
 }
 
-// EvictsUnderPressure reports whether pods are evicted only if their node keeps them from what they use.
+// EvictsUnderPressure reports whether pods are evicted only if they lack resources on their node.
 func EvictsUnderPressure(spec *v1beta1.VerticalScalerSpec) bool {
 	return ResizesPods(spec) && Fallback(spec) == v1beta1.FallbackRecreateUnderPressure
 }
@@ -169,7 +169,7 @@ func Controls(p v1beta1.ContainerPolicy, resource v1beta1.ControlledResource) bo
 		(len(p.ControlledResources) == 0 || slices.Contains(p.ControlledResources, resource))
 }
 
-// Bounds reads a bound. One that cannot be read counts as none.
+// Bounds reads a bound. An unreadable one does not count.
 func Bounds(b *v1beta1.ResourceBounds) (a quantity.Amounts) {
 	if b == nil {
 		return a
@@ -205,8 +205,8 @@ func LimitRule(values v1beta1.ControlledValues) model.LimitRule {
 	return model.LimitsRise
 }
 
-// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more CPU
-// meanwhile: its CPU and its limit can be resized in place.
+// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more
+// CPU: its CPU and its limit can be resized in place.
 func StartsWithoutBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {
 	policy := spec.ResourcePolicy.For(container)
 	c, _ := pod.Container(container)

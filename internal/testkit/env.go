@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit holds what tests share: a real API server, a kubelet that the test
-// controls, and builders of valid objects, so that a test states only what it is about.
+// Package testkit has the shared parts of tests: a real API server, a kubelet that the test
+// controls, and builders of valid objects, so that a test states only its subject.
 package testkit
 
 import (
@@ -116,7 +116,7 @@ func (e *Env) connect() (err error) {
 	return nil
 }
 
-// Stop stops what was started, and removes the files it left.
+// Stop stops the processes, and removes their files.
 func (e *Env) Stop() error { return e.stop() }
 
 // BackUp saves the data of etcd, which Start has started. The returned function restores it: all objects and their versions

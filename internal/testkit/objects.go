@@ -183,8 +183,7 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		if what == "" {
 			return
 		}
-		// To look takes at most a quarter of the time, so that it does not slow down what is
-		// awaited.
+		// Looking takes at most a quarter of the time, so that it does not slow down the operator.
 		pause := min(max(30*time.Millisecond, 3*time.Since(began)), time.Second)
 		select {
 		case <-deadline.C:

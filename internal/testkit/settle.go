@@ -29,8 +29,8 @@ func (o *Operator) Collect(t testing.TB) {
 	o.Settle(t)
 }
 
-// Settle waits until the operator has nothing to do: its caches have seen the last writes, its queues are empty, and no
-// reconcile is under way. It shares its queues' metrics with the other operators of the process, so it waits for them, too.
+// Settle waits until the operator is idle: its caches have seen the last writes, its queues are empty, and no reconcile is
+// under way. It shares its queues' metrics with the other operators of the process, so it waits for them, too.
 func (o *Operator) Settle(t testing.TB) {
 	t.Helper()
 	const looks = 2 // An event that has reached the cache may be on its way to the queue.
@@ -87,7 +87,7 @@ func queued() string {
 	return ""
 }
 
-// differs describes a difference between what a cache and the API server have.
+// differs describes a difference between a cache and the API server.
 func differs(cached, live client.ObjectList) string {
 	versions := func(list client.ObjectList) map[string]string {
 		out := map[string]string{}

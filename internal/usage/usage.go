@@ -27,8 +27,8 @@ type Sample struct {
 	Window time.Duration
 	// CPUMillis is the average CPU used, in millicores. At least 0.
 	CPUMillis int64
-	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
-	// one of them. Usage of the past has none.
+	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without one
+	// of them. Past usage has none.
 	LimitFactor float64
 	// CPULimitMillis is that limit, in millicores, or 0 like LimitFactor, and if the pod was resized in the window.
 	CPULimitMillis int64

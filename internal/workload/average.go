@@ -17,10 +17,10 @@ import (
 )
 
 // Average is a metric of an HPA that divides usage by requests, and the absolute amount at which the HPA scales on the same
-// usage: both then work side by side, because requests no longer count.
+// usage: both then work together, because requests no longer count.
 type Average struct {
 	Resource corev1.ResourceName
-	// Advice is the command that sets the amount, or what to edit.
+	// Advice is the command that sets the amount, or the field to edit.
 	Advice string
 }
 

@@ -69,7 +69,7 @@ func (f Footprint) With(resources func(Container) Resources) Footprint {
 	return f
 }
 
-// OnceStarted is the footprint without the init containers that have ended by then.
+// OnceStarted is the footprint after the start, without ended init containers.
 func (f Footprint) OnceStarted() Footprint {
 	f.Init = nil
 	return f

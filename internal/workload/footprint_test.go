@@ -59,7 +59,7 @@ func helperSum(pod *corev1.Pod, options resourcehelper.PodResourcesOptions) work
 }
 
 // randomPod has containers, native sidecars and init containers in any order, and now and then an
-// overhead, pod-level resources, and a kubelet that has applied something else.
+// overhead, pod-level resources, and a kubelet that has applied other values.
 func randomPod(r *rand.Rand) *corev1.Pod {
 	pod := &corev1.Pod{}
 	for i := range 1 + r.IntN(3) {
@@ -123,8 +123,7 @@ func randomList(r *rand.Rand) corev1.ResourceList {
 	return list
 }
 
-// The API server adds to what a template declares. The next pod will probably have what the newest one
-// has been given.
+// The API server adds to the template. The next pod will probably get the same as the newest one.
 func TestNewPod(t *testing.T) {
 	app, proxy := container("app", 100), sidecar(container("proxy", 50))
 	template := workload.Deployment{Containers: []workload.Container{app}}

@@ -17,8 +17,8 @@ import (
 type Heap struct {
 	// Bytes is the size; 0 if it is a share of the memory limit.
 	Bytes int64
-	// Flag is the flag and where it is set, such as "-Xmx2g in env JAVA_TOOL_OPTIONS". It has nothing else of the text
-	// around it, which may be a secret.
+	// Flag is the flag and its place, such as "-Xmx2g in env JAVA_TOOL_OPTIONS". It leaves out the text around it,
+	// which may be a secret.
 	Flag string
 }
 
@@ -144,7 +144,8 @@ func readHeaps(spec *corev1.PodSpec) (heaps map[string]Heap) {
 	return heaps
 }
 
-// KeepHeap copies what ReadDeployment reads of a container's command, arguments and environment: the flag that sets its heap.
+// KeepHeap copies the flag that sets a container's heap, which ReadDeployment reads from the command, arguments and
+// environment.
 func KeepHeap(to, from *corev1.Container) {
 	switch flag := heapFlagOf(from); {
 	case flag.word == "":

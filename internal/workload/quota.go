@@ -30,8 +30,8 @@ var quotaKeys = map[corev1.ResourceName]func(corev1.ResourceList, corev1.Resourc
 	corev1.ResourceLimitsMemory:   readMemory,
 }
 
-// ReadQuotas returns what the ResourceQuotas of a namespace allow for pods of Deployments that have
-// requests. all is true if none was left out.
+// ReadQuotas returns the allowances of a namespace's ResourceQuotas for pods of Deployments that
+// have requests. all is true if none was left out.
 //
 // It reads the status, as the API server does. A quota with scopes counts only if it certainly
 // matches such pods: NotTerminating does, because pods of a Deployment cannot have a deadline,

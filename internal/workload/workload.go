@@ -97,8 +97,8 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of the one that
-	// controls it.
+	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of its
+	// ReplicaSet.
 	Current    bool
 	ReplicaSet types.UID
 	Running    bool

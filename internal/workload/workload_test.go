@@ -43,7 +43,7 @@ func declared(name string, requests, limits corev1.ResourceList) corev1.Containe
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 }
 
-// rolledOut is a Deployment of two replicas that has nothing left to do.
+// rolledOut is a fully rolled out Deployment of two replicas.
 func rolledOut(change func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3},
@@ -394,7 +394,7 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
-// TestTheSizeThatWasHit: what a pod declares now may be newer than the kill.
+// TestTheSizeThatWasHit: the declared size of a pod may be newer than the kill.
 func TestTheSizeThatWasHit(t *testing.T) {
 	cases := map[string]struct {
 		resized time.Duration // after the kill; 0 for never

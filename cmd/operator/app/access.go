@@ -233,7 +233,7 @@ func (check accessCheck) missing(ctx context.Context, namespace string, rights [
 	return strings.Join(lacking, ", "), nil
 }
 
-// FindScope asks the API server how much of the cluster the operator can read.
+// FindScope asks the API server which part of the cluster the operator can read.
 func FindScope(ctx context.Context, restConfig *rest.Config, c config.Operator, namespaces ...string) (Scope, error) {
 	check, err := checkWithReview(restConfig)
 	if err != nil {
@@ -268,7 +268,7 @@ func (check accessCheck) findScope(ctx context.Context, c config.Operator, names
 	return s, nil
 }
 
-// log reports what the operator watches, and which features it does without.
+// log reports the watched namespaces and the missing features.
 func (s Scope) log(to logr.Logger) {
 	watched := "all"
 	if len(s.Namespaces) > 0 {

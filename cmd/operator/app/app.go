@@ -181,7 +181,7 @@ type assembly struct {
 	triggers  chan event.GenericEvent // reconciles the scalers that the collector names
 	collector *collect.Collector
 	missing   *atomic.Bool   // usage of nearly all pods is missing; nil without a lease
-	freeze    *freeze.Switch // nil if there is none
+	freeze    *freeze.Switch // nil without a switch
 	freezeAPI corev1client.ConfigMapsGetter
 }
 
@@ -209,9 +209,9 @@ func (a *assembly) addAll(ctx context.Context) error {
 	return nil
 }
 
-// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. A
-// controller starts only when the whole cache is filled, so a new leader would wait for a kind that it asks for only then,
-// and forever if an uninstallation has deleted the kind already.
+// fillCache fills the manager's cache for the controllers from the start, also while another replica leads. A controller
+// starts only when the whole cache is filled. A new leader would wait for a kind that it requests only then, and forever
+// if an uninstallation has deleted the kind already.
 func (a *assembly) fillCache(ctx context.Context) error {
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, a.mgr.GetFieldIndexer()); err != nil {
@@ -259,7 +259,7 @@ func (a *assembly) addCollector(context.Context) error {
 	return nil
 }
 
-// countPods counts the pods of all namespaces. It asks the API server for one, and how many others there are.
+// countPods counts the pods of all namespaces. It asks the API server for one, and for the number of others.
 func countPods(api client.Reader) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		one := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}

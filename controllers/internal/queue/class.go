@@ -17,8 +17,8 @@ import (
 // Class is the urgency of a request, and its priority in the queue. Higher classes are served first.
 type Class int
 
-// The classes, by what triggers a reconcile. The library uses two of them by itself: no priority is Edit, and the
-// objects that a watch lists when it starts have the lowest priority, which is Routine.
+// The classes, by trigger of the reconcile. The library uses two of them: no priority is Edit, and objects in the
+// initial list of a watch have the lowest priority, Routine.
 const (
 	// Routine requests may wait a little: collected usage, resyncs, late retries, and the initial lists
 	// of watches.

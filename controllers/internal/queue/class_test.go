@@ -27,7 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
-// withQueue calls f with a queue whose clock is that of synctest.
+// withQueue calls f with a queue with the clock of synctest.
 func withQueue(t *testing.T, f func(q *fairQueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newTestQueue(t)) })

@@ -49,11 +49,11 @@ func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration
 	return until
 }
 
-// Conflicts remembers how often in a row a reconcile of an object has found its cache to be
-// old. The zero value is ready for concurrent use.
+// Conflicts counts the reconciles of an object in a row that found an old cache. The zero value is
+// ready for concurrent use.
 //
-// Our own last write arrives in the cache within milliseconds, so the first retry is soon. A
-// cache that stays behind, or another writer of the same object, gets fewer and fewer of them.
+// Our own last write arrives in the cache within milliseconds, so the first retry is soon. A cache
+// that stays behind, or another writer of the same object, causes retries less and less often.
 type Conflicts struct {
 	once sync.Once
 	row  workqueue.TypedRateLimiter[types.NamespacedName]

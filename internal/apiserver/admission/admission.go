@@ -52,10 +52,9 @@ func fitting() string {
 	return `variables.running.filter(o, variables.sizes.exists(s, s[0] == o.name && ` + isLimitedAlike("cpu", "1", "3") + ` && ` + isLimitedAlike("memory", "2", "4") + `))`
 }
 
-// isUnsized matches the pods of a Deployment that has a line, with a container that differs from it. A pod that
-// declares resources for all its containers together may not exceed them, so it stays as it is. The
-// API server evaluates the policy again after other policies. To merge a pod a second time is half of the
-// cost, so one that has its sizes by then does not match.
+// isUnsized matches the pods of a Deployment with a line and with a container that differs from it. A pod with
+// pod-level resources may not exceed them, so it stays. The API server evaluates the policy again after other
+// policies. A second merge of a pod is half of the cost, so a pod that has its sizes does not match.
 func isUnsized() string {
 	same := `';' + c.name + ',' + ` + declared("requests", "cpu") + ` + ',' + ` + declared("requests", "memory") +
 		` + ',' + ` + declared("limits", "cpu") + ` + ',' + ` + declared("limits", "memory") + ` + ';'`

@@ -126,7 +126,7 @@ func homes(texts []string) map[string]int {
 type page struct {
 	names  []string
 	size   int
-	isFull bool // it loses lines, so that it gets none of other texts
+	isFull bool // it loses lines, so it gets none from other texts
 }
 
 func (p page) text(lines map[string]string) string {

@@ -125,8 +125,8 @@ func isUIDImmutable(status metav1.Status) bool {
 	return hasCauseThat(status, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Then nothing
-// that it covers can be written, for as long as it is down.
+// failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Its objects
+// cannot be written while it is down.
 const failedWebhook = "failed calling webhook"
 
 // unknownOwnerKind is part of the message of the owner reference admission while it does not

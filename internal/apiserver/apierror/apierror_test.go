@@ -24,7 +24,7 @@ func answer(code int32, reason metav1.StatusReason, message string, causes ...me
 	}}
 }
 
-// The messages are those of kube-apiserver 1.37.
+// The messages are from kube-apiserver 1.37.
 func TestOf(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	field := func(name string) metav1.StatusCause {

@@ -80,7 +80,7 @@ type policy struct {
 	highest [7]int64
 	day     int
 
-	// undisturbed is nil before the first kill. From then on, it learns what the container needs without kills.
+	// undisturbed is nil before the first kill. From then on, it learns the container's need without kills.
 	undisturbed *policy
 
 	// settled is true if the last plan was to do nothing, until wake if that is not zero.

@@ -47,8 +47,8 @@ func TestSteadyUsageIsFitted(t *testing.T) {
 	}
 }
 
-// TestTheBeginningDoesNotMatter: traces from an arbitrary midnight, which count their
-// seconds from 0, lead to what those with real times do.
+// TestTheBeginningDoesNotMatter: traces from an arbitrary midnight, which count their seconds from
+// 0, lead to the same as those with real times.
 func TestTheBeginningDoesNotMatter(t *testing.T) {
 	early := traces.One("spike", 6*24*time.Hour, 5*time.Minute)
 	late := early

@@ -50,7 +50,7 @@ type Container struct {
 	Replicas int `json:"replicas"`
 	// HeapBytes is the heap that a flag sets, if any. No rule of VerticalScaler lowers the memory request below it.
 	HeapBytes int64 `json:"heapBytes,omitempty"`
-	// Requests and Limits are those of one pod; 0 is not set.
+	// Requests and Limits are per pod; 0 means unset.
 	Requests quantity.Amounts `json:"-"`
 	Limits   quantity.Amounts `json:"-"`
 	// IsSidecar is true if it is a native sidecar.
@@ -166,8 +166,8 @@ func (o Options) groupOf(c Container) string {
 // Evaluate replays the usage of one container, a trace without requests. It is not ok if its usage is not longer than the
 // warm-up, or if the first rule, whose policy is a Recommender, recommends nothing.
 //
-// A replay begins with today's requests, but with no less memory than today's limit or, without one, than was
-// ever used: the container runs with it.
+// A replay begins with today's requests, but with memory of at least today's limit or, without one, the
+// highest usage: the container runs with it.
 func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) {
 	row.Container = c
 	samples := usage.Samples
@@ -304,7 +304,7 @@ func (r *Row) difference(a, b Result) (cores, gib float64) {
 // Git are the requests of one pod that suit the first rule where nothing changes them.
 func (r *Row) Git() quantity.Amounts { return r.Rules[len(r.Rules)-1].Requests() }
 
-// Report is the result of many containers. Numbers are rounded, so that it is the same on every machine.
+// Report is the result of many containers. Numbers are rounded, so it is the same on every machine.
 type Report struct {
 	// Usage is nil, and its fields are missing, if no past usage is known.
 	*Usage

@@ -232,7 +232,7 @@ shop,Deployment,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,6
 	}
 }
 
-// The order is by what the difference costs.
+// The order is by the cost of the difference.
 func TestPricesWeighTheDifference(t *testing.T) {
 	usage := traces.One("diurnal", 6*day, 5*time.Minute)
 	cpu := container("cpu", quantity.Amounts{CPUMillis: 10_000, MemoryBytes: gibi}, quantity.Amounts{})
@@ -319,7 +319,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A patch has only what the scaler recommends or the container requests: never a request of 0.
+// A patch has only recommended or current requests: never a request of 0.
 func TestPatchesOfScalersSetNothingElse(t *testing.T) {
 	o := fleet.Options{Rules: []backtest.Rule{{Name: "scaler"}, {Name: "vpa"}}}
 	row := o.Recommended(container("app", quantity.Amounts{}, quantity.Amounts{}), quantity.Amounts{CPUMillis: 300}, 2*day)
@@ -460,7 +460,7 @@ func TestAHeapIsAFloor(t *testing.T) {
 	}
 }
 
-// A CronJob costs what its pods request while they run.
+// A CronJob costs the requests of its pods while they run.
 func TestACronJobCountsWhileItRuns(t *testing.T) {
 	usage := traces.One("diurnal", 8*day, 5*time.Minute)
 	usage.Samples = slices.DeleteFunc(usage.Samples, func(s backtest.Sample) bool { return s.At/3600%24 != 3 })

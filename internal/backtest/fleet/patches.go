@@ -22,7 +22,7 @@ type PatchFormat string
 const (
 	// Kustomize is a strategic merge patch for each workload, for a Kustomize component.
 	Kustomize PatchFormat = "kustomize"
-	// SSA is a manifest for each workload that has only what kubectl apply --server-side shall own.
+	// SSA is a manifest for each workload with only the fields that kubectl apply --server-side owns.
 	SSA PatchFormat = "ssa"
 	// HelmValues are values for the chart of each workload.
 	HelmValues PatchFormat = "helm-values"
@@ -36,7 +36,7 @@ const PatchHeader = "# Written by kubectl vscaler report.\n"
 
 // Patch is a file that sets the requests of a workload to those for Git.
 type Patch struct {
-	// File is the name of the file, which no other workload has.
+	// File is the name of the file, unique to the workload.
 	File string
 	Text []byte
 }
@@ -138,8 +138,8 @@ func valuesOf(rows []*Row, path string) (map[string]any, error) {
 	return values, nil
 }
 
-// resources are the requests for Git, and the limits that follow. A request that is not set and that nothing
-// recommends stays so.
+// resources are the requests for Git, and the limits that follow. An unset request without a recommendation
+// stays unset.
 func (r *Row) resources() map[string]any {
 	git := r.Git()
 	requests, limits := map[string]string{}, map[string]string{}

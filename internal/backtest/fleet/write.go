@@ -123,7 +123,7 @@ func (r *Report) pricesLine() string {
 		number(rounded(r.options.Prices.CPUCoreHour)), number(rounded(r.options.Prices.MemoryGiBHour)))
 }
 
-// groupTable has a header and a line for each group: what it requests today -> by the first rule. It is empty without groups.
+// groupTable has a header and a line for each group: its requests today -> by the first rule. It is empty without groups.
 func (r *Report) groupTable() (lines [][]string) {
 	if len(r.Groups) == 0 {
 		return nil

@@ -12,7 +12,7 @@
 // The percentile interpolates between ranks, as Prometheus does. Amounts are rounded up to millicores
 // and MiB. KRR recommends nothing with less than 3 hours of usage.
 //
-// KRR recommends once, when a user runs it. The Policy applies what it recommends once a day, as its users do
+// KRR recommends once, when a user runs it. The Policy applies the recommendation once a day, as its users do
 // on a schedule. KRR knows OOM kills only with an option that is off by default.
 package krr
 
@@ -85,7 +85,7 @@ func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return requests, true
 }
 
-// recommend returns what KRR recommends for the last 14 days.
+// recommend returns KRR's recommendation for the last 14 days.
 func (p *Policy) recommend() (quantity.Amounts, bool) {
 	if p.now.Sub(p.first) < leastHistory {
 		return quantity.Amounts{}, false

@@ -51,9 +51,9 @@ func (s *scheme) bucketOf(value float64) int {
 	return min(int(math.Log(value*(growth-1)/s.first+1)/logGrowth), len(s.starts)-1)
 }
 
-// histogram is a distribution whose samples lose half of their weight each half-life.
-// Instead of making old samples lighter it makes new ones heavier, relative to a moment
-// that moves on when the numbers become too large.
+// histogram is a distribution whose samples lose half of their weight each half-life. Instead of
+// lighter old samples it has heavier new ones, relative to a moment that advances when the numbers
+// become too large.
 type histogram struct {
 	*scheme
 

@@ -30,7 +30,7 @@ const patience = 5 * time.Second
 // Class is the priority of a waiting scaler: higher classes go first.
 type Class int
 
-// The classes, by what happens while a scaler waits.
+// The classes, by the effect of a wait.
 const (
 	ScaleDown Class = iota // requested resources stay unused
 	ScaleUp                // pods have less than recommended, and usage is within it
@@ -49,10 +49,10 @@ type Want struct {
 
 // Budget grants changes. It is safe for concurrent use.
 //
-// The scalers that wait form a line (line.go). A free slot is reserved for the first of them. Next
-// returns it to be requeued, and the slot is its own when it asks. Only a few slots are reserved
-// at a time: requeueing more scalers than there are workers would only delay other reconciles.
-// A scaler that does not ask in time leaves the line until it asks again.
+// The scalers that wait form a line (line.go). A free slot is reserved for the first one. Next
+// returns it to be requeued, and it gets the slot when it asks. Only a few slots are reserved at a
+// time: requeueing more scalers than there are workers would only delay other reconciles. A scaler
+// that does not ask in time leaves the line until it asks again.
 //
 // An Emergency without a free slot takes one of the reserve (limits.go).
 type Budget struct {
@@ -78,7 +78,7 @@ type pool int
 const (
 	common pool = iota
 	reserve
-	pools // how many there are
+	pools // number of slots
 )
 
 type cooling struct {

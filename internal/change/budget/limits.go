@@ -67,9 +67,9 @@ func (b *Budget) limitOf(namespace string) int {
 	return max(b.limits.PerNamespace, b.podsIn[namespace]*b.limits.PodPercent/100)
 }
 
-// reserveHasRoom reports whether a namespace may have another slot of the reserve. It may use as many
-// as it leaves free. One alone uses at most half of the reserve, two at most a third each, and
-// there are free slots for one more namespace until there are more namespaces than slots.
+// reserveHasRoom reports whether a namespace may have another slot of the reserve. It may use at most
+// as many as it leaves free. One alone uses at most half of the reserve, two at most a third each,
+// and there are free slots for another namespace until there are more namespaces than slots.
 func (b *Budget) reserveHasRoom(in *namespace) bool {
 	size := (b.limit() + reserveDivisor - 1) / reserveDivisor
 	return in.used[reserve] < size-b.used[reserve]

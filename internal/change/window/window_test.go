@@ -38,7 +38,7 @@ func TestOpens(t *testing.T) {
 	nightly := Spec{Schedule: "0 2 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}
 	cases := map[string]struct {
 		windows []Spec
-		raise   map[string]string // by time: open, or how long until it is
+		raise   map[string]string // by time: open, or the time until it is
 	}{
 		"it opens at the minute and closes after its duration": {
 			[]Spec{nightly},

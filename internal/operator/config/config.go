@@ -69,7 +69,7 @@ type Operator struct {
 	Recommendation Recommendation `json:"recommendation"`
 	// Budget limits the rate of changes.
 	Budget Budget `json:"budget"`
-	// Ceilings bound what requests are raised to.
+	// Ceilings bound raised requests.
 	Ceilings Ceilings `json:"ceilings"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
@@ -134,8 +134,8 @@ type Recommendation struct {
 	// MemoryWindow is the time for which a memory peak counts. The need proven by an OOM kill
 	// counts 4.5 times as long. Defaults to 192h.
 	MemoryWindow metav1.Duration `json:"memoryWindow"`
-	// OOMHalfLife is the time after which the floor that an OOM kill sets has halved. It falls
-	// no further than what the container was shown to need.
+	// OOMHalfLife is the time after which the floor that an OOM kill sets has halved. It falls no
+	// further than the container's proven need.
 	OOMHalfLife metav1.Duration `json:"oomHalfLife"`
 	// MinEvidence is the observed time before the first recommendation. Defaults to 2m.
 	MinEvidence metav1.Duration `json:"minEvidence"`
@@ -164,8 +164,8 @@ type Budget struct {
 	Window time.Duration `json:"-"`
 }
 
-// Ceilings bound what the operator raises requests to, above the policy of any scaler: minAllowed,
-// OOM kills and startup boosts, too. They lower nothing that a pod has. docs/limits-and-guards.md
+// Ceilings bound the requests that the operator raises, above the policy of any scaler: minAllowed,
+// OOM kills and startup boosts, too. They do not lower existing requests. docs/limits-and-guards.md
 // describes them.
 type Ceilings struct {
 	// Container is the most that one container requests. Defaults to 32 CPUs and 128Gi.
@@ -176,9 +176,9 @@ type Ceilings struct {
 	// node's allocatable resources, from 1 to 100. It has no effect if nodes are not read. Defaults
 	// to 75.
 	NodePercent int `json:"nodePercent"`
-	// RaiseFactor is how many times the request or limit in a container's template its resources are raised to while its
-	// policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its request that
-	// is kept. From 2 to 1000; 0 means no bound. Defaults to 8.
+	// RaiseFactor is the multiple of the request or limit in a container's template to which its resources are raised
+	// while its policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its
+	// request that is kept. From 2 to 1000; 0 means no bound. Defaults to 8.
 	RaiseFactor int `json:"raiseFactor"`
 }
 
@@ -231,7 +231,7 @@ type Prometheus struct {
 	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
-// removed are the settings that have no meaning anymore, and what took their place.
+// removed are the settings that have no meaning anymore, and their replacements.
 var removed = map[string]string{
 	"leaderElection.replicas":   "one process serves the whole cluster, and further replicas wait to take over (docs/scaling.md)",
 	"prometheus.maxBytes":       "an answer has at most 8 MiB",
@@ -240,7 +240,7 @@ var removed = map[string]string{
 	"workers.scaledDeployments": "4 are reconciled at once",
 }
 
-// removedVariables are environment variables that have no meaning anymore, and what took their place.
+// removedVariables are environment variables that have no meaning anymore, and their replacements.
 var removedVariables = map[string]string{
 	"OPERATOR_REPLICAS":           removed["leaderElection.replicas"],
 	"OTEL_EXPORTER_OTLP_ENDPOINT": "the operator sends no traces; metrics and events say what it does (docs/monitoring.md)",

@@ -163,7 +163,7 @@ func (l lateLock) Update(ctx context.Context, record resourcelock.LeaderElection
 	return l.Interface.Update(ctx, record)
 }
 
-// A paused process goes on where it stopped. Another one may have led, and released the lease since.
+// A paused process continues where it stopped. Another one may have led, and released the lease since.
 func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 	for name, meanwhile := range map[string]func(server kubernetes.Interface, b *process) error{
 		"it leads": func(kubernetes.Interface, *process) error { return nil },

@@ -9,7 +9,7 @@
 // case.
 //
 // A request rejected for another reason does not show whether a policy exists: rights may be
-// missing, and then there is nothing for the policy to limit.
+// missing, and then the policy has no requests to limit.
 package policies
 
 import (

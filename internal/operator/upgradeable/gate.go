@@ -3,11 +3,11 @@
 
 // Package upgradeable asks OLM not to replace the operator while a step is in progress.
 //
-// A step is a resize of pods or a rollout. During one, the condition Upgradeable of the
-// operator's OperatorCondition is False, and OLM keeps the next version waiting. This
-// is a courtesy to users who follow a step, and not needed for safety: the next operator
-// continues a step from what the API server has. So a block is short. An operator that
-// is killed during a step leaves the condition False until the next operator starts.
+// A step is a resize of pods or a rollout. During one, the condition Upgradeable of the operator's
+// OperatorCondition is False, and OLM keeps the next version waiting. This is a courtesy to users
+// who follow a step, and not needed for safety: the next operator continues a step from the objects
+// on the API server. So a block is short. An operator that is killed during a step leaves the
+// condition False until the next operator starts.
 //
 // To upgrade at once, a user sets the condition in spec.overrides.
 package upgradeable
@@ -236,7 +236,7 @@ type state struct {
 
 func (s state) blocked() bool { return s.reason == ReasonStepInProgress }
 
-// restore continues from what the previous operator wrote. A crash loop must not restart
+// restore continues from the previous operator's condition. A crash loop must not restart
 // blockLimit each time.
 func restore(c *metav1.Condition, now time.Time) state {
 	if c == nil {

@@ -136,7 +136,7 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			if _, ok := obj.(*operatorsv2.OperatorCondition); ok {
 				writes++
-				return errors.Join(c.Update(ctx, obj, opts...), fails) // the write arrives all the same
+				return errors.Join(c.Update(ctx, obj, opts...), fails) // the write still arrives
 			}
 			return c.Update(ctx, obj, opts...)
 		},

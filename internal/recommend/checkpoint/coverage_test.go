@@ -103,7 +103,7 @@ func TestABeginningAgainIsSaved(t *testing.T) {
 	w.feed("app", 11, weekly/2)
 	w.save(published)
 	w.took()
-	w.with(func(histories history.Histories) { // more than is recommended, which maxAllowed limits
+	w.with(func(histories history.Histories) { // more than recommended, which maxAllowed limits
 		histories.Add(usage.Sample{Container: "app", Time: noon.Add((weekly/2 + 1) * time.Minute), CPUMillis: 200, MemoryBytes: 641 * mebi}, params)
 	})
 	w.save(published)
@@ -114,7 +114,7 @@ func TestABeginningAgainIsSaved(t *testing.T) {
 	}
 }
 
-// A checkpoint of an operator that does not know of coverage, and one that is unreadable, keep the history.
+// A checkpoint of an operator without coverage, and unreadable coverage, keep the history.
 func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 	for name, written := range map[string][]byte{"none": nil, "of a newer version": {2, 0, 0}, "of nothing": {1}} {
 		w := newStoreFixture(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// FilledAnnotation marks a checkpoint whose history was filled with usage of the past
-// already, so that a restart does not fill it again.
+// FilledAnnotation marks a checkpoint whose history was filled with past usage already, so that a
+// restart does not fill it again.
 const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
 
 // filling is the state of filling a history with past usage.
@@ -55,9 +55,9 @@ type Readiness int
 const (
 	// NotLoaded is a history that is not in memory yet.
 	NotLoaded Readiness = iota
-	// Filled is one that was filled before, or knows enough by itself.
+	// Filled is a history that was filled before, or has enough usage itself.
 	Filled
-	// Ready is one to be filled: until Fill or StopFilling, what it is fed is kept.
+	// Ready is a history to be filled: until Fill or StopFilling, new samples are kept.
 	Ready
 )
 
@@ -80,7 +80,7 @@ func (s *Store) StartFilling(vs *v1beta1.VerticalScaler, enough time.Duration) R
 	return Ready
 }
 
-// StopFilling gives up what StartFilling began.
+// StopFilling aborts StartFilling.
 func (s *Store) StopFilling(vs *v1beta1.VerticalScaler) {
 	if e := s.loaded(vs); e != nil {
 		defer e.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	}
 	defer e.mu.Unlock()
 	if !e.filling.active {
-		return 0 // it was retargeted meanwhile, and began again
+		return 0 // its target has changed, and it began again
 	}
 	params, newer := s.ParamsOf(vs), e.filling.newer
 	e.filling.active, e.filling.newer = false, nil

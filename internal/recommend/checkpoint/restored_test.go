@@ -30,7 +30,7 @@ func (w *storeFixture) inMemory(container string) (observed time.Duration) {
 // A restored checkpoint is loaded while the operator runs. Memory that it has seen itself is kept, and so are
 // containers that the backup does not have.
 func TestARestoredCheckpointIsLoaded(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	backup := a.live().Spec
 
 	// Another cluster: little usage, an OOM kill, and a new container.
@@ -90,7 +90,7 @@ func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
 
 // A copy without an owner, as a backup tool restores it, is taken over, and is collected with its new scaler.
 func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	saved := a.live().Spec
 
 	b := newStoreFixture(t)

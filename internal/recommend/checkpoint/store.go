@@ -317,7 +317,7 @@ func (e *entry) current(marks map[string]mark, now time.Time) bool {
 		container, err := read(c, now)
 		m, ok := marks[c.ContainerName]
 		if err != nil || c.Version != version || !ok {
-			continue // unreadable or older, or nothing is recommended for it
+			continue // unreadable or older, or without a recommendation
 		}
 		stored[c.ContainerName] = markOf(m.recommendation, &container)
 	}
@@ -352,7 +352,7 @@ func worthSaving(saved, now map[string]mark, phase float64) bool {
 }
 
 // tenths is the covered share of a goal. The time is saved whenever that changes: for every tenth, at each scaler's own
-// time, when the goal is reached, and when it begins again. Beyond the goal, nothing changes any more.
+// time, when the goal is reached, and when it begins again. Beyond the goal, it stays.
 func tenths(covered, goal time.Duration, phase float64) int {
 	const parts, reached = 10, 11
 	switch {
@@ -430,9 +430,9 @@ func isOutdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
-// meet reads the checkpoint that is there instead of the one that was read last, so that it can be
-// overwritten. A save of another process is not: the history in memory is dropped, and the next Load
-// reads that one. Load also recognizes a save of this process whose reply was lost.
+// meet reads the current checkpoint, so that it can be overwritten. A save of another process is not
+// overwritten: the history in memory is dropped, and the next Load reads the save. Load also
+// recognizes a save of this process whose reply was lost.
 func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)

@@ -128,7 +128,7 @@ func TestWhatIsWorthSaving(t *testing.T) {
 				w.save(tc.recs)
 				w.expect() // never the same twice
 
-				// The same after a restart: what was saved is worth what it was.
+				// The same after a restart: the saved evidence counts in full.
 				w.reload()
 				w.save(tc.recs)
 				w.expect()
@@ -221,7 +221,7 @@ func TestItIsReadOnlyOnce(t *testing.T) {
 
 // A profile changes the evaluation of usage, not the observed usage.
 func TestAnotherProfileKeepsTheHistory(t *testing.T) {
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 	for _, profile := range []v1beta1.RecommendationProfile{"Frugal", "Safe", ""} {
 		w.scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
@@ -235,7 +235,7 @@ func TestAnotherProfileKeepsTheHistory(t *testing.T) {
 }
 
 // The checkpoint of a deleted scaler goes with it, but not at once. Until then a new scaler of that name finds it, and
-// must not rely on what will be collected.
+// must not rely on it.
 func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	for name, change := range map[string]func(*v1beta1.VerticalScaler){
 		"retargeted": func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" },
@@ -243,7 +243,7 @@ func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	} {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after a restart: %t", name, restarts), func(t *testing.T) {
-				w := newSavedWorld(t)
+				w := newSavedFixture(t)
 				w.expect("create")
 				change(w.scaler)
 				if restarts {
@@ -265,8 +265,8 @@ func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	}
 }
 
-// A part of a checkpoint that is damaged, or that a newer version of the operator has saved, is kept, however much is learned
-// and saved after it. Once it can be read, it counts again.
+// A part of a checkpoint that is damaged, or that a newer version of the operator has saved, is kept through all later saves.
+// Once it can be read, it counts again.
 func TestAnUnreadableContainerIsKept(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
 		"for its data":       func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
@@ -325,8 +325,8 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 	}
 }
 
-// The clock of the next process is ahead or behind, or one of a node was. Nothing that was saved is lost, and learning goes
-// on at once.
+// The clock of the next process is ahead or behind, or one of a node was. No saved history is lost, and learning continues
+// at once.
 func TestAnotherClockCostsNoHistory(t *testing.T) {
 	days := 8 * 24 * 60
 	saved := noon.Add(time.Duration(days) * time.Minute)
@@ -335,7 +335,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 	}
 	killed := func(c *history.Container, at time.Time) { c.RecordOOM(at, 4000*mebi, params) }
 	counted := func(c *history.Container, at time.Time) {
-		for pod := range 4 { // all until then are counted, and not one by one
+		for pod := range 4 { // all until then are counted together
 			c.RecordKill(history.Kill{At: at, HitBytes: 4000 * mebi, Pod: fmt.Sprint(pod)}, at, params)
 		}
 	}
@@ -410,7 +410,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newSavedWorld(t)
+			w := newSavedFixture(t)
 			tc.meanwhile(w)
 			w.took()
 
@@ -433,7 +433,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 
 // A save of another process cannot be read. The histories in memory are kept and saved.
 func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
@@ -472,7 +472,7 @@ func (w *storeFixture) peaks() (peak, floor int64) {
 
 // A paused leader continues with its old state. It must load the save of the next one.
 func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	b := a.other()
 	b.usedUp(2048, 61)
 	b.save(recs("app", 310, 2356*mebi))
@@ -502,10 +502,10 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	a.expect("update")
 }
 
-// The process that is overtaken may be the one that leads: a late write of the last leader has come
-// between. Its memory peaks and kills are not lost.
+// The overtaken process may be the leader: a late write of the last leader came between. Its memory
+// peaks and kills are not lost.
 func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	b := a.other()
 	b.usedUp(600, 61)
 	b.save(recs("app", 310, 700*mebi))
@@ -519,7 +519,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
 	}
 
-	// Of a scaler that was retargeted meanwhile, it knows nothing.
+	// It has no history of a scaler with a new target.
 	b.usedUp(610, 63)
 	b.took()
 	b.load()
@@ -547,7 +547,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		"retargeted, read when it starts": {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, loadsIt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newSavedWorld(t)
+			a := newSavedFixture(t)
 
 			b := &storeFixture{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
 			tc.change(b.scaler)
@@ -577,7 +577,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		})
 	}
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
-		a := newSavedWorld(t)
+		a := newSavedFixture(t)
 		a.scaler.Spec.DeploymentName = "api"
 		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
 		a.store.Live = a.server
@@ -589,8 +589,8 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// While the reply to every second write is lost, each save succeeds at the third attempt, or at the fifth if what arrives
-// meanwhile is worth saving, too. No usage is lost: what arrives between two attempts counts, and so do kills and the past.
+// While the reply to every second write is lost, each save succeeds at the third attempt, or at the fifth if new samples
+// are worth saving, too. No usage is lost: samples between two attempts count, and so do kills and the past.
 func TestLostRepliesToSavesCostNothing(t *testing.T) {
 	for parity := range 2 {
 		want, w := newStoreFixture(t), newStoreFixture(t)
@@ -628,7 +628,7 @@ func TestLostRepliesToSavesCostNothing(t *testing.T) {
 
 func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	broken := errors.New("connection refused")
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 
 	w.restart()
@@ -756,8 +756,8 @@ func newStoreFixture(t *testing.T) *storeFixture {
 	return w
 }
 
-// newSavedWorld has saved an hour of usage, with one container that needs 310m and 640Mi.
-func newSavedWorld(t *testing.T) *storeFixture {
+// newSavedFixture has saved an hour of usage, with one container that needs 310m and 640Mi.
+func newSavedFixture(t *testing.T) *storeFixture {
 	t.Helper()
 	w := newStoreFixture(t)
 	w.load()
@@ -783,7 +783,7 @@ func (w *storeFixture) wrote(verb string, write func() error) error {
 	return err
 }
 
-// restart makes the operator forget what it has in memory.
+// restart clears the operator's memory.
 func (w *storeFixture) restart() { w.store = &Store{Client: w.server, Params: params} }
 
 // reload is another process, in a year.
@@ -866,7 +866,7 @@ func (w *storeFixture) histories() map[string][]byte {
 	return out
 }
 
-// expectStored restarts the operator, and compares what it reads.
+// expectStored restarts the operator, and compares the histories that it reads.
 func (w *storeFixture) expectStored(want map[string][]byte) {
 	w.t.Helper()
 	w.reload()

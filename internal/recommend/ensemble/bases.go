@@ -161,7 +161,7 @@ const (
 type guide struct {
 	// ahead is the usage that all of these days reached within the next four hours.
 	ahead float32
-	// later is the most that any of them used from one and a half to three hours later.
+	// later is the highest usage of these days from one and a half to three hours later.
 	later float32
 }
 

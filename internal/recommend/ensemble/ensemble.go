@@ -17,7 +17,7 @@
 // each one after that, three times the usage. Noise hardly ever follows the first raise. No level learns these requests.
 //
 // A candidate is a Basis, a margin and a hold policy. The basis and the margin propose a level for
-// the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the
+// the mean of the pods, and the usual spread of the pods raises it. The hold policy decides how the
 // held level follows the proposals. Each candidate is charged for the level that it would have
 // held, not for its proposals. The charge is the mean over the pods:
 //
@@ -77,10 +77,10 @@ type proposal struct {
 	margin uint8
 }
 
-// holdPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
-// 12 % above it, or to 3 % above usage that it does not cover, and then to the guide's need of the
-// coming hours. It falls only to a proposal below share of it that saves a tenth of the mean usage,
-// not within gap minutes of its last fall, and never below usage or the guide.
+// holdPolicy decides how a held level follows its proposals. It rises at once: to a proposal that
+// is 12 % above it, or to 3 % above usage that it does not cover, and then to the guide's need of
+// the coming hours. It falls only to a proposal below share of it that saves a tenth of the mean
+// usage, not within gap minutes of its last fall, and never below usage or the guide.
 type holdPolicy struct {
 	share float32
 	gap   uint16
@@ -243,9 +243,9 @@ func (c *CPU) Clone() CPU {
 	return clone
 }
 
-// Complete is about the current interval, if it is complete: how much time was observed since it began, and the share of
-// the pods that used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a
-// later moment ends it.
+// Complete returns the observed time since the current interval began, if it is complete, and the share of the pods that
+// used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a later moment
+// ends it.
 func (c *CPU) Complete(level int64) (age time.Duration, above float64, ok bool) {
 	if c.open.recent < interval || len(c.open.pods) == 0 {
 		return 0, 0, false
@@ -394,7 +394,7 @@ func (c *CPU) minute() uint16 { return uint16(c.observed / time.Minute) }
 // fadeResizes lets the counts fade, once an hour.
 func (c *CPU) fadeResizes(age time.Duration) {
 	c.fadeAge += age
-	for range min(c.fadeAge/time.Hour, 2000) { // after which nothing is left
+	for range min(c.fadeAge/time.Hour, 2000) { // then the counts are 0
 		for k, n := range c.resizes {
 			c.resizes[k] = uint16(uint32(n) * hourlyFade >> 16)
 		}
@@ -458,8 +458,8 @@ type Need struct {
 }
 
 // Need returns the level of the cheapest candidate. It includes the current interval when that is
-// complete. Before, the interval counts as soon as its mean is certain to exceed the level, even
-// if nothing were used in the rest of it, and usage has not dropped again.
+// complete. Before, the interval counts as soon as its mean must exceed the level, even without
+// usage in the rest of it, and usage has not dropped again.
 func (c *CPU) Need() Need {
 	if c.IsEmpty() {
 		return Need{}

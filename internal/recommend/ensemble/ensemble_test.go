@@ -343,8 +343,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// The amount that is selected is the one that sorting would put there: for lists of any length, with many and
-// few different amounts.
+// The selected amount is the same as after sorting: for lists of any length, with many and few different
+// amounts.
 func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

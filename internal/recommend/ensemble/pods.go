@@ -35,7 +35,7 @@ type pod struct {
 type capped struct {
 	// row is the number of samples in a row close to the limit, since the first raise.
 	row uint16
-	// at is the limit that enough of them have reached, and need the request that they ask for, in millicores.
+	// at is the limit that enough samples have reached, and need the resulting request, in millicores.
 	at, need float32
 }
 
@@ -52,7 +52,7 @@ const (
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
 
-// add takes into account how much of its limit a pod has used.
+// add takes the used share of a pod's limit into account.
 func (c *capped) add(usage, factor, limit float32) {
 	switch {
 	case usage <= limit*CappedShare:
@@ -67,8 +67,8 @@ func (c *capped) add(usage, factor, limit float32) {
 	}
 }
 
-// add adds a sample of a pod. One that covers a whole interval by itself replaces those before it,
-// so that a source which averages for as long as we do is not averaged twice.
+// add adds a sample of a pod. A sample that covers a whole interval replaces those before it, so
+// that a source with the same interval is not averaged twice.
 func (o *open) add(s Sample, isWhole bool) {
 	p, usage := o.pod(s.Pod), float32(s.Millis)
 	if isWhole {
@@ -138,7 +138,7 @@ func (o *open) isUrgent(mean, level float32) bool {
 	return min(mean, last/n)*float32(o.recent)/float32(interval) > level
 }
 
-// cappedNeed is the mean request of the pods that shows what they need; 0 unless the limit caps half of them now.
+// cappedNeed is the mean request of the pods that shows their need; 0 unless the limit caps half of them now.
 func (o *open) cappedNeed() float32 {
 	sum, reached, n := float32(0), 0, 0
 	for p := range o.sampled() {

@@ -81,7 +81,7 @@ func TestNoiseIsNoShortfallOfCPU(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	c := recorded(fair, aWeek)
 	for at := 2 * minute; at <= aDay; at += 15 * time.Second {
-		c.Add(sample(at, 100+r.Int64N(300), 400*mebi), params) // up to a third more than is recommended, 250 on average
+		c.Add(sample(at, 100+r.Int64N(300), 400*mebi), params) // up to a third more than recommended, 250 on average
 	}
 	if got := c.Coverage(); got.Starved > aDay/100 || got.Shortfall != NoShortfall {
 		t.Errorf("the coverage is %+v", got)

@@ -47,9 +47,9 @@ type Params struct {
 	// remembered 4.5 times as long.
 	MemoryWindow time.Duration
 
-	// OOMHalfLife is the time after which an OOM floor has halved, down to what the container was
-	// shown to need. From hours to weeks. Default 4 days: a floor 20 % above the exceeded limit is
-	// back near that limit after one day.
+	// OOMHalfLife is the time after which an OOM floor has halved, down to the container's proven
+	// need. From hours to weeks. Default 4 days: a floor 20 % above the exceeded limit is back near
+	// that limit after one day.
 	OOMHalfLife time.Duration
 
 	// MaxGap is the most that time advances from one sample to the next. It should be about
@@ -101,8 +101,7 @@ type Container struct {
 	// peaks are the peaks of memory by slot, the current slot first.
 	peaks   [slotCount]int64
 	slotAge time.Duration // observed time since the current slot began
-	// changes is the mean |ln(peak / peak before)| of successive slots, and counted
-	// how many of them there were.
+	// changes is the mean |ln(peak / peak before)| of successive slots, and counted their number.
 	changes float32
 	counted int64
 
@@ -114,9 +113,8 @@ type Container struct {
 	coverage coverage
 }
 
-// Add takes a sample into account. Samples of the same moment may come in any
-// order. One that is older than the newest counts like a new one, but does not turn
-// time back.
+// Add takes a sample into account. Samples of the same moment may come in any order. A sample that
+// is older than the newest counts like a new one, but does not turn time back.
 func (c *Container) Add(s usage.Sample, p Params) {
 	step := c.advanceTo(nanos(s.Time), p)
 	c.samples++
@@ -164,7 +162,7 @@ func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	}
 	c.newest = at
 	if before == 0 {
-		return 0 // the first sample: there is nothing yet that could have aged
+		return 0 // the first sample: no older data could have aged
 	}
 	step := max(min(time.Duration(at-before), p.MaxGap), 0)
 	c.observed = min(c.observed+step, longest)
@@ -264,7 +262,7 @@ func (c *Container) IsCPULasting() bool { return c.cpu.IsLasting() }
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
 func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
-// LimitTo makes times after now, which another clock has recorded, the time now. Until then, nothing would be learned.
+// LimitTo sets times after now, which another clock has recorded, to now. Until then, the history would take no samples.
 func (c *Container) LimitTo(now time.Time) {
 	latest := max(nanos(now), int64(c.observed))
 	c.newest, c.oom.kill, c.coverage.at = min(c.newest, latest), min(c.oom.kill, latest), min(c.coverage.at, latest)

@@ -29,7 +29,7 @@ var (
 	noon   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	params = DefaultParams()
 
-	// exported lets cmp look into everything of ours.
+	// exported lets cmp read all our types.
 	exported = cmp.Exporter(func(t reflect.Type) bool {
 		return strings.HasPrefix(t.PkgPath(), reflect.TypeFor[Container]().PkgPath()) || t.PkgPath() == reflect.TypeFor[ensemble.CPU]().PkgPath()
 	})
@@ -271,7 +271,7 @@ func FuzzEncode(f *testing.F) {
 		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
 			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
 		}
-		// Of the ensemble, only what it asks for stays.
+		// Of the ensemble, only its level stays.
 		before, after := *c, decoded
 		before.cpu, after.cpu = ensemble.CPU{}, ensemble.CPU{}
 		// Coverage has an encoding of its own.
@@ -465,8 +465,8 @@ func TestTheWorstContainerStillEncodes(t *testing.T) {
 	}
 }
 
-// TestHeapOfAContainer is the promise of 3.4 KB, all of them together and with the histories
-// that holds them.
+// TestHeapOfAContainer is the promise of 3.4 KB, for all containers together and with their
+// histories.
 func TestHeapOfAContainer(t *testing.T) {
 	const n = 10_000
 	var before, after runtime.MemStats

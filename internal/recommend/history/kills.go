@@ -48,12 +48,12 @@ const (
 	// one.
 	shortHistory = 24 * time.Hour
 
-	// lasting is by how many percent the remembered floor is above what the container was shown
-	// to need: the next time is not quite like the last one.
+	// lasting is the percentage by which the remembered floor exceeds the proven need: the next
+	// time is not quite like the last one.
 	lasting = 5
 
-	// rememberedFor is for how many memory windows the need of a killed container is remembered:
-	// 36 days by default, so that a monthly batch is killed in its first month only.
+	// rememberedFor is the number of memory windows for which the need of a killed container is
+	// remembered: 36 days by default, so that a monthly batch is killed in its first month only.
 	rememberedFor = 4.5
 
 	// usedAgain is the percentage of the remembered need from which on usage shows it again.
@@ -81,7 +81,7 @@ type oomFloor struct {
 	shown time.Duration
 	from  int64 // the insufficient size at the newest step in the row
 
-	row     uint32 // the step of the newest kill in steps: how many raises did not help
+	row     uint32 // the step of the newest kill in steps: the number of raises that did not help
 	counted countedKills
 	// by is the pod of many that has led to the newest step: a hash of its name, or 0.
 	by uint32
@@ -100,13 +100,13 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 	return c.RecordKill(Kill{At: at, HitBytes: hit}, at, p)
 }
 
-// RecordKill takes into account that a pod's container was OOM-killed, and reports whether the kill
-// counts. A kill counts once, however often a pod's status reports it: see countedKills.
+// RecordKill takes an OOM kill of a pod's container into account, and reports whether it counts. A
+// kill counts once, even if a pod's status reports it often: see countedKills.
 //
-// The floor then is a step above what was not enough: the size that was hit, or the peak if that was
-// higher (a limit may have been lowered, or the node short of memory). It never falls by another
-// kill. The step is 20 %. It is 70 % and then 100 % for kills that hit what the kill before had raised the
-// floor to, within a memory window:
+// The floor then is a step above the insufficient size: the size that was hit, or the peak if that was
+// higher (a limit may have been lowered, or the node short of memory). Another kill never lowers it. The
+// step is 20 %. It is 70 % and then 100 % for kills at the floor of the kill before, within a memory
+// window:
 //
 //	hit    1000   1200   2040 MiB
 //	floor  1200   2040   4080 MiB, or MostBytes
@@ -115,10 +115,10 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 // MostBytes ends the climb: see climb. Of three pods or more, only another pod than the one before moves on in the row.
 //
 // Other replicas that hit the old size raise nothing. With less than a day of observed usage, the steps
-// for kills of the last hour are 100, 140 and 200 %. A size that is not known is never invented: the
-// floor is then 20 % above the peak.
+// for kills of the last hour are 100, 140 and 200 %. An unknown size is never invented: the floor is
+// then 20 % above the peak.
 //
-// A kill dated in the future counts as one of now.
+// A kill dated in the future counts as current.
 func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	at, reference := nanos(k.At), nanos(now)
 	if at == 0 || reference == 0 || !c.oom.counted.add(k, at, reference) {
@@ -165,7 +165,7 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	return true
 }
 
-// AdoptKills takes over what another history of the same container knows about OOM kills and the pod template.
+// AdoptKills takes over the OOM kills and the pod template of another history of the same container.
 func (c *Container) AdoptKills(from *Container) {
 	c.oom, c.climb, c.templates = from.oom, from.climb, from.templates
 	c.climb.at = max(c.observed-(from.observed-from.climb.at), 0)
@@ -212,9 +212,9 @@ func (c *Container) stepOf(k Kill, at, now int64) int64 {
 }
 
 // OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
-// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above what the container was
-// shown to need as long as that is remembered: for 4.5 memory windows, 36 days by default, after
-// usage has last come near it.
+// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above the proven need while
+// that is remembered: for 4.5 memory windows, 36 days by default, after usage has last come near
+// it.
 //
 //	1200 MiB, hit 800, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 945 MiB   37 d → 900 MiB
 func (c *Container) OOMFloor(p Params) int64 {
@@ -249,8 +249,8 @@ type countedKills struct {
 	until uint32
 }
 
-// countedKill is a kill that was counted: a hash of what identifies it, and its date in seconds since
-// 1970, rounded up. The zero value is none.
+// countedKill is a kill that was counted: a hash of its identity, and its date in seconds since 1970,
+// rounded up. The zero value is none.
 type countedKill struct{ id, at uint32 }
 
 // add notes a kill, dated at, and reports whether it counts. It does not if it was counted before, if

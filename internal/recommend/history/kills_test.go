@@ -137,8 +137,8 @@ func TestARowOfTheFirstDay(t *testing.T) {
 	}
 }
 
-// Two kills in a row have led to 2040 MiB. One on a node that was away, of hours before them, is reported late: it is the
-// first of its own row, and the next one is still the third of theirs.
+// Two kills in a row have led to 2040 MiB. An earlier kill on an unreachable node is reported late: it is the first of
+// its own row, and the next one is still the third of theirs.
 func TestAKillThatIsReportedLateIsInNoRow(t *testing.T) {
 	c, now := aged(900)
 	record := func(pod string, at time.Time, hit, want int64) {

@@ -20,9 +20,9 @@ type template struct {
 	left time.Duration
 }
 
-// NoteTemplate takes the request and limit of the pod template into account, as users have set them. If a user raises
-// one of them, the request is a floor until a day has been observed, or until it is lowered. The day begins when no pods of
-// an older template are left. More memory is tried even if a climb has ended.
+// NoteTemplate takes the request and limit of the pod template into account, as users have set them. If a user raises one
+// of them, the request is a floor until a day has been observed, or until it is lowered. The day begins when no pods of an
+// older template are left. Memory is raised even if a climb has ended.
 func (c *Container) NoteTemplate(requests, limits quantity.Amounts, hasOldPods bool) {
 	c.templates[0].note(requests.CPUMillis, limits.CPUMillis, hasOldPods)
 	if c.templates[1].note(requests.MemoryBytes, limits.MemoryBytes, hasOldPods) {

@@ -44,7 +44,7 @@ type Import struct {
 	Skipped string
 	// Notes has an entry for each field of the spec that is set, sorted by their names, and for the update mode.
 	Notes []Note
-	// Doubts are the paths of fields that have made the scaler one that only recommends.
+	// Doubts are the paths of fields that led to updateMode Recommend.
 	Doubts []string
 }
 
@@ -149,7 +149,7 @@ func (r *reader) doubt(path, result string) {
 	r.Doubts = append(r.Doubts, path)
 }
 
-// note notes what becomes of a value, or of the values below it. The key is its path without "spec." and indexes.
+// note records the result for a value, or for the values below it. The key is its path without "spec." and indexes.
 func (r *reader) note(path, key string, value any) {
 	result, ok := r.results[path]
 	if !ok {
@@ -286,7 +286,7 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 	spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
 }
 
-// sizesLimits sets controlledValues where it is not set, because the default of a VPA is another one. It reports whether it did.
+// sizesLimits sets controlledValues where it is unset, because the default of a VPA differs. It reports whether it did.
 func sizesLimits(policies []v1beta1.ContainerPolicy) (isChanged bool) {
 	for i, p := range policies {
 		if p.ControlledValues == "" && p.Mode != v1beta1.ContainerModeOff {

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held measures what the operator's types hold in memory.
+// Package held measures the memory of the operator's types.
 package held
 
 import (

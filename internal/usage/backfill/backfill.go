@@ -5,7 +5,7 @@
 // the first recommendation does not need days of learning.
 //
 // It runs in the background and blocks nothing. While Prometheus is down, slow or returns invalid
-// data, scalers learn from metrics.k8s.io as they do without it.
+// data, scalers learn from metrics.k8s.io as without it.
 package backfill
 
 import (
@@ -189,8 +189,8 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 			f.pause = pause{}
 		}
 	case isGeneral:
-		// The problem probably concerns all scalers, so all pause. In case this scaler causes
-		// it, the others come first afterwards.
+		// The problem probably concerns all scalers, so all pause. In case this scaler causes it,
+		// the others are tried first afterwards.
 		if !now.Before(f.pause.until) {
 			f.pause.extend(now)
 		}

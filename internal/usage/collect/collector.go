@@ -55,8 +55,8 @@ const atOnce = 8
 type Problems struct {
 	// Outage is the source's error; empty while it answers.
 	Outage string
-	// Silent is true if running pods have no usage, or had none a few rounds ago, or that no
-	// round was made yet: nothing may be lowered.
+	// Silent is true if running pods have no usage, or had none a few rounds ago, or before the
+	// first round: requests may not be lowered.
 	Silent bool
 	// Unread is true if no round was made yet.
 	Unread bool
@@ -70,8 +70,8 @@ type Problems struct {
 type known struct {
 	Problems
 
-	// wasReadSilent is true if the problems were read since they are silent: what waits for
-	// usage must be reconciled once it is there.
+	// wasReadSilent is true if the problems were read while usage was silent: the scaler must be
+	// reconciled once it is not.
 	wasReadSilent bool
 	silences      silences
 	// isSized is true if pods run for long enough to have usage, and isBlind if none of them has.
@@ -104,14 +104,14 @@ type Collector struct {
 	OOMEvents OOMEvents
 
 	// Missing is set while usage of nearly all pods is missing, for users to see it in one place. The problems of scalers
-	// do not change meanwhile. Nil without a reader.
+	// do not change then. Nil without a reader.
 	Missing *atomic.Bool
 
 	reach    reach // of the rounds, which are one after the other
 	oomAsked time.Time
 
 	mu         sync.Mutex
-	missingFor int // for how many rounds in a row usage of nearly all pods is missing
+	missingFor int // rounds in a row without usage of nearly all pods
 	known      map[types.NamespacedName]known
 	namespaces map[string]*namespaceState
 
@@ -123,7 +123,7 @@ type Collector struct {
 type namespaceState struct {
 	// failures counts the source's failures in a row.
 	failures int
-	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
+	// uncertain is the number of rounds for which a source that has failed may fail again.
 	uncertain int
 	// clocks is the first clocksError in a row; nil after another answer. A message with the current age would
 	// change in each round.
@@ -403,9 +403,9 @@ func newSamples(pods []podUsage, repeated, silent map[string]bool) (news []usage
 	return news
 }
 
-// repeated names the pods whose samples were delivered before: a source that looks
-// less often than we ask answers the same again, and one moment must not count
-// twice. That holds for a pod that was missing in between, too.
+// repeated names the pods whose samples were delivered before: a source that measures less often
+// than we ask repeats its answer, and one moment must not count twice. A pod may have been missing
+// in between.
 func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample, now time.Time) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -576,7 +576,7 @@ var received = metrics.NewCounter(metrics.Metric{
 	Stability: metrics.Beta,
 }, []string{used})
 
-// count counts what a source has delivered.
+// count counts the samples of a source.
 func count(samples []usage.Sample, refused []usage.Refused) {
 	received.WithLabelValues(used).Add(float64(len(samples)))
 	for _, r := range refused {

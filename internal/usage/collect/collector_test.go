@@ -336,7 +336,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 					w.scaler(namespace, name, name)
 				}
 			}
-			// Scalers that stand back cost nothing else: another scaler sizes the Deployment.
+			// Scalers behind another one cost no more: that one sizes the Deployment.
 			for j := range 3 {
 				name := fmt.Sprintf("later-%d", j)
 				want["*v1beta1.VerticalScaler ns-0/"+name] = 1
@@ -423,8 +423,8 @@ func TestAScalerWithoutDeploymentWaits(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// Until the scaler's first pass has read what was saved, usage would go into a
-// history that is about to be replaced.
+// Until the scaler's first pass has read the saved history, usage would go into a history that is
+// about to be replaced.
 func TestAScalerWhoseHistoryIsNotLoadedWaits(t *testing.T) {
 	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
@@ -611,7 +611,7 @@ func (w *collectorFixture) container(namespace, deployment, name string) {
 	w.must(w.client.Update(w.t.Context(), &d))
 }
 
-// hasRead counts what one request to the cache was answered with.
+// hasRead counts the objects in the answer to one request to the cache.
 func (w *collectorFixture) hasRead(objects ...runtime.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

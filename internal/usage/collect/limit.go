@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// aboveLimitPercent is by how many percent memory may be above the limit without being
-	// refused: sources round, and count slightly differently.
+	// aboveLimitPercent is the percentage by which memory may exceed the limit without a rejection:
+	// sources round, and count slightly differently.
 	aboveLimitPercent = 10
 
-	// afterResize is for how long after a resize a sample may be of the time before it, or
-	// the cache may not know the resize yet. It is the age that sources accept at most.
+	// afterResize is the time after a resize in which a sample may be older, or the cache may not
+	// have the resize yet. It is the largest age that sources accept.
 	afterResize = 5 * time.Minute
 )
 

@@ -16,13 +16,13 @@ import (
 )
 
 // With cgroup v1, and with the kubelet's singleProcessOOMKill, the kernel kills one process of a container: a worker, or a
-// compiler. The container goes on, so no status of a pod has the kill, and usage is lower after it. Only the counters of the
-// kubelet's cAdvisor, which Prometheus may have, show that this is no evidence for less.
+// compiler. The container continues, so no status of a pod has the kill, and usage is lower after it. Only the counters of
+// the kubelet's cAdvisor, which Prometheus may have, show that this is no evidence for less.
 
 const (
 	// oomEventsPeriod is the time between reads.
 	oomEventsPeriod = 2 * time.Minute
-	// oomEventsDelay is for how long Prometheus may not have a kill yet, or still have the count of a container that has ended.
+	// oomEventsDelay is the time for which Prometheus may not have a kill yet, or still have the count of an ended container.
 	oomEventsDelay = 6 * time.Minute
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// TestOOMEventsAreKillsOfPods: a worker of gunicorn is killed, and the container goes on.
+// TestOOMEventsAreKillsOfPods: a worker of gunicorn is killed, and the container continues.
 func TestOOMEventsAreKillsOfPods(t *testing.T) {
 	w := newCollectorFixture(t)
 	counts, asked := map[string]int{}, 0

@@ -59,7 +59,7 @@ type reach struct {
 // lister reads the usage of one namespace.
 type lister func(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error)
 
-// lister returns how this round reads usage. Where only the list of all namespaces is refused, each is read on its own.
+// lister returns how this round reads usage. If only the list of all namespaces is rejected, each one is read separately.
 func (c *Collector) lister(ctx context.Context, namespaces []string) lister {
 	source, ok := c.Source.(SourceOfAll)
 	if !ok || !c.reach.isAll {

@@ -95,7 +95,7 @@ func (w *clusterListFixture) hasAsked(want string) {
 
 func TestAllNamespacesAreReadAtOnce(t *testing.T) {
 	w := newClusterListFixture(t)
-	w.hasAsked("16 lists") // how many pods they have is not known yet
+	w.hasAsked("16 lists") // the number of their pods is still unknown
 	w.reports("shop-7", "web-1", "app", 300, 500*mebi)
 	w.hasAsked("all, then 0 lists")
 	if got := w.history("shop-7", "web")["app"]; got != (seen{Peak: 500 * mebi, Samples: 2}) {
@@ -109,8 +109,7 @@ func TestAllNamespacesAreReadAtOnce(t *testing.T) {
 	w.hasAsked("16 lists")
 }
 
-// A list of all namespaces that cannot be had costs no usage where each can be read on its own, and is not tried
-// again in each round.
+// A rejected list of all namespaces costs no usage if each one can be read, and is not retried in each round.
 func TestAListOfAllThatIsRefused(t *testing.T) {
 	for name, fails := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}, "", errors.New("no cluster role")),

@@ -17,11 +17,11 @@ import (
 
 // Silence of a running pod is never evidence for less. The rules are:
 //
-//   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it.
+//   - A pod counts while its phase is Running, for any ReplicaSet of the Deployment.
 //     A pod that terminates counts until its grace period is over: then
 //     its kubelet does not answer, and another pod has taken its place.
 //   - Each container in the spec of such a pod counts, except init containers that end and native
-//     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
+//     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: its future usage is unknown.
 //   - A container is silent if the answer has no usable sample of it. A sample that the source
 //     refuses, such as a stale one, is none. One that was delivered before is still one: a source
 //     may measure less often than it is asked.

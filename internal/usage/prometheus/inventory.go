@@ -35,7 +35,7 @@ const (
 )
 
 // OOMEvents reads the number of OOM-killed processes in each container since it started, and calls each for at least one. The
-// kubelet counts what the kernel logs, so it may count too few. An error is an *Error.
+// kubelet counts entries of the kernel log, so it may count too few. An error is an *Error.
 func (s *Source) OOMEvents(ctx context.Context, namespaces []string, at time.Time, each func(of usage.Container, kills int)) error {
 	of, err := inNamespaces(namespaces)
 	if err != nil {

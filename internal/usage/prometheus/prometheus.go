@@ -33,8 +33,8 @@ const (
 	maxPoints = 10_000
 )
 
-// Options select the Prometheus to query, and how, with its credentials. Nothing else has an
-// effect, neither the environment nor files in the home folder.
+// Options select the Prometheus to query, and how, with its credentials. Neither the environment
+// nor files in the home folder have an effect.
 type Options struct {
 	// Address is an http or https URL without credentials.
 	Address string

@@ -117,7 +117,7 @@ func TestNamesCannotChangeAQuery(t *testing.T) {
 }
 
 // FuzzQueries builds queries of any names. Each accepted query has the structure of TestQueries: names
-// occur in quoted strings only, and the patterns match nothing but these names.
+// occur in quoted strings only, and the patterns match only these names.
 func FuzzQueries(f *testing.F) {
 	f.Add("shop", "web.v1", "app", "proxy", "e\"ast\\")
 	f.Add("shop", "web", "app", `x"} or vector(1) #`, "")

@@ -161,7 +161,7 @@ func (s *Source) fleetQueries(namespaces, kinds []string) (queries [2]string, er
 }
 
 // usageQueries are the queries for CPU and for memory. A container that was restarted has two series for some minutes,
-// and one that two servers scrape always has two. They are merged here and not by the query: with "max by (...)",
+// and one that two servers scrape always has two. They are merged here, not by the query: with "max by (...)",
 // Prometheus takes twice as long.
 func (s *Source) usageQueries(matchers string) [2]string {
 	matchers += `,container!="",container!="POD"` + s.labels()
@@ -171,7 +171,7 @@ func (s *Source) usageQueries(matchers string) [2]string {
 	}
 }
 
-// inNamespaces is a label matcher. No namespaces are all of them.
+// inNamespaces is a label matcher. Without namespaces, it matches all.
 func inNamespaces(namespaces []string) (matcher string, err error) {
 	for _, name := range namespaces {
 		if len(validation.IsDNS1123Label(name)) > 0 {

@@ -21,8 +21,7 @@ import (
 // the target has containers and resources.
 const longestSizes = 90 * 24 * time.Hour
 
-// Sizes are the requests and limits of a target's pods. They are for plots: nothing is decided by
-// them.
+// Sizes are the requests and limits of a target's pods. They are for plots, not for decisions.
 type Sizes struct {
 	// HasRequests and HasLimits are true if Prometheus has them at some time.
 	HasRequests, HasLimits bool
@@ -109,7 +108,7 @@ func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range
 	}
 }
 
-// complete adds what the operator reports, where nothing else is known.
+// complete adds the operator's reports where kube-state-metrics has none.
 func (s *Sizes) complete(answer model.Matrix, containers []string, r v1.Range) {
 	eachAmount(answer, "target_container", containers, r, func(of Of, _ model.Metric) func(time.Time, int64) {
 		s.HasRequests = true

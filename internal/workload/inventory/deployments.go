@@ -86,7 +86,7 @@ func isSameDeployment(a, b *fleet.Deployment) bool {
 	return a.Excluded == b.Excluded && a.IsOwned == b.IsOwned && a.Replicas == b.Replicas && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Requests, b.Requests)
 }
 
-// ReadForFleet reads what policies see of a Deployment.
+// ReadForFleet reads the policies' view of a Deployment.
 func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	controller := metav1.GetControllerOfNoCopy(d)
 	out := &fleet.Deployment{
@@ -123,7 +123,7 @@ func newDeploymentRecord(d *appsv1.Deployment) *deploymentRecord {
 	trimDeployment(d)
 	encoded, err := d.Marshal()
 	if err != nil {
-		panic(err) // Marshalling what was unmarshalled never fails.
+		panic(err) // Marshalling an unmarshalled value never fails.
 	}
 	r.encoded = slices.Clip(encoded)
 	return r

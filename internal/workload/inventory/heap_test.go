@@ -111,7 +111,7 @@ func (c *encodedCluster) histories() *checkpoint.Store {
 	return store
 }
 
-// Get implements client.Reader: nothing was saved.
+// Get implements client.Reader: there are no checkpoints.
 func (c *encodedCluster) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
@@ -244,7 +244,7 @@ func (c *encodedCluster) ours(ctx context.Context) *Cache {
 	return cached
 }
 
-// Watch implements client.WithWatch. It streams a list, and then nothing more happens.
+// Watch implements client.WithWatch. It streams a list, and then no events.
 func (c *encodedCluster) Watch(ctx context.Context, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
 	stream := make(chan watch.Event)
 	send := func(kind watch.EventType, object client.Object) {

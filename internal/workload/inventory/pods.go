@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Pods knows all pods and ReplicaSets of some namespaces, as the values that are read of them.
+// Pods caches all pods and ReplicaSets of some namespaces, reduced to the values that are read.
 type Pods struct {
 	sets *records[*setRecord]
 	pods *records[*podRecord]
@@ -81,7 +81,7 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 	return podsOf(d, p.sets.by(deploymentIndex, string(d.UID)), func(s *setRecord) []*podRecord { return p.pods.by(setIndex, string(s.uid)) }), nil
 }
 
-// requestedOn adds up what the scheduler counts of all pods of a node.
+// requestedOn adds up the scheduler's requests of all pods of a node.
 func (p *Pods) requestedOn(node string) (sum quantity.Amounts) {
 	for _, pod := range p.pods.by(nodeIndex, node) {
 		sum = sum.Plus(pod.requests)
@@ -158,7 +158,7 @@ func (p *Pods) OnChange(handle PodHandler) {
 	})
 }
 
-// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
+// podRecord is a stored pod: the values of workload.ReadPod, in integers and shared strings.
 type podRecord struct {
 	namespace, name, version string
 	// node is the name of the pod's node, and requests are its requests by the scheduler's count.
@@ -215,7 +215,7 @@ func (r *podRecord) uid() types.UID {
 	return r.pod.UID
 }
 
-// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+// differs reports whether a field that is read has changed. The resource version alone does not count.
 func (r *podRecord) differs(from *podRecord) bool {
 	if r.pod == nil {
 		return false
@@ -257,7 +257,7 @@ func (r *setRecord) deploymentKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.namespace, Name: r.deploymentName}
 }
 
-// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+// differs reports whether a field that is read has changed. The resource version alone does not count.
 func (r *setRecord) differs(from *setRecord) bool {
 	a, b := *r, *from
 	a.version, b.version = "", ""

@@ -28,8 +28,8 @@ type records[T record] struct {
 	informers []toolscache.SharedIndexInformer
 }
 
-// newRecords watches all namespaces if there are none. Example has the kind of the objects. The indexes have one value of a
-// record each; it is in no index whose value is empty.
+// newRecords watches all namespaces if there are none. Example has the kind of the objects. Each index has one value of a
+// record; an empty value is not indexed.
 func newRecords[O client.Object, T record](
 	namespaces []string, example O, source func(namespace string) toolscache.ListerWatcher, read func(O) T, indexes map[string]func(T) string,
 ) *records[T] {

@@ -15,8 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A stored pod is read as the pod itself. Every field of a pod gets a random value here, from words that have a meaning
-// somewhere. Of a pod that no ReplicaSet controls, nothing is stored.
+// A stored pod is read as the pod itself. Every field of a pod gets a random value here, from words with a meaning. A
+// pod without a ReplicaSet is not stored.
 func TestAStoredPodIsReadAsThePod(t *testing.T) {
 	for seed := range uint64(1000) {
 		pod := randomPod(rand.New(rand.NewPCG(seed, 1)))

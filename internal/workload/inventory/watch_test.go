@@ -124,7 +124,7 @@ func (s *server) expire(kind string) {
 	synctest.Wait()
 }
 
-// metadataOf is a ReplicaSet as it is watched.
+// metadataOf is the watched metadata of a ReplicaSet.
 func metadataOf(s *appsv1.ReplicaSet) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
 }
