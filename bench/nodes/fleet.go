@@ -27,7 +27,7 @@ const (
 	// A pod that needs more than this at its peak is scaled down: 30 % of a node of 8 CPUs and 32 GiB.
 	mostCPU, mostMemory = 2400, 9.6 * gibi
 
-	// podSpread and podMemory describe how a pod's CPU strays from the series: see backtest.World.
+	// podSpread and podMemory describe how a pod's CPU strays from the series: see backtest.Assumptions.
 	podSpread, podMemory = 0.10, 0.8
 	// lessMemory is the share of memory by which each pod needs less than the pod before it.
 	lessMemory = 0.03

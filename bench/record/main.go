@@ -82,7 +82,7 @@ func run(args []string, out, progress io.Writer) error {
 	var results []result
 	for _, s := range scenarios {
 		began := time.Now()
-		outcomes := backtest.Run(traces, rules(), backtest.Options{WarmUp: warmUp, World: s.world})
+		outcomes := backtest.Run(traces, rules(), backtest.Options{WarmUp: warmUp, Assumptions: s.assumed})
 		fmt.Fprintf(progress, "%s: took %.1f s\n", s.name, time.Since(began).Seconds())
 		measured, err := measure(traces, outcomes, o)
 		if err != nil {

@@ -28,14 +28,14 @@ const (
 
 // scenarios are how series are replayed. The first one is measured in full.
 var scenarios = []struct {
-	name  string
-	world backtest.World
+	name    string
+	assumed backtest.Assumptions
 }{
-	{"recorded", backtest.World{}},
-	{"10-pods-15", backtest.World{Pods: 10, Spread: 0.15}},
-	{"minutes-25", backtest.World{Minutes: true, Jitter: 0.25}},
-	{"limit-1", backtest.World{Minutes: true, Jitter: 0.25, CPULimit: 1}},
-	{"limit-2", backtest.World{Minutes: true, Jitter: 0.25, CPULimit: 2}},
+	{"recorded", backtest.Assumptions{}},
+	{"10-pods-15", backtest.Assumptions{Pods: 10, Spread: 0.15}},
+	{"minutes-25", backtest.Assumptions{Minutes: true, Jitter: 0.25}},
+	{"limit-1", backtest.Assumptions{Minutes: true, Jitter: 0.25, CPULimit: 1}},
+	{"limit-2", backtest.Assumptions{Minutes: true, Jitter: 0.25, CPULimit: 2}},
 }
 
 // rules are VPA's, and one for each profile.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// inImage is the environment variable that tells a child that it has no files of the system.
+// inImage is the environment variable of a child without files of the system.
 const inImage = "TEST_WITHOUT_SYSTEM_ROOTS"
 
 // root is the root of the repository.

@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package newpods writes down for the API server which sizes new pods get: one NewPodSizes for each namespace with
+// Package newpods publishes the sizes of new pods to the API server: one NewPodSizes for each namespace with
 // scalers that size new pods.
 //
-// It is derived from status.newPods of the scalers, and holds nothing else. So a crash or an outage loses nothing: the
-// objects stay as they were, and so do the sizes of new pods.
+// It is derived from status.newPods of the scalers only. So a crash or an outage loses nothing: the objects stay, and
+// so do the sizes of new pods.
 package newpods
 
 import (
@@ -44,11 +44,11 @@ const (
 	// Deployments, so that each write costs as much as its namespace is large.
 	pause = 5 * time.Second
 
-	// maxOwners is how many scalers own an object. When all of them are gone, the garbage collector deletes it, even if no
+	// maxOwners limits the scalers that own an object. The garbage collector deletes it with the last one, even if no
 	// operator runs. It is small because the API server reads the object for each new pod.
 	maxOwners = 8
 
-	// rejectedRetry is when to try again what the API server refuses.
+	// rejectedRetry is the time until a rejected write is retried.
 	rejectedRetry = time.Minute
 )
 
@@ -63,11 +63,11 @@ var kind = v1beta1.GroupVersion.WithKind("NewPodSizes")
 type Reconciler struct {
 	// Client reads scalers and NewPodSizes from the cache, and writes.
 	Client client.Client
-	// Workers is how many namespaces are reconciled at once.
+	// Workers is the number of namespaces that are reconciled at once.
 	Workers int
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// Wake receives the scalers of a namespace when Refused has another answer for it; nil for nobody.
+	// Wake receives the scalers of a namespace when the answer of Refused changes; nil for none.
 	Wake chan<- event.GenericEvent
 	// Longest is the longest text of one object, in bytes; admission.MaxText if 0.
 	Longest int
@@ -83,7 +83,7 @@ func request(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: v1beta1.NewPodSizesName}}
 }
 
-// Reconcile makes the NewPodSizes of a namespace say what its scalers say.
+// Reconcile publishes the sizes of a namespace's scalers in its NewPodSizes.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	lines, owners, err := r.lines(ctx, req.Namespace)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, ours))
 }
 
-// result tells the queue when to write again.
+// result returns when to write again.
 func (r *Reconciler) result(ctx context.Context, req reconcile.Request, err error) (reconcile.Result, error) {
 	rejection := apierror.Of(err)
 	switch {
@@ -127,22 +127,24 @@ func (r *Reconciler) result(ctx context.Context, req reconcile.Request, err erro
 	return reconcile.Result{}, nil
 }
 
-// Refused says why the API server has refused the last write for a namespace; it has no reason if it has not.
+// Refused returns why the API server rejected the last write for a namespace, if it did.
 func (r *Reconciler) Refused(namespace string) apierror.Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused[namespace]
 }
 
-// noteRefusal notes how the last write for a namespace ended. If that is new, it wakes the scalers, whose status says so.
+// noteRefusal records the outcome of the last write for a namespace. A new outcome triggers the scalers, which report it.
 func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apierror.Rejection) {
 	r.mu.Lock()
 	before := r.refused[namespace]
 	if r.refused == nil {
 		r.refused = map[string]apierror.Rejection{}
 	}
-	if r.refused[namespace] = why; why.Reason == "" {
+	if why.Reason == "" {
 		delete(r.refused, namespace)
+	} else {
+		r.refused[namespace] = why
 	}
 	r.mu.Unlock()
 	if before == why || r.Wake == nil {
@@ -153,7 +155,7 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 		log.FromContext(ctx).Error(err, "Listing the scalers of the namespace") // Their resync is soon enough.
 		return
 	}
-	for i := range scalers.Items { // Also those without sizes: perhaps those of before cannot be removed.
+	for i := range scalers.Items { // Also those without sizes: their previous sizes may be impossible to remove.
 		select {
 		case r.Wake <- event.GenericEvent{Object: &scalers.Items[i]}:
 		case <-ctx.Done():
@@ -162,8 +164,8 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 	}
 }
 
-// lines are what the API server is told of a namespace, by Deployment, and owners are those of the objects. A scaler counts
-// while its status is about the Deployment that its spec names.
+// lines returns the lines to publish for a namespace, by Deployment, and the owners of the objects. A scaler counts while
+// its status and spec name the same Deployment.
 func (r *Reconciler) lines(ctx context.Context, namespace string) (lines map[string]string, owners []metav1.OwnerReference, err error) {
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -181,7 +183,7 @@ func (r *Reconciler) lines(ctx context.Context, namespace string) (lines map[str
 	return lines, owners[:min(len(owners), maxOwners)], nil
 }
 
-// lineOf is what the API server is told of the Deployment that a scaler names; empty for nothing.
+// lineOf is the line to publish for the scaler's Deployment, if any.
 func lineOf(s *v1beta1.VerticalScaler) string {
 	if s.Status.NewPods == nil || s.DeletionTimestamp != nil || scaler.RecordedClaim(s) != scaler.Claim(s) {
 		return ""
@@ -258,15 +260,15 @@ func isLabelled(o *v1beta1.NewPodSizes) bool {
 	return true
 }
 
-// untilNext is how long to wait before the next write for a namespace.
+// untilNext is the time until the next write for a namespace.
 func (r *Reconciler) untilNext(namespace string) time.Duration {
 	last, _ := r.written.Load(namespace)
 	at, _ := last.(time.Time)
 	return at.Add(pause).Sub(r.Clock.Now())
 }
 
-// write writes what differs. Lines may move from an object to another: those that lose none come first, so that there is no
-// moment without a line. Then it deletes the objects that are not needed.
+// write writes the differences. Lines may move between objects: objects that lose none are written first, so that no line
+// is ever missing. Then it deletes the objects that are not needed.
 func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
 	r.written.Store(namespace, r.Clock.Now())
 	var last []v1beta1.NewPodSizes

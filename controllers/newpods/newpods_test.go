@@ -38,8 +38,8 @@ type fixture struct {
 	t      *testing.T
 	clock  *testingclock.FakePassiveClock
 	writes int
-	fails  error // what the next writes return
-	most   int   // how many writes succeed; 0 for all
+	fails  error // the error of the next writes
+	most   int   // number of writes that succeed; 0 means all
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -229,7 +229,7 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 	}
 }
 
-// What somebody else has made of the objects is put right. An object of theirs stays.
+// Changes by another client are corrected. An object of another client stays.
 func TestChangedSizesAreWrittenAgain(t *testing.T) {
 	right := map[string]string{"verticalscaler": "\nweb app,1,,,\n", "theirs": "\nweb app,8,,,\n"}
 	owners := []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: "web"}}
@@ -283,8 +283,8 @@ func TestWritesAreGathered(t *testing.T) {
 	f.wants("after it", map[string]string{"verticalscaler": "\nweb app,5,,,\n"}, 1)
 }
 
-// A namespace that is too large for one object has several. A line stays where it is, or is elsewhere before it leaves, so
-// that no Deployment is without its size, whichever write is the last one.
+// A namespace that is too large for one object has several. A line stays, or is written elsewhere before it is removed, so
+// that every Deployment has its size after any write.
 func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	f := newFixture(t, scalerOf("a", "1"), scalerOf("b", "2"), scalerOf("d", "4"), scalerOf("e", "5"))
 	f.Longest = 25 // two lines
@@ -354,7 +354,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// The scalers whose sizes cannot be written say so, and no longer once they can.
+// Scalers report that their sizes cannot be written, until they can.
 func TestScalersLearnOfARefusal(t *testing.T) {
 	f := newFixture(t, scalerOf("web", "1"))
 	woken := make(chan event.GenericEvent, 10)
@@ -395,7 +395,7 @@ func TestScalersLearnOfARefusal(t *testing.T) {
 		t.Errorf("another namespace: %+v", got)
 	}
 
-	// A size that cannot be removed is that of a scaler without sizes.
+	// The size of a scaler without sizes cannot be removed.
 	f.edit("web", func(s *v1beta1.VerticalScaler) { s.Status.NewPods = nil })
 	f.fails = refusal
 	f.reconcile()
@@ -404,7 +404,7 @@ func TestScalersLearnOfARefusal(t *testing.T) {
 	}
 }
 
-// Only what changes the lines triggers a namespace, and nothing that does is missed.
+// Exactly the changes of lines trigger a namespace.
 func TestWhichChangesMatter(t *testing.T) {
 	p := sizesPredicate()
 	plain := scalerOf("web", "1")

@@ -19,15 +19,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 )
 
-// SetupWithManager wires the watches. What the watches list when they start triggers each namespace with scalers or
-// sizes, so that what has changed while no operator was running is written then.
+// SetupWithManager wires the watches. The initial lists of the watches trigger each namespace with scalers or
+// sizes, so changes made while no operator ran are written then.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ofNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{request(o.GetNamespace())}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers)).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, ofNamespace), builder.WithPredicates(sizesPredicate())).
-		// Somebody else has changed or deleted them.
+		// Another client has changed or deleted them.
 		Watches(&v1beta1.NewPodSizes{}, queue.In(queue.Workload, ofNamespace)).
 		Complete(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// sizesPredicate passes changes of a scaler that change what the API server is told.
+// sizesPredicate passes changes of a scaler that change its published sizes.
 func sizesPredicate() predicate.Predicate {
 	hasLine := func(o client.Object) bool {
 		s, ok := o.(*v1beta1.VerticalScaler)

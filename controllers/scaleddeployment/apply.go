@@ -48,8 +48,8 @@ func (r *Reconciler) replacePrevious(ctx context.Context, s *scope) (done bool, 
 	return true, nil
 }
 
-// checkReplacement tells whether the API server would accept the Deployment that replaces
-// the previous one.
+// checkReplacement checks that the API server would accept the Deployment that replaces the
+// previous one.
 func (r *Reconciler) checkReplacement(ctx context.Context, s *scope) error {
 	next, err := deploymentFor(s.owner, nil)
 	if err != nil {
@@ -63,9 +63,8 @@ func (r *Reconciler) checkReplacement(ctx context.Context, s *scope) error {
 	return err
 }
 
-// applyDeployment is a phase: it creates the Deployment, or restores what its owner asks
-// for. A rejected template does not end the reconcile: the running pods still need a
-// VerticalScaler.
+// applyDeployment is a phase: it creates the Deployment, or restores the owner's spec. A rejected
+// template does not end the reconcile: the running pods still need a VerticalScaler.
 func (r *Reconciler) applyDeployment(ctx context.Context, s *scope) (done bool, err error) {
 	if d := s.deployment; d != nil && d.DeletionTimestamp != nil {
 		s.waiting = fmt.Sprintf("Waiting for Deployment %s to be deleted; it is then created again", d.Name)
@@ -101,8 +100,8 @@ func (r *Reconciler) ensureDeployment(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// applyScaler is a phase: it creates the VerticalScaler, restores what its owner asks for,
-// or deletes it. The VerticalScaler's own finalizer restores the original resources.
+// applyScaler is a phase: it creates the VerticalScaler, restores the owner's spec, or deletes it.
+// The VerticalScaler's own finalizer restores the original resources.
 func (r *Reconciler) applyScaler(ctx context.Context, s *scope) (done bool, err error) {
 	switch {
 	case s.owner.Spec.Scaling == nil:
@@ -145,8 +144,8 @@ func (r *Reconciler) ensureScaler(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// attempt is an apply whose result differs from the document, for example because a
-// webhook modifies what it admits. Applying the same document again has no effect.
+// attempt is an apply whose result differs from the document, for example because of a mutating
+// webhook. Applying the same document again has no effect.
 type attempt struct {
 	document   string // its hash
 	uid        types.UID

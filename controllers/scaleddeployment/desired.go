@@ -114,7 +114,7 @@ func ownedDocument(owner *v1beta1.ScaledDeployment, object metav1.Object, kind s
 		Name:       owner.Name,
 		UID:        owner.UID,
 		Controller: ptr.To(true),
-		// Deleting the owner in the foreground waits for what it owns.
+		// Foreground deletion of the owner waits for its objects.
 		BlockOwnerDeletion: ptr.To(true),
 	}})
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -170,8 +170,8 @@ func stampAppliedHash(desired *unstructured.Unstructured) error {
 	return nil
 }
 
-// applyingDocument is what is applied first: the document with the label, and without its hash.
-// So a Deployment that has kept the label is applied again.
+// applyingDocument is applied first: the document with the label and without its hash. A Deployment
+// that has kept the label is applied again.
 func applyingDocument(desired *unstructured.Unstructured) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	out.SetLabels(map[string]string{v1beta1.ScaledDeploymentLabel: desired.GetLabels()[v1beta1.ScaledDeploymentLabel], v1beta1.ApplyingLabel: "true"})

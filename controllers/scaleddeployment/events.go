@@ -19,13 +19,13 @@ import (
 // The events that are recorded on the owner, by reason.
 const (
 	eventCreated = "Created" // the Deployment or the VerticalScaler was created
-	eventUpdated = "Updated" // it was changed to what the owner asks for
-	eventDeleted = "Deleted" // it was deleted because the owner no longer asks for it
+	eventUpdated = "Updated" // it was changed to the owner's spec
+	eventDeleted = "Deleted" // it was deleted because the owner's spec no longer has it
 	eventRefused = "Refused" // the owner's spec cannot be applied, and a user must act
-	eventReady   = "Ready"   // the owner becomes Ready: all pods are as it asks for, and available
+	eventReady   = "Ready"   // the owner becomes Ready: all pods have its spec, and are available
 )
 
-// actionKeep is the action of all these events.
+// actionKeep is the action of all these events: the operator keeps the objects of the owner.
 const actionKeep = "Keep"
 
 // change is a write to an object of the owner.
@@ -63,7 +63,7 @@ func (r *Reconciler) recordEvents(s *scope, now []metav1.Condition) {
 	}
 }
 
-// describeForeignObject tells a user which object has the name, and who controls it.
+// describeForeignObject describes the object with the name and its controller to a user.
 func describeForeignObject(object client.Object) string {
 	controller := "has no controller"
 	if by := metav1.GetControllerOf(object); by != nil {

@@ -70,12 +70,11 @@ func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployme
 	return &found, "", nil
 }
 
-// deploymentsOf returns the Deployments that the owner controls, by UID. The cache may
-// lack a Deployment that we have just created, so the API server is asked before another
-// one is created. It is asked for those with our label, which a Deployment has from its
-// creation: the question is repeated each minute while the API server rejects the
-// Deployment, and the namespace may have thousands of others. A Deployment whose label was
-// removed later is found in the cache.
+// deploymentsOf returns the Deployments that the owner controls, by UID. The cache may lack a
+// Deployment that we have just created, so the API server is asked before another one is created.
+// The request selects our label, which a Deployment has from its creation: it is repeated each
+// minute while the API server rejects the Deployment, and the namespace may have thousands of
+// others. A Deployment whose label was removed later is found in the cache.
 func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {
 	found, err := inventory.DeploymentsOf(ctx, r.Client, owner)
 	if err != nil {
@@ -116,8 +115,8 @@ func (r *Reconciler) foreignObject(ctx context.Context, owner *v1beta1.ScaledDep
 	return describeForeignObject(object), nil
 }
 
-// directHPA names the HPA that scales the Deployment itself instead of its owner; "" for
-// none. An HPA neither scales to zero replicas nor from zero.
+// directHPA names the HPA that scales the Deployment itself instead of its owner, if any. An HPA
+// neither scales to zero replicas nor from zero.
 func (r *Reconciler) directHPA(ctx context.Context, owner *v1beta1.ScaledDeployment, deployment *appsv1.Deployment) (string, error) {
 	if deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
 		return "", nil
@@ -152,7 +151,7 @@ func (r *Reconciler) checkNameAvailable(ctx context.Context, desired *unstructur
 	return err
 }
 
-// readLive reads the metadata of an object from the API server, with the right to list; nil if there is none.
+// readLive reads the metadata of an object from the API server, with the right to list; nil if it does not exist.
 func (r *Reconciler) readLive(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

@@ -24,17 +24,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
-// rejectedRetry is when to retry what the API server has rejected. No event tells that a quota
-// or a webhook would accept it now.
+// rejectedRetry is the time until a rejected write is retried. A quota or a webhook that would
+// accept it sends no event.
 const rejectedRetry = time.Minute
 
 const (
-	// ownedPolicy is part of the name of the admission policy that compares what is written with
-	// the ScaledDeployment, of which the API server may still have an older version.
+	// ownedPolicy is part of the name of the admission policy that compares writes with the
+	// ScaledDeployment. The API server may still have an older version of it.
 	ownedPolicy = "operator-owned"
-	// policyDelay is how long a rejection by that policy is not reported, and retried like a
-	// conflict. The API server learns of a change within milliseconds, as the operator does, and
-	// of a new kind within 30 seconds.
+	// For policyDelay, a rejection by that policy is not reported, and is retried like a conflict.
+	// The API server learns of a change within milliseconds, as the operator does, and of a new
+	// kind within 30 seconds.
 	policyDelay = 40 * time.Second
 )
 
@@ -49,7 +49,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// ResyncPeriod is how often an object is reconciled without any event.
+	// ResyncPeriod is the time between reconciles without an event.
 	ResyncPeriod time.Duration
 
 	written   ownwrites.Memory
@@ -72,22 +72,21 @@ type scope struct {
 	owner *v1beta1.ScaledDeployment
 	now   time.Time
 
-	// deployment is the owner's Deployment; nil if there is none.
+	// deployment is the owner's Deployment, or nil.
 	deployment *appsv1.Deployment
-	// previous is a Deployment of the owner under another name; nil if there is none.
+	// previous is a Deployment of the owner under another name, or nil.
 	previous *appsv1.Deployment
-	// scaler is the owner's VerticalScaler; nil if there is none.
+	// scaler is the owner's VerticalScaler, or nil.
 	scaler *v1beta1.VerticalScaler
-	// foreignScaler describes a VerticalScaler that has the owner's name and another
-	// controller; empty if there is none.
+	// foreignScaler describes a VerticalScaler with the owner's name and another controller, if
+	// any.
 	foreignScaler string
-	// scaledBy names an HPA that targets the Deployment instead of the owner; empty if
-	// there is none.
+	// scaledBy names an HPA that targets the Deployment instead of the owner, if any.
 	scaledBy string
 
-	// waiting says which deletion the reconcile waits for; empty for none.
+	// waiting names the deletion that the reconcile waits for, if any.
 	waiting string
-	// rejection says why a user must act; it has no reason if no action is required.
+	// rejection is the reason why a user must act; its reason is empty if no action is required.
 	rejection apierror.Rejection
 	// changes are the writes of this reconcile, for events.
 	changes []change
@@ -113,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if owner.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // The garbage collector deletes what the owner controls.
+		return reconcile.Result{}, nil // The garbage collector deletes the owner's objects.
 	}
 	end := s.classify(r.run(ctx, s))
 	if end == rejected && r.mayBeOutdated(s) {
@@ -147,12 +146,12 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// outcome is how a reconcile ended.
+// outcome is the end of a reconcile.
 type outcome int
 
 const (
 	settled    outcome = iota // everything is applied, or an event ends the wait
-	rejected                  // a user must act; the status says what to do
+	rejected                  // a user must act; the status reports how
 	failed                    // a request failed; the queue retries
 	conflicted                // the cache was old; nothing is known
 	abandoned                 // the namespace is being deleted, and the owner with it
@@ -201,7 +200,7 @@ func (s *scope) reject(rejection apierror.Rejection) {
 	}
 }
 
-// result tells the queue when to reconcile next.
+// result returns when to reconcile next.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	if s.err != nil {
 		return reconcile.Result{}, s.err
@@ -214,7 +213,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }
 
-// forget drops what is remembered of a deleted owner.
+// forget drops the memory of a deleted owner.
 func (r *Reconciler) forget(owner types.NamespacedName) {
 	r.written.Forget(owner)
 	r.conflicts.Forget(owner)

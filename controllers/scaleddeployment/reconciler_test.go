@@ -362,7 +362,7 @@ func TestConflictsBackOff(t *testing.T) {
 
 // The cache is stale: the API server has a Deployment that the cache lacks.
 func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
-	// Equal to what the owner asks for, but without a controller.
+	// Equal to the owner's spec, but without a controller.
 	document, err := deploymentFor(anOwner(), nil)
 	if err != nil {
 		t.Fatal(err)

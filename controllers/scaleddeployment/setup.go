@@ -37,7 +37,7 @@ import (
 // Name is the name of the controller in logs and metrics, and its field manager.
 const Name = ownership.Owners
 
-// workers is how many objects are reconciled at once.
+// workers is the number of objects that are reconciled at once.
 const workers = 4
 
 // deploymentIndex is the index of owners by the name of their Deployment.
@@ -55,14 +55,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("indexing ScaledDeployments by %s: %w", deploymentIndex, err)
 	}
-	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
-	// what is retried, and a resync is Routine (Reconciler.result).
+	// Each event has its class in the queue. Initial lists of watches are Routine. A retry keeps its class, and a
+	// resync is Routine (Reconciler.result).
 	cached, owner := mgr.GetCache(), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// A user has changed the owner. For has the class Edit.
 		For(&v1beta1.ScaledDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// Something has changed what it owns.
+		// Changes of its objects.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, owner)).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, owner), builder.WithPredicates(scalerPredicate())).
 		// A foreign Deployment that has the name an owner wants.

@@ -19,7 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// writeStatus writes the status unless it is equal to the one that was read, and then records what is new.
+// writeStatus writes the status unless it is unchanged, and then records the news.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	status := statusOf(s)
 	if equality.Semantic.DeepEqual(s.owner.Status, status) {
@@ -72,9 +72,9 @@ func conditionsOf(s *scope) []metav1.Condition {
 	return conditions.Merge(before, now, s.owner.Generation, s.now)
 }
 
-// deploymentConditions repeats what the Deployment reports, so that kubectl wait works as on a
-// Deployment. They are absent while there is none, or while it is replaced, and stay if it could not be
-// read.
+// deploymentConditions repeats the conditions of the Deployment, so that kubectl wait works as on a
+// Deployment. They are absent without a Deployment and while it is replaced, and stay if it could not
+// be read.
 func deploymentConditions(s *scope) (out []metav1.Condition) {
 	for _, kind := range []string{v1beta1.ConditionAvailable, v1beta1.ConditionProgressing} {
 		switch {
@@ -90,7 +90,7 @@ func deploymentConditions(s *scope) (out []metav1.Condition) {
 	return out
 }
 
-// repeated is the condition of the Deployment; none if it has none of the type.
+// repeated is the condition of the Deployment, if it has that type.
 func repeated(d *appsv1.Deployment, kind string) []metav1.Condition {
 	for _, c := range d.Status.Conditions {
 		if string(c.Type) == kind && c.Reason != "" {
@@ -109,7 +109,7 @@ type state struct {
 type stateKind int
 
 const (
-	stateReady      stateKind = iota // everything is as the owner asks
+	stateReady      stateKind = iota // everything matches the owner's spec
 	stateInProgress                  // a change is in progress, and no action is required
 	stateStalled                     // a user must act
 	stateUnknown                     // the reconcile failed and is retried
@@ -177,7 +177,7 @@ func (s state) conditions() (ready, reconciling, stalled metav1.Condition) {
 	return ready, reconciling, stalled
 }
 
-// sizedCondition repeats what the VerticalScaler reports in its Ready condition.
+// sizedCondition repeats the VerticalScaler's Ready condition.
 func sizedCondition(scaler *v1beta1.VerticalScaler) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionSized, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown, Message: "The VerticalScaler has not reported its status yet"}
 	if scaler == nil {

@@ -48,7 +48,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		s.settle()
 		scalers := s.scalers()
 		for _, name := range scalers {
-			s.says(name, isReady)
+			s.report(name, isReady)
 		}
 		s.sync()
 		_, err := s.policy(policy)
@@ -65,7 +65,7 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		}
 		s.sync()
 		s.advance(time.Hour)
-		for _, o := range objects[1:] { // The watches tell of what is deleted.
+		for _, o := range objects[1:] { // The watches deliver deletions.
 			name := strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")
 			_, err := s.member(name)
 			s.must(err)

@@ -35,8 +35,8 @@ import (
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
 
-// fixture is a Reconciler with an API server from memory, which has no garbage collector and no defaults. What the
-// reconciler has cached is as old as the last call of sync.
+// fixture is a Reconciler with an API server from memory, which has no garbage collector and no defaults. The
+// reconciler's cache is as old as the last call of sync.
 type fixture struct {
 	*testing.T
 
@@ -52,7 +52,7 @@ type fixture struct {
 	stop   context.CancelFunc
 }
 
-// cached is what the reconciler has cached.
+// cached is the reconciler's cache.
 type cached struct {
 	client.Reader
 	cache.Informers
@@ -184,9 +184,9 @@ func (s *fixture) sync(except ...client.ObjectList) {
 	}
 	ctx, cancel := context.WithCancel(s.Context())
 	s.stop = cancel
-	s.reconciler.Fleet = inventory.NewFleet(plainAPI{s.api})
-	go func() { _ = s.reconciler.Fleet.Start(ctx) }()
-	s.must(s.reconciler.Fleet.WaitForSync(ctx))
+	s.reconciler.Deployments = inventory.NewDeployments(plainAPI{s.api})
+	go func() { _ = s.reconciler.Deployments.Start(ctx) }()
+	s.must(s.reconciler.Deployments.WaitForSync(ctx))
 }
 
 func (s *fixture) must(err error) {
@@ -203,13 +203,13 @@ func keyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Name: name}
 }
 
-// member reconciles the Deployment "shop/web" with what is cached.
+// member reconciles a Deployment such as "shop/web" from the cache.
 func (s *fixture) member(deployment string) (time.Duration, error) {
 	result, err := members{s.reconciler}.Reconcile(s.Context(), reconcile.Request{NamespacedName: keyOf(deployment)})
 	return result.RequeueAfter, err
 }
 
-// policy reconciles the policy "shop/p" or "fleet" with what is cached.
+// policy reconciles a policy such as "shop/p" or "fleet" from the cache.
 func (s *fixture) policy(name string) (time.Duration, error) {
 	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: keyOf(name)})
 	return result.RequeueAfter, err
@@ -223,7 +223,7 @@ func (s *fixture) settle() {
 		before := len(s.writes)
 		all, err := s.reconciler.policies(s.Context(), "")
 		s.must(err)
-		for _, d := range s.reconciler.Fleet.All("") {
+		for _, d := range s.reconciler.Deployments.All("") {
 			_, err := s.member(d.Key().String())
 			s.must(err)
 		}
@@ -269,7 +269,7 @@ func (s *fixture) expectWrites(what string, want ...string) {
 	}
 }
 
-// recording is a queue that records what is added.
+// recording is a queue that records added requests.
 type recording struct {
 	requests
 	names []string
@@ -280,7 +280,7 @@ func (q *recording) Add(request reconcile.Request) { q.names = append(q.names, r
 func (q *recording) AddAfter(request reconcile.Request, _ time.Duration) { q.Add(request) }
 
 // listen records the requests that a source adds. The result takes those since the last call, each once.
-func (s *fixture) listen(start func(context.Context, requests) error) (told func() []string) {
+func (s *fixture) listen(start func(context.Context, requests) error) (requested func() []string) {
 	s.Helper()
 	q := &recording{}
 	s.must(start(s.Context(), q))
@@ -310,8 +310,8 @@ func edit[T client.Object](s *fixture, name string, object T, change func(T)) {
 	s.must(s.api.Update(s.Context(), object))
 }
 
-// says changes the status of a scaler as its controller does.
-func (s *fixture) says(name string, change func(*v1beta1.VerticalScalerStatus)) {
+// report changes the status of a scaler as its controller does.
+func (s *fixture) report(name string, change func(*v1beta1.VerticalScalerStatus)) {
 	s.Helper()
 	scaler := s.scaler(name)
 	change(&scaler.Status)

@@ -24,19 +24,19 @@ import (
 )
 
 const (
-	// eventEditReverted is on a scaler whose spec was edited, although it is that of a policy.
+	// eventEditReverted is on a policy's scaler whose spec was edited.
 	eventEditReverted = "EditReverted"
 )
 
 // members reconciles Deployments.
 type members struct{ *Reconciler }
 
-// Reconcile makes the scaler of one Deployment what the policies want it to be. Each write has the version that was
-// read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
+// Reconcile creates, updates or deletes the scaler of one Deployment by the policies. Each write has the version
+// that was read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
 func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
 	if r.Forbidden != "" {
-		return reconcile.Result{}, nil // The status of each policy says so.
+		return reconcile.Result{}, nil // The status of each policy reports this.
 	}
 	step, err := r.decide(ctx, key)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// accept notes that the API server rejects nothing about a Deployment.
+// accept records that the API server rejects nothing about a Deployment.
 func (r members) accept(key types.NamespacedName) {
 	if _, wasRejected := r.rejected.LoadAndDelete(key); wasRejected {
 		r.notify(key.Namespace)
@@ -75,7 +75,7 @@ func (r members) accept(key types.NamespacedName) {
 // write is one write to the scaler of a Deployment.
 type write func(ctx context.Context) error
 
-// decide returns the one write that is needed; nil if there is none.
+// decide returns the one write that is needed, or nil.
 func (r members) decide(ctx context.Context, key types.NamespacedName) (write, error) {
 	found, err := r.scalersBy(ctx, client.InNamespace(key.Namespace), client.MatchingFields{targetIndex: key.Name})
 	if err != nil {
@@ -105,7 +105,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	}
 	switch {
 	case wanted != nil && named == nil:
-		deployment := r.Fleet.Get(key)
+		deployment := r.Deployments.Get(key)
 		if deployment == nil {
 			return nil, nil // It has just been deleted.
 		}
@@ -120,7 +120,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	return r.removal(ctx, all, named)
 }
 
-// conform makes a scaler what its policy wants it to be. If the policy has not changed, that reverts an edit of the scaler.
+// conform updates a scaler to its policy. If the policy has not changed, that reverts an edit of the scaler.
 func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.VerticalScaler) error {
 	if err := r.update(ctx, p.Desired(s)); err != nil {
 		return err
@@ -133,15 +133,15 @@ func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.Vertic
 }
 
 // mustLeave reports whether a scaler of a policy stays as it is: because of a pause, a selector that cannot be parsed,
-// or a deletion. What a deleted policy leaves behind is the garbage collector's to delete or to orphan.
+// or a deletion. The garbage collector deletes or orphans the scalers of a deleted policy.
 func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
 	policy, exists := all.of(s)
 	return exists && (policy == nil || policy.IsPaused())
 }
 
-// wanted is the policy whose scaler the Deployment should have; nil for none.
+// wanted is the policy whose scaler the Deployment should have, or nil.
 func (r members) wanted(ctx context.Context, all policies, key types.NamespacedName, scalers fleet.Scalers) (*fleet.Policy, error) {
-	deployment := r.Fleet.Get(key)
+	deployment := r.Deployments.Get(key)
 	if deployment == nil || scalers.OfUser != nil {
 		return nil, nil
 	}

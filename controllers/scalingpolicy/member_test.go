@@ -67,7 +67,7 @@ func TestEachSelectedDeploymentHasAScalerAndThenNothingIsWritten(t *testing.T) {
 	if owner := metav1.GetControllerOf(s.scaler("shop/web")); owner.Kind != v1beta1.ScalingPolicyKind || owner.UID != "uid-of-shop-local" {
 		t.Errorf("the controller of web is %+v", owner)
 	}
-	// A policy of lower rank is told when the other one is gone.
+	// A policy of lower rank is notified when the other one is gone.
 	s.must(s.api.Delete(t.Context(), aPolicy("local")))
 	s.settle()
 	s.expectWrites("the other policy is gone", "status fleet", "update shop/web")
@@ -76,7 +76,8 @@ func TestEachSelectedDeploymentHasAScalerAndThenNothingIsWritten(t *testing.T) {
 	}
 }
 
-// Whatever the cache lacks, the API server is asked to change only what was read. The next reconcile is soon, and later each time.
+// If the cache lacks an object, the API server is asked to change only objects that were read. The next reconcile is soon, and
+// later each time.
 func TestAnOldCacheLeadsToARetryAndNotToAWrongScaler(t *testing.T) {
 	retriesAreLater := func(s *fixture) {
 		t.Helper()
@@ -208,7 +209,7 @@ func TestErrorsOfWritesAreClassified(t *testing.T) {
 			if isSkipped := len(status.Skipped) == 1 && status.Skipped[0].Reason == "ScalersRejected" && len(status.Skipped[0].Message) <= 1024; isSkipped != (tc.rejected != "") {
 				t.Errorf("skipped %+v", status.Skipped)
 			}
-			// Once it is accepted, nothing of it is left.
+			// Once it is accepted, the rejection is gone.
 			fails = false
 			s.settle()
 			if got := s.condition("shop/p", "Ready"); !strings.HasPrefix(got, "True OperatingNormally") || !slices.Contains(s.scalers(), "shop/web") {
@@ -227,18 +228,18 @@ func TestARejectionTriggersThePoliciesOnce(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}}, aPolicy("p"), aPolicy("elsewhere", func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }), aClusterPolicy("fleet"), aDeployment("shop", "web"))
-	told := s.listen(s.reconciler.startPolicies)
+	requested := s.listen(s.reconciler.startPolicies)
 	for range 3 {
 		if after, err := s.member("shop/web"); after != rejectedRetry || err != nil {
 			t.Fatalf("Reconcile() = %s, %v", after, err)
 		}
 	}
-	if got := told(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
 		t.Errorf("triggered %v", got)
 	}
 	fails = false
 	s.settle()
-	if got := told(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/p"}) {
 		t.Errorf("triggered %v", got)
 	}
 }
@@ -337,7 +338,7 @@ func TestAPausedPolicyChangesNoScaler(t *testing.T) {
 	if got := s.condition("shop/p", "Reconciling"); !strings.HasPrefix(got, "False") {
 		t.Errorf("Reconciling %s", got)
 	}
-	// A user who detaches a scaler gets it all the same.
+	// A user can still detach a scaler.
 	edit(s, "shop/web", &v1beta1.VerticalScaler{}, annotated[*v1beta1.VerticalScaler](v1beta1.DetachedAnnotation, "true"))
 	s.wrote()
 	s.settle()
@@ -348,7 +349,7 @@ func TestAPausedPolicyChangesNoScaler(t *testing.T) {
 	s.expectWrites("continued", "create shop/late", "delete shop/api", "delete shop/old", "status shop/p")
 }
 
-// A policy may be created paused, to see what it would select. It takes nothing away from another one meanwhile.
+// A policy may be created paused, to see what it would select. Until it is resumed, it takes over nothing from another one.
 func TestAPausedPolicyThatComesFirstTakesNothingOver(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
 	s.settle()
@@ -366,7 +367,7 @@ func TestAPausedPolicyThatComesFirstTakesNothingOver(t *testing.T) {
 	s.expectWrites("continued", "create shop/late", "status shop/first", "update shop/web")
 }
 
-// A scaler of a user comes first. What was edited to name another Deployment is found by its own name.
+// A scaler of a user comes first. A scaler that was edited to name another Deployment is found by its own name.
 func TestAUsersScalerComesFirst(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"), aDeployment("shop", "api"), byHand("shop", "web", "api"))
 	s.settle()
@@ -388,7 +389,7 @@ func TestAUsersScalerComesFirst(t *testing.T) {
 	s.expectWrites("and deletes it", "create shop/web", "status shop/p")
 }
 
-// A scaler whose policy is not in the cache stays until the API server says that the policy is gone.
+// A scaler whose policy is not in the cache stays until the API server reports that the policy is gone.
 func TestAPolicyThatTheCacheLacksIsAskedFor(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -32,19 +32,19 @@ type scope struct {
 
 	// policy is nil if invalid is set.
 	policy *fleet.Policy
-	// invalid says which selector cannot be parsed; nil for none.
+	// invalid is the error of a selector that cannot be parsed.
 	invalid error
-	// forbidden says which rights the operator lacks, and how to grant them; empty for none.
+	// forbidden lists the rights that the operator lacks, and how to grant them.
 	forbidden string
 	// isPaused is true if an annotation pauses the policy.
 	isPaused bool
-	// frozen says why an administrator has frozen all changes; empty for no freeze.
+	// frozen is an administrator's reason for a freeze; empty without a freeze.
 	frozen string
 
 	scalers   map[types.NamespacedName]*v1beta1.VerticalScaler
 	survey    fleet.Survey
 	promotion fleet.Promotion
-	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
+	// requeueAfter is the longest time until the next reconcile; zero means any.
 	requeueAfter time.Duration
 }
 
@@ -68,17 +68,17 @@ func (s *scope) tolerate(err error) error {
 	return nil
 }
 
-// frozenRetry is when to look again whether promotions are still frozen.
+// frozenRetry is the time until the freeze is checked again.
 const frozenRetry = 15 * time.Second
 
-// errOldCache is returned if the cache is older than our last write. What it shows must not be counted.
+// errOldCache is returned if the cache is older than our last write. Its objects must not be counted.
 var errOldCache = errors.New("the cache is older than the last write")
 
 // phase is one step of a reconcile. It returns done if the later phases must not run.
 type phase func(ctx context.Context, s *scope) (done bool, err error)
 
-// Reconcile counts what a policy selects, promotes scalers and writes the status. The namespace of the
-// request is empty for a ClusterScalingPolicy.
+// Reconcile counts the selected Deployments, promotes scalers and writes the status. The namespace of
+// the request is empty for a ClusterScalingPolicy.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	s, err := r.read(ctx, request.NamespacedName)
 	if err != nil || s == nil {
@@ -115,7 +115,7 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	return r.writeStatus(ctx, s)
 }
 
-// read reads a policy; nil if there is none, or if it is being deleted.
+// read reads a policy; nil if it does not exist or is being deleted.
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	s := &scope{now: r.Clock.Now(), object: &v1beta1.ScalingPolicy{}}
 	if key.Namespace == "" {
@@ -138,7 +138,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 	return s, nil
 }
 
-// checkRights is a phase: without rights on scalers, the policy says so.
+// checkRights is a phase: a policy without rights on scalers reports this.
 func (r *Reconciler) checkRights(_ context.Context, s *scope) (done bool, err error) {
 	if r.Forbidden != "" {
 		s.forbidden = "The operator may not " + r.Forbidden + ", which policies need. An administrator can grant it: " + r.Release.Install(release.Policies)
@@ -166,7 +166,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 	s.scalers = map[types.NamespacedName]*v1beta1.VerticalScaler{}
 	namespaces := map[string]*fleet.Namespace{}
 	var members []fleet.Member
-	for _, deployment := range r.Fleet.All(s.object.GetNamespace()) {
+	for _, deployment := range r.Deployments.All(s.object.GetNamespace()) {
 		key := deployment.Key()
 		namespace := namespaces[key.Namespace]
 		if namespace == nil {
@@ -225,7 +225,7 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 	return false, errors.Join(errs...)
 }
 
-// promote is a phase: it promotes as many scalers as have their turn.
+// promote is a phase: it promotes the scalers whose turn it is.
 func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err error) {
 	if !s.policy.Promotes() {
 		return false, nil
@@ -256,7 +256,7 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 		promoted++
 	}
 	if s.frozen != "" {
-		s.lookAgainIn(frozenRetry) // No event tells that the freeze has ended.
+		s.lookAgainIn(frozenRetry) // The end of the freeze sends no event.
 	}
 	if promoted > 0 {
 		log.FromContext(ctx).Info("Promoted scalers", "scalers", promoted, "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)

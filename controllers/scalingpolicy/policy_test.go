@@ -54,7 +54,7 @@ func aFleet(t *testing.T, size int, funcs interceptor.Funcs, changes ...func(*v1
 	s := newFixture(t, funcs, objects...)
 	s.settle()
 	for _, name := range s.scalers() {
-		s.says(name, isReady)
+		s.report(name, isReady)
 	}
 	s.wrote()
 	return s
@@ -160,8 +160,8 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 		t.Fatalf("promoted %v", first)
 	}
 	s.advance(time.Hour)
-	s.says(first[0], reverts(s.clock.Now().Add(-10*time.Minute)))
-	s.says(first[1], reverts(s.clock.Now().Add(-20*time.Minute)))
+	s.report(first[0], reverts(s.clock.Now().Add(-10*time.Minute)))
+	s.report(first[1], reverts(s.clock.Now().Add(-20*time.Minute)))
 	s.wrote()
 	s.settle()
 	s.expectWrites("two do harm", "status fleet", "update "+first[0], "update "+first[1])
@@ -174,7 +174,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	s.advance(aDay - 30*time.Minute) // The verification of the first has not ended yet.
 	s.advance(-time.Hour)
 	for _, name := range []string{first[2], first[4], first[5], first[6]} { // three of each namespace then
-		s.says(name, reverts(s.clock.Now()))
+		s.report(name, reverts(s.clock.Now()))
 	}
 	s.settle()
 	s.advance(2 * aDay)
@@ -224,7 +224,7 @@ func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
 	first := s.promoted()
 	s.advance(time.Hour)
 	for _, name := range first {
-		s.says(name, reverts(s.clock.Now().Add(-time.Minute)))
+		s.report(name, reverts(s.clock.Now().Add(-time.Minute)))
 	}
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
 	s.settle()
@@ -233,7 +233,7 @@ func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
 	}
 }
 
-// Nobody is promoted while a freeze lasts, and while it is not known whether there is one. No event tells its end.
+// Promotion stops during a freeze, and while its state is unknown. The end sends no event.
 func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
 	s.reconciler.Freeze = freeze.New(types.NamespacedName{Namespace: "sizing", Name: "verticalscaler-freeze"})
@@ -268,7 +268,7 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	}
 }
 
-// A paused policy promotes and changes no scaler. It counts harm all the same, and notes it after the pause.
+// A paused policy promotes and changes no scaler. It still counts harm, and records it after the pause.
 func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	s := aFleet(t, 10, interceptor.Funcs{})
 	s.settle()
@@ -277,7 +277,7 @@ func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 		p.Spec.Rollout.MaxConcurrentPercent, p.Annotations = new(int32(50)), map[string]string{v1beta1.PausedAnnotation: "true"}
 	})
 	s.advance(time.Hour)
-	s.says(first, reverts(s.clock.Now().Add(-time.Minute)))
+	s.report(first, reverts(s.clock.Now().Add(-time.Minute)))
 	s.wrote()
 	s.settle()
 	s.expectWrites("paused", "status fleet")
@@ -294,7 +294,7 @@ func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	}
 }
 
-// The API server rejects changes of some scalers. The others are promoted, and the status says so.
+// The API server rejects changes of some scalers. The others are promoted, and the status reports it.
 func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	rejects := true
 	s := aFleet(t, 20, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
@@ -348,7 +348,7 @@ func TestSavingsAloneAreWrittenSeldom(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
 	recommends := func(cpuMillis int64) {
 		t.Helper()
-		s.says("shop/web", func(status *v1beta1.VerticalScalerStatus) {
+		s.report("shop/web", func(status *v1beta1.VerticalScalerStatus) {
 			cpu, memory := quantity.CPU(cpuMillis), quantity.Memory(256<<20)
 			status.Summary = &v1beta1.Summary{Reason: fmt.Sprint("Reason", cpuMillis)}
 			status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse, Reason: fmt.Sprint("Reason", cpuMillis)}}
@@ -387,7 +387,7 @@ func TestSavingsAloneAreWrittenSeldom(t *testing.T) {
 	}
 }
 
-func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
+func TestAPolicyReportsWhichRightsAreMissing(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
 	s.settle()
 	s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
@@ -416,7 +416,7 @@ func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
 	s.expectWrites("with rights", "create shop/late", "status shop/p")
 }
 
-func TestEventsTellWhenAPolicyNeedsAUserAndWhatItReverts(t *testing.T) {
+func TestEventsReportWhenAPolicyNeedsAUserAndWhatItReverts(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
 	expect := func(want ...string) {
 		t.Helper()

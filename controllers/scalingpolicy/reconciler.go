@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scalingpolicy serves ScalingPolicies and ClusterScalingPolicies: it creates, changes and deletes
-// their VerticalScalers, promotes them, and says in the status of each policy what it does.
+// their VerticalScalers, promotes them, and reports this in the status of each policy.
 //
-// Two controllers share this work. That of members (member.go) has a request for each Deployment: it decides
-// which policy sizes the Deployment, and makes its scaler what that policy wants. So an event of a Deployment, a
-// namespace, a scaler or a policy becomes requests for the Deployments that it concerns, and each of them
-// costs the same however large the fleet is. That of policies (policy.go) has a request for each policy: it
-// counts all members, promotes scalers, and writes the status once. It runs at most once a second.
+// Two controllers share this work. The one of members (member.go) has a request for each Deployment: it decides
+// which policy sizes the Deployment, and creates or updates its scaler. An event of a Deployment, a namespace, a
+// scaler or a policy becomes requests for the affected Deployments. Each costs the same in a fleet of any size.
+// The one of policies (policy.go) has a request for each policy: it counts all members, promotes scalers, and
+// writes the status once. It runs at most once a second.
 //
 // The pure package fleet decides; this package does the I/O.
 package scalingpolicy
@@ -45,26 +45,26 @@ type Reconciler struct {
 	Cached cache.Cache
 	// Live reads from the API server.
 	Live client.Reader
-	// Fleet knows all Deployments that are served.
-	Fleet *inventory.Fleet
-	// Freeze is the switch that stops all changes; nil for none.
+	// Deployments knows all Deployments that are served.
+	Deployments *inventory.Deployments
+	// Freeze is the switch that stops all changes, or nil.
 	Freeze *freeze.Switch
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// ResyncPeriod is how often a policy is reconciled without any event.
+	// ResyncPeriod is the time between reconciles of a policy without an event.
 	ResyncPeriod time.Duration
-	// Workers is how many Deployments are reconciled at once.
+	// Workers is the number of Deployments that are reconciled at once.
 	Workers int
-	// OwnNamespace is the namespace of the operator; empty if it is not known.
+	// OwnNamespace is the namespace of the operator, if known.
 	OwnNamespace string
 	// Release is the operator's own.
 	Release release.Release
 	// ServesCluster is true if ClusterScalingPolicies are served. Without it, namespaces are not read.
 	ServesCluster bool
-	// Forbidden lists the rights that the operator lacks to serve policies; empty if it has them all. The manager restarts
-	// when they have been granted.
+	// Forbidden lists the rights that the operator lacks to serve policies. The manager restarts when they have been
+	// granted.
 	Forbidden string
 
 	// rejected has why the API server has rejected the scaler of a Deployment, by its key.
@@ -72,27 +72,27 @@ type Reconciler struct {
 	// promoted and written have the last promotions of scalers, and the last statuses of policies.
 	promoted, written ownwrites.Memory
 	conflict          queue.Conflicts
-	// writtenAt is when the status of a policy, by name, was last written.
+	// writtenAt is the time of the last status write, by name of the policy.
 	writtenAt sync.Map
 	// lookUpPolicies triggers the policies that are found; nil before their controller starts.
 	lookUpPolicies atomic.Pointer[func(queue.Find)]
 }
 
-// rejectedRetry is when to retry what the API server has rejected. No event tells that it would accept it now.
+// rejectedRetry is the time until a rejected write is retried. No event announces that it would be accepted.
 const rejectedRetry = time.Minute
 
-// policies are the policies that are served, by what can be done with them.
+// policies are the served policies, by state.
 type policies struct {
 	// valid are those that select Deployments.
 	valid []*fleet.Policy
 	// byUID are all of them. A policy whose selectors cannot be parsed, or that is being deleted, is nil.
 	byUID map[types.UID]*fleet.Policy
-	// keys are those of all of them.
+	// keys are the keys of all policies.
 	keys []types.NamespacedName
 }
 
-// of is the policy that controls a scaler. exists is false if there is no such policy; a policy that must be
-// left to itself is nil.
+// of is the policy that controls a scaler. exists is false if there is no such policy; policy is nil if it
+// must be left alone.
 func (p policies) of(s *v1beta1.VerticalScaler) (policy *fleet.Policy, exists bool) {
 	policy, exists = p.byUID[metav1.GetControllerOfNoCopy(s).UID]
 	return policy, exists
@@ -133,7 +133,7 @@ func (r *Reconciler) add(to *policies, object client.Object) {
 	}
 }
 
-// namespace reads what policies see of a namespace. Namespaces that may not be read have no labels.
+// namespace reads the policies' view of a namespace. Namespaces that may not be read have no labels.
 func (r *Reconciler) namespace(ctx context.Context, name string) (*fleet.Namespace, error) {
 	out := &fleet.Namespace{Name: name}
 	if !r.ServesCluster {
@@ -151,7 +151,7 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (*fleet.Namespa
 	return out, nil
 }
 
-// rejection is why the API server has rejected the scaler of a Deployment; empty if it has not.
+// rejection is the reason for which the API server rejected the scaler of a Deployment, if it did.
 func (r *Reconciler) rejection(deployment types.NamespacedName) string {
 	last, _ := r.rejected.Load(deployment)
 	message, _ := last.(string)

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// Name is the name of the controller of policies, and the field manager of what both controllers write.
+	// Name is the name of the controller of policies, and the field manager of both controllers.
 	Name = ownership.Policies
 	// membersName is the name of the controller of Deployments.
 	membersName = Name + "-members"
@@ -84,15 +84,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // startMembers is the source of requests for Deployments: all of them, and then each that changes. The watch of scalers adds
 // those that are gone.
 func (r *Reconciler) startMembers(ctx context.Context, q requests) error {
-	if err := r.Fleet.WaitForSync(ctx); err != nil {
+	if err := r.Deployments.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
 	}
 	changed, routine := queue.InClass(q, queue.Workload), queue.InClass(q, queue.Routine)
-	r.Fleet.OnChange(func(deployment types.NamespacedName) {
+	r.Deployments.OnChange(func(deployment types.NamespacedName) {
 		changed.Add(reconcile.Request{NamespacedName: deployment})
 		r.notify(deployment.Namespace)
 	})
-	for _, d := range r.Fleet.All(metav1.NamespaceAll) {
+	for _, d := range r.Deployments.All(metav1.NamespaceAll) {
 		routine.Add(reconcile.Request{NamespacedName: d.Key()})
 	}
 	return nil
@@ -131,7 +131,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 		building.WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, itself, policyPredicate()))
 	}
 	if r.Forbidden != "" {
-		return building.Complete(r) // Each policy says so.
+		return building.Complete(r) // Each policy reports this.
 	}
 	building.
 		WatchesRawSource(source.Func(r.startPolicies)).
@@ -154,8 +154,8 @@ func (r *Reconciler) kind(object client.Object, to handler.EventHandler, predica
 	return source.Kind(r.Cached, object, to, predicates...)
 }
 
-// membersOfScaler maps a scaler to its Deployment, and that of a policy also to the Deployment of its own name: it may
-// have been edited to name another one.
+// membersOfScaler maps a scaler to its Deployment. A policy's scaler is also mapped to the Deployment of its own name:
+// an edit may have changed its Deployment.
 func membersOfScaler(_ context.Context, object client.Object) []reconcile.Request {
 	s, ok := object.(*v1beta1.VerticalScaler)
 	if !ok {
@@ -168,21 +168,21 @@ func membersOfScaler(_ context.Context, object client.Object) []reconcile.Reques
 	return out
 }
 
-// membersOfPolicy maps a policy to all Deployments that it may select, and to those of its scalers.
+// membersOfPolicy maps a policy to all Deployments that it may select or that its scalers name.
 func (r *Reconciler) membersOfPolicy(ctx context.Context, policy client.Object) ([]reconcile.Request, error) {
 	return r.membersIn(ctx, policy.GetNamespace())
 }
 
-// membersOfNamespace maps a namespace to its Deployments and to those of its scalers.
+// membersOfNamespace maps a namespace to its Deployments and the Deployments of its scalers.
 func (r *Reconciler) membersOfNamespace(ctx context.Context, namespace client.Object) ([]reconcile.Request, error) {
 	return r.membersIn(ctx, namespace.GetName())
 }
 
-// membersIn are the Deployments of a namespace, and those of its scalers that are gone. If the scalers cannot be listed, it
-// returns the Deployments with the error.
+// membersIn lists the Deployments of a namespace, and the deleted Deployments of its scalers. If the scalers cannot be
+// listed, it returns the Deployments with the error.
 func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []reconcile.Request, err error) {
 	added := map[types.NamespacedName]bool{}
-	for _, d := range r.Fleet.All(namespace) {
+	for _, d := range r.Deployments.All(namespace) {
 		added[d.Key()] = true
 		out = append(out, reconcile.Request{NamespacedName: d.Key()})
 	}
@@ -222,7 +222,7 @@ func (r *Reconciler) notify(namespace string) {
 	})
 }
 
-// memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
+// memberPredicate passes changes of a scaler that may make it differ from its policy.
 func memberPredicate() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
@@ -231,7 +231,7 @@ func memberPredicate() predicate.Predicate {
 		}))
 }
 
-// policyPredicate passes all changes of a policy but those of its status, unless another program has reset that.
+// policyPredicate passes all changes of a policy except status changes, unless another program has reset the status.
 func policyPredicate() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},

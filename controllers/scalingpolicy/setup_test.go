@@ -102,7 +102,7 @@ func TestEventsAreMappedToDeployments(t *testing.T) {
 	}
 }
 
-// found are the names of what is found, without an error.
+// found lists the names of the requests if there is no error.
 func found(requests []reconcile.Request, err error) []string {
 	if err != nil {
 		return []string{err.Error()}
@@ -110,7 +110,7 @@ func found(requests []reconcile.Request, err error) []string {
 	return names(requests)
 }
 
-// Without the list of scalers, the Deployments are reconciled all the same, and the look-up is repeated.
+// Without the list of scalers, the Deployments are still reconciled, and the look-up is repeated.
 func TestWithoutACacheNoEventIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
@@ -131,15 +131,15 @@ func TestWithoutACacheNoEventIsLost(t *testing.T) {
 		if got, err := s.reconciler.membersOfPolicy(t.Context(), aPolicy("p")); err == nil || !slices.Equal(names(got), []string{"shop/web"}) {
 			t.Errorf("without a cache: %q, %v", got, err)
 		}
-		told := s.listen(s.reconciler.startPolicies)
+		requested := s.listen(s.reconciler.startPolicies)
 		failures = 2
 		s.reconciler.notify("shop")
-		if got := told(); got != nil {
+		if got := requested(); got != nil {
 			t.Errorf("without a cache, %q are triggered", got)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := told(); !slices.Equal(got, []string{"shop/p"}) {
+		if got := requested(); !slices.Equal(got, []string{"shop/p"}) {
 			t.Errorf("with a cache again, %q are triggered", got)
 		}
 	})
@@ -149,18 +149,18 @@ func TestWithoutACacheNoEventIsLost(t *testing.T) {
 func TestPoliciesAreTriggeredByTheirNamespaces(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aClusterPolicy("other"), aPolicy("p"), aPolicy("q", func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }))
 	s.reconciler.notify("shop") // Before the controller starts, there is no queue, and it starts with all policies.
-	told := s.listen(s.reconciler.startPolicies)
+	requested := s.listen(s.reconciler.startPolicies)
 	s.reconciler.notify("shop")
-	if got := told(); !slices.Equal(got, []string{"/fleet", "/other", "shop/p"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "/other", "shop/p"}) {
 		t.Errorf("triggered %q", got)
 	}
 	s.reconciler.notify("empty")
-	if got := told(); !slices.Equal(got, []string{"/fleet", "/other"}) {
+	if got := requested(); !slices.Equal(got, []string{"/fleet", "/other"}) {
 		t.Errorf("triggered %q", got)
 	}
 	s.reconciler.ServesCluster = false
 	s.reconciler.notify("bank")
-	if got := told(); !slices.Equal(got, []string{"bank/q"}) {
+	if got := requested(); !slices.Equal(got, []string{"bank/q"}) {
 		t.Errorf("triggered %q", got)
 	}
 }

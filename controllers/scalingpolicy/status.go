@@ -22,11 +22,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// slowPeriod is how often a status is written at most because of the states, new pods and savings of scalers alone: they
-// follow each recommendation and each change.
+// slowPeriod is the least time between status writes for states, new pods and savings alone: they follow each
+// recommendation and each change.
 const slowPeriod = 10 * time.Second
 
-// writeStatus writes the status unless it is equal to the one that was read.
+// writeStatus writes the status unless it is unchanged.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before, status := *s.status.DeepCopy(), statusOf(s)
 	metrics.RecordPolicy(client.ObjectKeyFromObject(s.object), status)
@@ -47,7 +47,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// slowWait is how long a status waits of which only states, new pods and savings have changed; zero for not at all.
+// slowWait is the wait of a status in which only states, new pods and savings have changed.
 func (r *Reconciler) slowWait(policy client.ObjectKey, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
 	after.States, after.UnsizedNewPods, after.Savings = before.States, before.UnsizedNewPods, before.Savings
 	if !equality.Semantic.DeepEqual(before, after) {
@@ -168,7 +168,7 @@ func stalled(s state) metav1.Condition {
 	return conditions.New(v1beta1.ConditionStalled, false, v1beta1.ReasonOperatingNormally, "No action required")
 }
 
-// promoting says how the promotion is doing.
+// promoting is the condition about the progress of the promotion.
 func promoting(s *scope) metav1.Condition {
 	switch {
 	case len(s.promotion.Halts) > 0:

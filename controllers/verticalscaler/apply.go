@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
-// apply is a phase: it takes the plan's step. The status tells an edit of the Deployment first.
+// apply is a phase: it takes the plan's step. An edit of the Deployment is reported in the status first.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
 	r.chooseEvicted(ctx, s)
 	ended, err := r.permit(s)
@@ -22,7 +22,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
 		return false, s.answer(err)
 	}
-	if r.tellsFirst(s) {
+	if r.reportsFirst(s) {
 		ended(errStaleCache) // The slot is free until the next reconcile.
 		s.plan = plan.NotTaken(s.plan, s.observation.situation, s.policy, s.now, plan.Obstacle{})
 		s.again(staleCacheRetry)
@@ -35,19 +35,19 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.answer(err)
 }
 
-// tellsFirst reports whether the status is to tell an edit before a pod is resized, which may take two slow writes. It is tried
-// once. An OOM-killed or starting pod does not wait for it.
-func (r *Reconciler) tellsFirst(s *scope) (first bool) {
+// reportsFirst reports whether the status reports an edit before a pod is resized, which may take two slow writes. This happens
+// once per edit. An OOM-killed or starting pod does not wait for it.
+func (r *Reconciler) reportsFirst(s *scope) (first bool) {
 	step, isResize := s.plan.Step.(plan.Resize)
 	if !isResize || step.Boost || !s.isEdited() || plan.WantOf(s.plan, s.observation.situation).Class == budget.Emergency {
 		return false
 	}
 	version := s.scaler.ResourceVersion
-	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { first, m.toldFirst = m.toldFirst != version, version })
+	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) { first, m.reportedFirst = m.reportedFirst != version, version })
 	return first
 }
 
-// isEdited reports whether the status that was read tells an older generation of the scaler or its Deployment.
+// isEdited reports whether the status is about an older generation of the scaler or its Deployment.
 func (s *scope) isEdited() bool {
 	before := &s.scaler.Status
 	return before.Target != nil && (before.ObservedGeneration != s.scaler.Generation || before.Target.Generation != s.observation.situation.Deployment.Generation)
@@ -78,7 +78,7 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// causeOf is why a step is made, for the log.
+// causeOf is the reason for a step, for the log.
 func causeOf(p plan.Plan) string {
 	resize, _ := p.Step.(plan.Resize)
 	switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A resize names the pod that it is meant for, the containers and their resources, and
-// nothing else. What is 0 is not ours to set: a limit of 0 would end the pod.
+// A resize names the pod, the containers and their resources, and nothing else. It leaves out
+// amounts of 0: a limit of 0 would end the pod.
 func TestResizePatch(t *testing.T) {
 	got := resizePatch(plan.Resize{
 		Pod: "web-1", UID: "uid", ResourceVersion: "7",
@@ -40,7 +40,7 @@ func TestResizePatch(t *testing.T) {
 	}
 }
 
-func TestChangesAreToldFromWhatToWhat(t *testing.T) {
+func TestEventsReportOldAndNewSizes(t *testing.T) {
 	before := workload.Resources{Requests: amounts(100, 128), Limits: amounts(200, 256)}
 	containers := []workload.Container{{Name: "app", Resources: before}, {Name: "log"}}
 	for _, after := range []workload.Resources{
@@ -62,7 +62,7 @@ func olderTarget(s *v1beta1.VerticalScaler) {
 	s.Status.Target, s.Status.ObservedGeneration = &v1beta1.Target{UID: "deployment-1", Generation: 0}, s.Generation
 }
 
-func TestAnEditIsToldBeforeAPodIsResized(t *testing.T) {
+func TestAnEditIsReportedBeforeAPodIsResized(t *testing.T) {
 	p := newPlant(t, 400, olderTarget) // of 100m
 	p.Budget = budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
 	p.refused = errors.New("not before the edit is told")
@@ -93,7 +93,7 @@ func TestAStatusThatCannotBeWrittenKeepsNoResizeWaiting(t *testing.T) {
 	}
 }
 
-func TestUrgentResizesDoNotWaitUntilAnEditIsTold(t *testing.T) {
+func TestUrgentResizesDoNotWaitUntilAnEditIsReported(t *testing.T) {
 	for what, c := range map[string]struct {
 		step  plan.Step
 		pod   workload.Pod
@@ -107,7 +107,7 @@ func TestUrgentResizesDoNotWaitUntilAnEditIsTold(t *testing.T) {
 		s := &scope{scaler: checkout(olderTarget), plan: plan.Plan{Decision: &plan.Decision{Reason: plan.DecidedOOMKill}, Step: c.step}}
 		s.scaler.ResourceVersion = "1"
 		s.observation.situation = plan.Situation{Deployment: workload.Deployment{Generation: 1}, Pods: []workload.Pod{c.pod}}
-		if first := (&Reconciler{}).tellsFirst(s); first != c.first {
+		if first := (&Reconciler{}).reportsFirst(s); first != c.first {
 			t.Errorf("%s: the edit is told first: %t", what, first)
 		}
 	}

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// maxPodsAsked is how many pods are read to find the field managers that resize them.
+	// maxPodsAsked limits the pods that are read to find the field managers that resize them.
 	maxPodsAsked = 10
-	// maxWriters is how many field managers are named, as many as the status allows.
+	// maxWriters is the number of field managers that the status can name.
 	maxWriters = 8
 	// resizeSubresource is the subresource that changes the resources of a running pod.
 	resizeSubresource = "resize"
@@ -61,7 +61,7 @@ func (r *Reconciler) writersOf(ctx context.Context, vs *v1beta1.VerticalScaler, 
 		}
 		for i := range found.Items {
 			pod := &found.Items[i]
-			// The values that a pod was created with revert nothing.
+			// The initial values of a pod revert nothing.
 			resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != resizeSubresource })
 			leaves := contestedLeaves(&pod.Spec, c.Pods[name])
 			all, err := addWriters(&out, resizes, ownership.InPod, leaves, func(metav1.ManagedFieldsEntry) bool { return true })

@@ -12,14 +12,14 @@ import (
 )
 
 // Direct prepares a reconciler for callers that call Reconcile themselves, as tests do, instead of SetupWithManager.
-// Nothing is watched: Saw and Lost tell the reconciler of scalers.
+// Nothing is watched: Saw and Lost replace the watch of scalers.
 func (r *Reconciler) Direct() {
 	r.written = &ownwrites.Memory{}
-	r.order = precedence.New(precedence.MaxTold)
+	r.order = precedence.New(precedence.MaxReported)
 }
 
-// Saw tells the reconciler that a scaler exists, as its watch does.
+// Saw records that a scaler exists, as the watch does.
 func (r *Reconciler) Saw(vs *v1beta1.VerticalScaler) { r.order.Note(vs) }
 
-// Lost tells the reconciler that a scaler was deleted, as its watch does.
+// Lost records that a scaler was deleted, as the watch does.
 func (r *Reconciler) Lost(vs client.ObjectKey) { r.order.Forget(vs) }

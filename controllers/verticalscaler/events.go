@@ -32,8 +32,8 @@ const (
 // actionSize is the action of all these events.
 const actionSize = "Size"
 
-// recordEvents records what this reconcile has changed. It is called after the status with
-// the same content is written, even if the step failed: the decision stands.
+// recordEvents records the changes of this reconcile. It is called after the status with the same
+// content is written, even if the step failed: the decision stands.
 func (r *Reconciler) recordEvents(s *scope) {
 	before, after := s.scaler.Status.Conditions, s.status.Conditions
 	r.recordUnmatched(s)
@@ -85,8 +85,8 @@ func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 	r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
 }
 
-// formatChanges lists for the log what the sizes change of containers: "app cpu 100m->200m cpu limit 200m->400m". What is 0
-// stays as it is.
+// formatChanges formats the changes of containers for the log: "app cpu 100m->200m cpu limit 200m->400m". Amounts of 0 stay
+// as they are.
 func formatChanges(containers []workload.Container, sizes []plan.Size) string {
 	var parts []string
 	for _, size := range sizes {

@@ -31,7 +31,7 @@ func TestEvents(t *testing.T) {
 			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided = true }),
 			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
-		"all pods have them":    {checkout(), aScope(), nil}, // the status says so
+		"all pods have them":    {checkout(), aScope(), nil}, // the status reports it
 		"a user must act":       {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
 		"a user must still act": {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// budgetRetry is when to retry an eviction if the PodDisruptionBudget does not say when.
+	// budgetRetry is the time until an eviction is retried if the PodDisruptionBudget gives none.
 	budgetRetry = 30 * time.Second
 	// longestRetry bounds the time that a budget asks to wait.
 	longestRetry = 5 * time.Minute

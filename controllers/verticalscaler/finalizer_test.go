@@ -14,7 +14,7 @@ import (
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
 
-// A finalizer goes when nothing is or will be recorded, and not before the status says so.
+// A finalizer is removed when nothing is or will be recorded, after the status reports that.
 func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
 	recorded := func(s *v1beta1.VerticalScaler) {
 		s.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "checkout", UID: "deployment-1"}
@@ -23,7 +23,7 @@ func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
 		cpuMillis int64
 		mode      v1beta1.UpdateMode
 		change    func(*v1beta1.VerticalScaler)
-		first     int // how many finalizers there are after the first step
+		first     int // number of finalizers after the first step
 		recorded  bool
 	}{
 		"Rollout, and nothing to change":    {95, "Rollout", withFinalizer, 0, false},
@@ -56,7 +56,7 @@ func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
 	}
 }
 
-// Nothing changes before the status claims the Deployment: a restarted operator finds by the claim what it has changed.
+// Nothing changes before the status claims the Deployment: a restarted operator finds its changes by the claim.
 func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
 	p := newPlant(t, 400)
 	var vs v1beta1.VerticalScaler

@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// mostForeign is how many pods of other owners a message names.
+// mostForeign limits the pods of other owners that a message names.
 const mostForeign = 3
 
 // nameForeignPods adds to the reason NoPods which pods match the Deployment's selector and belong to another owner, such as

@@ -19,8 +19,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// What another scaler has written into the template and has not restored is not the user's: it is neither recorded, nor
-// restored by a forged record.
+// Values that another scaler has written into the template and not restored are not the user's: they are neither
+// recorded, nor restored by a forged record.
 func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	original := &v1beta1.OriginalResources{DeploymentName: "checkout", UID: "deployment-1"}
 	for name, change := range map[string]func(*v1beta1.VerticalScaler){

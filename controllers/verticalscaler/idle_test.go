@@ -17,15 +17,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// The pods of a scaler have what is recommended for them, and their usage strays. It is reconciled every minute, which
-// is ten times as often as by resyncs.
+// The pods of a scaler have the recommended size, and their usage varies. It is reconciled every minute, ten times as
+// often as by resyncs.
 func TestASettledScalerWritesNothingForHours(t *testing.T) {
 	p := newPlant(t, 0, func(vs *v1beta1.VerticalScaler) {
 		vs.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 			ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledCPU},
 		}}}
 	})
-	p.restart() // nothing was saved of what it has learned
+	p.restart() // nothing that it learned was saved
 	random := rand.New(rand.NewPCG(1, 7))
 	learn := func(at time.Time) {
 		p.Histories.With(p.key, func(histories history.Histories) {
@@ -85,7 +85,7 @@ func TestASettledScalerWritesNothingForHours(t *testing.T) {
 	}
 }
 
-// deploymentOfPlant and podsOfPlant are what the collector reads.
+// The collector reads deploymentOfPlant and podsOfPlant.
 func deploymentOfPlant() workload.Deployment {
 	return workload.Deployment{Containers: []workload.Container{containerOfPlant()}}
 }

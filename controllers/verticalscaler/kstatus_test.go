@@ -32,7 +32,7 @@ func reconciled(vs *v1beta1.VerticalScaler, p *scope) *v1beta1.VerticalScaler {
 	return out
 }
 
-// kstatusOf is how kstatus, which Flux uses, sees the scaler.
+// kstatusOf is the scaler's status by kstatus, which Flux uses.
 func kstatusOf(t *testing.T, vs *v1beta1.VerticalScaler) kstatus.Status {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
@@ -114,7 +114,7 @@ func TestKStatus(t *testing.T) {
 			if got := kstatusOf(t, edited); got != tc.edited {
 				t.Errorf("after the first reconcile it is %s, want %s:\n%s", got, tc.edited, formatConditions(edited.Status.Conditions))
 			}
-			// What the spec asks for is done. Hours later, usage leads to the same state, and it lasts.
+			// The spec is applied. Hours later, usage leads to the same state, and it lasts.
 			at := reconciled(edited, of(is(plan.Applied, "Applied"), time.Minute))
 			for _, later := range []time.Duration{time.Hour, time.Hour + unmatchedLimit} {
 				at = reconciled(at, of(tc.scope, later))
@@ -133,7 +133,7 @@ func namingContainer(name string) *v1beta1.VerticalScaler {
 	})
 }
 
-// The edit of a spec is in progress until it is applied, or waits for something.
+// The edit of a spec is in progress until it is applied or waits.
 func TestAnEditIsInProgressUntilItIsApplied(t *testing.T) {
 	for end, state := range map[string]plan.State{"Applied": plan.Applied, "OutsideWindow": plan.Waiting} {
 		at := checkout()

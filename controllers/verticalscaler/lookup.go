@@ -39,8 +39,8 @@ func claimOf(o client.Object) []string {
 // lookup finds the scalers that an object concerns in the cache. It copies no scaler.
 type lookup struct{ client.Reader }
 
-// claimants are the scalers whose status claims the Deployment. At rest, that is the one that
-// sizes it.
+// claimants are the scalers whose status claims the Deployment. At rest, only the scaler that sizes
+// it does.
 func (l lookup) claimants(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	return l.requests(ctx, func(*v1beta1.VerticalScaler) bool { return true },
 		client.InNamespace(deployment.Namespace), client.MatchingFields{claimIndex: deployment.String()})
@@ -64,7 +64,7 @@ func (l lookup) ofDeployment(ctx context.Context, deployment client.Object) ([]r
 	return l.claimants(ctx, client.ObjectKeyFromObject(deployment))
 }
 
-// ofHPA maps an HPA to the scalers of what it scales.
+// ofHPA maps an HPA to the scalers of its target.
 func (l lookup) ofHPA(ctx context.Context, obj client.Object) ([]reconcile.Request, error) {
 	hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 	if !ok {
@@ -73,7 +73,7 @@ func (l lookup) ofHPA(ctx context.Context, obj client.Object) ([]reconcile.Reque
 	return l.ofTarget(ctx, hpa.Namespace, hpa.Spec.ScaleTargetRef)
 }
 
-// ofVPA maps a VerticalPodAutoscaler to the scalers of what it sizes.
+// ofVPA maps a VerticalPodAutoscaler to the scalers of its target.
 func (l lookup) ofVPA(ctx context.Context, vpa workload.VPA) ([]reconcile.Request, error) {
 	return l.ofTarget(ctx, vpa.Namespace, vpa.Target)
 }
@@ -95,9 +95,9 @@ func (l lookup) ofNamespace(ctx context.Context, obj client.Object) ([]reconcile
 	return l.inNamespace(ctx, obj.GetNamespace())
 }
 
-// inNamespace are the scalers of a namespace, or of all if it is empty. A scaler stands back if it claims no Deployment and
-// has nothing to restore: what surrounds its Deployment does not concern it. A new one gets its claim from its first
-// reconcile, and then another one.
+// inNamespace lists the scalers of a namespace, or of all if it is empty. A scaler without a claim and without values to
+// restore is left out: changes around its Deployment do not concern it. The first reconcile of a new scaler records its
+// claim, and a second one follows.
 func (l lookup) inNamespace(ctx context.Context, namespace string) ([]reconcile.Request, error) {
 	return l.requests(ctx, func(vs *v1beta1.VerticalScaler) bool {
 		return scaler.RecordedClaim(vs) != "" || vs.Status.OriginalResources != nil || len(vs.Finalizers) > 0

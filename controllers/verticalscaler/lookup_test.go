@@ -85,8 +85,8 @@ func TestWhichScalersAnObjectConcerns(t *testing.T) {
 	}
 }
 
-// A look-up must cost the same however many scalers there are, which its allocations
-// show without a clock.
+// A look-up must cost the same with any number of scalers, which its allocations show without a
+// clock.
 func TestALookupCopiesNoScaler(t *testing.T) {
 	for _, n := range []int{100, 10_000} {
 		var all []client.Object

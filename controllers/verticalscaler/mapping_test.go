@@ -40,31 +40,30 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 )
 
-// That no event is lost is a statement about interleavings, so it is tested as one.
-// A small world holds what the API server stores, what each watch has delivered and
-// what the queue holds. From every state all that could happen next is tried: the
-// next step of each user, the next delivery of each watch, the next reconcile of the
-// real Reconciler, and once, a crash. The predicates, the index and the map
-// functions are the real ones. There is no resync: what only the net would catch
-// counts as lost.
+// Events must not be lost in any interleaving, so all interleavings are tested. A small system
+// holds the API server's objects, the events that each watch has delivered, and the queue. From
+// every state, each possible next step is tried: the next step of each user, the next delivery of
+// each watch, the next reconcile of the real Reconciler, and once, a crash. The predicates, the
+// index and the map functions are the real ones. There is no resync: an event that only a resync
+// would replace counts as lost.
 //
 // Several scalers may name one Deployment. The operator's order of them is kept by a
 // handler of its own, which may be late, and then any scaler in the queue may be next.
 //
-// Wherever the world comes to rest, the first scaler of each Deployment must claim it
-// and must have seen its latest generation, or its absence. The others must claim
-// nothing, and must say what keeps them.
+// Wherever the system comes to rest, the first scaler of each Deployment must claim it and must
+// have seen its latest generation, or its absence. The others must claim nothing, and must report
+// why.
 
-// A step is something that a user does.
+// A step is an action of a user.
 type step struct {
 	name string
-	do   func(w *world)
+	do   func(w *systemState)
 }
 
 func TestNoEventIsLostInAnyOrder(t *testing.T) {
 	web := createDeployment("web")
 	cases := map[string]struct {
-		given []step // what has come to rest before; the order of the scalers is late then, and only two are told who is first
+		given []step // steps that were taken before; the order of the scalers is late then, and only two learn which one is first
 		users [][]step
 		crash bool
 	}{
@@ -110,8 +109,8 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 			users: [][]step{{createScaler("a", "api"), retarget("a", "web")}, {createScaler("b", "web")}, {createDeployment("web")}},
 		},
 
-		// Scalers of one Deployment take over from each other, whatever the order of the changes, however late the operator's
-		// order of them is, and whichever of them is reconciled first.
+		// Scalers of one Deployment take over from each other with any order of the changes, with a late order of the
+		// operator, and in any order of reconciles.
 		"all but the last of four equally old ones are deleted": {
 			given: []step{web, createTwin("a", "web"), createTwin("b", "web"), createTwin("c", "web"), createTwin("d", "web")},
 			users: [][]step{{deleteScaler("a")}, {deleteScaler("b")}, {deleteScaler("c")}},
@@ -149,9 +148,9 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.users, tc.crash)
+			w := newSystemState(t, tc.users, tc.crash)
 			if w.late = len(tc.given) > 0; w.late {
-				w.told, w.order = 2, precedence.New(2)
+				w.reported, w.order = 2, precedence.New(2)
 			}
 			for _, given := range tc.given {
 				given.do(w)
@@ -162,16 +161,16 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 				t.Error(lost)
 			}
 			if states < 50 {
-				t.Errorf("only %d states were reached: the world does not move", states)
+				t.Errorf("only %d states were reached: the system does not move", states)
 			}
 		})
 	}
 }
 
-// Scalers that stand back are not reconciled for what happens to the Deployment, and a new one behind
-// all others triggers none of them.
+// Changes of the Deployment do not trigger scalers behind the first one, and a new one behind all
+// others triggers none of them.
 func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
-	w := newWorld(t, nil, false)
+	w := newSystemState(t, nil, false)
 	createDeployment("web").do(w)
 	for i := range 50 {
 		createScaler(fmt.Sprintf("s-%02d", i), "web").do(w)
@@ -185,7 +184,7 @@ func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
 		{createScaler("t", "web"), 1},
 		{deleteScaler("s-40"), 1},             // itself
 		{deleteScaler("s-05"), 1 + 1},         // and the one that is no longer refused
-		{deleteScaler("s-00"), 1 + 2 + 6 + 1}, // and the next first, also for its claim; those that name it; one that is no longer refused
+		{deleteScaler("s-00"), 1 + 2 + 6 + 1}, // and the next first, also for its claim; the ones that name it; one that is no longer refused
 		{retarget("s-45", "other"), 2},        // itself, also for its claim
 		{deleteDeployment("web"), 1},
 	} {
@@ -199,8 +198,8 @@ func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
 	}
 }
 
-// rest does all that the system does by itself, in the first order, and counts the reconciles.
-func (w *world) rest() (reconciles int) {
+// rest runs all moves of the system, in the first order, and counts the reconciles.
+func (w *systemState) rest() (reconciles int) {
 	for moves := w.systemMoves(); len(moves) > 0; moves = w.systemMoves() {
 		if strings.HasPrefix(moves[0].name, "reconcile") {
 			reconciles++
@@ -210,8 +209,8 @@ func (w *world) rest() (reconciles int) {
 	return reconciles
 }
 
-// world is one state. Objects in it are never changed, only replaced.
-type world struct {
+// systemState is one state. Objects in it are never changed, only replaced.
+type systemState struct {
 	t     testing.TB
 	users [][]step
 	crash bool // a crash may still happen
@@ -227,31 +226,31 @@ type world struct {
 
 	scalerWatch predicate.Predicate
 
-	order  *precedence.Order
-	ranked map[string]*v1beta1.VerticalScaler // those in the order
-	told   int                                // how many scalers are told who is first
-	late   bool                               // the order of the scalers may be late, and the queue has no order
+	order    *precedence.Order
+	ranked   map[string]*v1beta1.VerticalScaler // those in the order
+	reported int                                // the number of scalers that learn which one is first
+	late     bool                               // the order of the scalers may be late, and the queue has no order
 }
 
-// theNoon is the time in the world, which stands still.
+// theNoon is the time in the system, which stands still.
 var theNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 type watchEvent struct{ before, after client.Object }
 
-func newWorld(t testing.TB, users [][]step, crash bool) *world {
+func newSystemState(t testing.TB, users [][]step, crash bool) *systemState {
 	t.Helper()
-	return &world{
-		written: &ownwrites.Memory{}, told: precedence.MaxTold, order: precedence.New(precedence.MaxTold), ranked: map[string]*v1beta1.VerticalScaler{},
+	return &systemState{
+		written: &ownwrites.Memory{}, reported: precedence.MaxReported, order: precedence.New(precedence.MaxReported), ranked: map[string]*v1beta1.VerticalScaler{},
 		t: t, users: users, crash: crash, scalerWatch: scalerPredicate(),
 		stored: map[string]client.Object{}, caches: map[string]client.Object{}, watches: map[string][]watchEvent{},
 	}
 }
 
-// explore visits every state that can be reached, or 500 of them with -short, and tells of
-// the first one at rest in which something was lost.
-func explore(start *world) (states int, lost string) {
+// explore visits every state that can be reached, or 500 of them with -short, and returns the first
+// one at rest with a loss.
+func explore(start *systemState) (states int, lost string) {
 	seen := map[string]bool{}
-	next := []*world{start}
+	next := []*systemState{start}
 	for len(next) > 0 && (len(seen) < 500 || !testing.Short()) {
 		w := next[len(next)-1]
 		next = next[:len(next)-1]
@@ -276,32 +275,32 @@ func explore(start *world) (states int, lost string) {
 	return len(seen), ""
 }
 
-func (w *world) userMoves() (moves []step) {
+func (w *systemState) userMoves() (moves []step) {
 	for i := range w.users {
 		if len(w.users[i]) == 0 {
 			continue
 		}
 		first := w.users[i][0]
-		moves = append(moves, step{first.name, func(w *world) {
+		moves = append(moves, step{first.name, func(w *systemState) {
 			w.users[i] = w.users[i][1:]
 			first.do(w)
 		}})
 	}
 	if w.crash {
-		moves = append(moves, step{"crash", (*world).restart})
+		moves = append(moves, step{"crash", (*systemState).restart})
 	}
 	return moves
 }
 
-func (w *world) systemMoves() (moves []step) {
+func (w *systemState) systemMoves() (moves []step) {
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {
 		if len(w.watches[kind]) > 0 {
-			moves = append(moves, step{"deliver " + kind, func(w *world) { w.deliver(kind) }})
+			moves = append(moves, step{"deliver " + kind, func(w *systemState) { w.deliver(kind) }})
 		}
 	}
 	for i, key := range w.queue {
 		if i == 0 || w.late {
-			moves = append(moves, step{"reconcile " + key.Name, func(w *world) { w.reconcile(i) }})
+			moves = append(moves, step{"reconcile " + key.Name, func(w *systemState) { w.reconcile(i) }})
 		}
 	}
 	return moves
@@ -312,7 +311,7 @@ const ranking = "ranking"
 
 // deliver brings the next event of a watch into the cache, and then to the handlers,
 // in that order, as informers do.
-func (w *world) deliver(kind string) {
+func (w *systemState) deliver(kind string) {
 	e := w.watches[kind][0]
 	w.watches[kind] = w.watches[kind][1:]
 	if kind == ranking {
@@ -327,7 +326,7 @@ func (w *world) deliver(kind string) {
 	w.handle(e)
 }
 
-func (w *world) handle(e watchEvent) {
+func (w *systemState) handle(e watchEvent) {
 	subject := e.after
 	if subject == nil {
 		subject = e.before
@@ -344,13 +343,13 @@ func (w *world) handle(e watchEvent) {
 		}
 	case *appsv1.Deployment:
 		if passes(deploymentPredicate(), e) {
-			w.bring(e, queue.Mapped(lookup{worldClient{w: w}}.ofDeployment))
+			w.bring(e, queue.Mapped(lookup{systemClient{w: w}}.ofDeployment))
 		}
 	}
 }
 
 // rank brings an event to the real handler that keeps the order of the scalers.
-func (w *world) rank(e watchEvent) {
+func (w *systemState) rank(e watchEvent) {
 	if vs, ok := e.after.(*v1beta1.VerticalScaler); ok {
 		w.ranked[vs.Name] = vs
 	} else {
@@ -360,8 +359,8 @@ func (w *world) rank(e watchEvent) {
 }
 
 // bring brings an event to a handler.
-func (w *world) bring(e watchEvent, h handler.EventHandler) {
-	ctx, q := context.Background(), worldQueue{w: w}
+func (w *systemState) bring(e watchEvent, h handler.EventHandler) {
+	ctx, q := context.Background(), systemQueue{w: w}
 	switch {
 	case e.before == nil:
 		h.Create(ctx, event.CreateEvent{Object: e.after}, q)
@@ -372,13 +371,13 @@ func (w *world) bring(e watchEvent, h handler.EventHandler) {
 	}
 }
 
-// worldQueue is the queue as a handler sees it.
-type worldQueue struct {
+// systemQueue is the queue as a handler sees it.
+type systemQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
-	w *world
+	w *systemState
 }
 
-func (q worldQueue) Add(request reconcile.Request) { q.w.enqueue(request.NamespacedName) }
+func (q systemQueue) Add(request reconcile.Request) { q.w.enqueue(request.NamespacedName) }
 
 func passes(p predicate.Predicate, e watchEvent) bool {
 	switch {
@@ -390,20 +389,20 @@ func passes(p predicate.Predicate, e watchEvent) bool {
 	return p.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after})
 }
 
-func (w *world) enqueue(key types.NamespacedName) {
+func (w *systemState) enqueue(key types.NamespacedName) {
 	if !slices.Contains(w.queue, key) {
 		w.queue = append(w.queue, key)
 	}
 }
 
 // reconcile runs the real Reconciler once on the cache, for that place of the queue.
-func (w *world) reconcile(i int) {
+func (w *systemState) reconcile(i int) {
 	key := w.queue[i]
 	w.queue = slices.Delete(w.queue, i, i+1)
 	r := &Reconciler{
-		Client:       worldClient{w: w},
-		Pods:         cached.LivePods{Reader: worldClient{w: w}},
-		Histories:    &checkpoint.Store{Client: worldClient{w: w}},
+		Client:       systemClient{w: w},
+		Pods:         cached.LivePods{Reader: systemClient{w: w}},
+		Histories:    &checkpoint.Store{Client: systemClient{w: w}},
 		Params:       recommend.DefaultParams(),
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
@@ -421,11 +420,11 @@ func (w *world) reconcile(i int) {
 	}
 }
 
-// restart is a crash: what was queued or not delivered is gone, and the new process
-// lists everything.
-func (w *world) restart() {
+// restart is a crash: queued requests and undelivered events are gone, and the new process lists
+// everything.
+func (w *systemState) restart() {
 	w.crash = false
-	w.queue, w.written, w.order, w.ranked = nil, &ownwrites.Memory{}, precedence.New(w.told), map[string]*v1beta1.VerticalScaler{}
+	w.queue, w.written, w.order, w.ranked = nil, &ownwrites.Memory{}, precedence.New(w.reported), map[string]*v1beta1.VerticalScaler{}
 	w.watches = map[string][]watchEvent{}
 	w.caches = maps.Clone(w.stored)
 	for _, key := range slices.Sorted(maps.Keys(w.caches)) {
@@ -437,8 +436,8 @@ func (w *world) restart() {
 	}
 }
 
-// lost says what is not as it should be in a world at rest.
-func (w *world) lost() string {
+// lost describes the error in a system at rest, if any.
+func (w *systemState) lost() string {
 	for _, key := range slices.Sorted(maps.Keys(w.stored)) {
 		vs, ok := w.stored[key].(*v1beta1.VerticalScaler)
 		if !ok {
@@ -448,7 +447,7 @@ func (w *world) lost() string {
 			return fmt.Sprintf("scaler %s has observed generation %d of %d", vs.Name, got, want)
 		}
 		before := w.before(vs)
-		if got, want := saysItStandsBack(vs), w.mustSay(before); got != want {
+		if got, want := reportedWinner(vs), w.mustReport(before); got != want {
 			return fmt.Sprintf("scaler %s says %q, not %q: %v come first", vs.Name, got, want, before)
 		}
 		if len(before) > 0 {
@@ -472,7 +471,7 @@ func (w *world) lost() string {
 }
 
 // before names the stored scalers that take precedence over this one, in their order.
-func (w *world) before(vs *v1beta1.VerticalScaler) (names []string) {
+func (w *systemState) before(vs *v1beta1.VerticalScaler) (names []string) {
 	age := func(s *v1beta1.VerticalScaler) string {
 		return fmt.Sprintf("%020d %s", s.CreationTimestamp.Unix(), s.Name)
 	}
@@ -488,20 +487,20 @@ func (w *world) before(vs *v1beta1.VerticalScaler) (names []string) {
 	return names
 }
 
-// mustSay is what a scaler behind these must say.
-func (w *world) mustSay(before []string) string {
+// mustReport is the required report of a scaler behind these.
+func (w *systemState) mustReport(before []string) string {
 	switch {
 	case len(before) == 0:
 		return ""
-	case len(before) >= w.told:
+	case len(before) >= w.reported:
 		return "too many"
 	}
 	return before[0]
 }
 
-// saysItStandsBack is the scaler that a status names as the first one; "too many" if it names none,
-// and empty if the scaler does not stand back.
-func saysItStandsBack(vs *v1beta1.VerticalScaler) string {
+// reportedWinner is the scaler that a status names as the first one; "too many" if it names none,
+// and empty if the scaler is the first one.
+func reportedWinner(vs *v1beta1.VerticalScaler) string {
 	stalled := meta.FindStatusCondition(vs.Status.Conditions, v1beta1.ConditionStalled)
 	if stalled == nil || stalled.Reason != v1beta1.ReasonConflict {
 		return ""
@@ -513,7 +512,7 @@ func saysItStandsBack(vs *v1beta1.VerticalScaler) string {
 	return "too many"
 }
 
-func (w *world) clone() *world {
+func (w *systemState) clone() *systemState {
 	c := *w
 	c.users = slices.Clone(w.users)
 	c.stored, c.caches = maps.Clone(w.stored), maps.Clone(w.caches)
@@ -522,7 +521,7 @@ func (w *world) clone() *world {
 		c.watches[kind] = slices.Clone(events)
 	}
 	c.written = w.written.Clone()
-	c.order, c.ranked = precedence.New(w.told), maps.Clone(w.ranked)
+	c.order, c.ranked = precedence.New(w.reported), maps.Clone(w.ranked)
 	for _, vs := range c.ranked {
 		c.order.Note(vs)
 	}
@@ -530,9 +529,9 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// key tells states apart that may have different futures. Resource versions are
-// told by whether the cache has the stored one.
-func (w *world) key() string {
+// key distinguishes states that may have different futures. Of resource versions, it has only
+// whether the cache is current.
+func (w *systemState) key() string {
 	var b strings.Builder
 	for _, user := range w.users {
 		fmt.Fprintf(&b, "%d;", len(user))
@@ -542,7 +541,7 @@ func (w *world) key() string {
 		switch o := obj.(type) {
 		case *v1beta1.VerticalScaler:
 			fmt.Fprintf(&b, "%s/%s/%d/%s/%s/%d/%v/%v,", o.Name, o.UID, o.Generation, o.Spec.DeploymentName, scaler.RecordedClaim(o), o.Status.ObservedGeneration,
-				o.Status.Target, saysItStandsBack(o))
+				o.Status.Target, reportedWinner(o))
 		case *appsv1.Deployment:
 			fmt.Fprintf(&b, "%s/%s/%d,", o.Name, o.UID, o.Generation)
 		default:
@@ -580,8 +579,8 @@ func keyOf(obj client.Object) string {
 	}
 }
 
-// put stores an object and tells the watch.
-func (w *world) put(obj client.Object) {
+// put stores an object and notifies the watch.
+func (w *systemState) put(obj client.Object) {
 	w.clock++
 	obj.SetResourceVersion(fmt.Sprint(w.clock))
 	key := keyOf(obj)
@@ -594,13 +593,13 @@ func (w *world) put(obj client.Object) {
 	w.watches[kind] = append(w.watches[kind], watchEvent{before, obj})
 }
 
-func (w *world) remove(key string) {
+func (w *systemState) remove(key string) {
 	kind, _, _ := strings.Cut(key, "/")
 	w.watches[kind] = append(w.watches[kind], watchEvent{before: w.stored[key]})
 	delete(w.stored, key)
 }
 
-func (w *world) newMeta(name string) metav1.ObjectMeta {
+func (w *systemState) newMeta(name string) metav1.ObjectMeta {
 	w.identity++
 	return metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, w.identity)), Generation: 1,
@@ -609,14 +608,14 @@ func (w *world) newMeta(name string) metav1.ObjectMeta {
 }
 
 func createScaler(name, target string) step {
-	return step{"create scaler " + name, func(w *world) {
+	return step{"create scaler " + name, func(w *systemState) {
 		w.put(&v1beta1.VerticalScaler{ObjectMeta: w.newMeta(name), Spec: v1beta1.VerticalScalerSpec{DeploymentName: target}})
 	}}
 }
 
 // createTwin creates a scaler that is as old as all others made by it.
 func createTwin(name, target string) step {
-	return step{"create scaler " + name, func(w *world) {
+	return step{"create scaler " + name, func(w *systemState) {
 		vs := &v1beta1.VerticalScaler{ObjectMeta: w.newMeta(name), Spec: v1beta1.VerticalScalerSpec{DeploymentName: target}}
 		vs.CreationTimestamp = metav1.Unix(500, 0)
 		w.put(vs)
@@ -624,7 +623,7 @@ func createTwin(name, target string) step {
 }
 
 func changeScaler(name, what string, change func(*v1beta1.VerticalScaler)) step {
-	return step{what + " " + name, func(w *world) {
+	return step{what + " " + name, func(w *systemState) {
 		vs := w.stored["VerticalScaler/"+name].(*v1beta1.VerticalScaler).DeepCopy()
 		change(vs)
 		w.put(vs)
@@ -649,15 +648,15 @@ func forge(name, claim string) step {
 }
 
 func deleteScaler(name string) step {
-	return step{"delete scaler " + name, func(w *world) { w.remove("VerticalScaler/" + name) }}
+	return step{"delete scaler " + name, func(w *systemState) { w.remove("VerticalScaler/" + name) }}
 }
 
 func createDeployment(name string) step {
-	return step{"create Deployment " + name, func(w *world) { w.put(&appsv1.Deployment{ObjectMeta: w.newMeta(name)}) }}
+	return step{"create Deployment " + name, func(w *systemState) { w.put(&appsv1.Deployment{ObjectMeta: w.newMeta(name)}) }}
 }
 
 func changeDeployment(name string) step {
-	return step{"change Deployment " + name, func(w *world) {
+	return step{"change Deployment " + name, func(w *systemState) {
 		d := w.stored["Deployment/"+name].(*appsv1.Deployment).DeepCopy()
 		d.Generation++
 		w.put(d)
@@ -665,17 +664,17 @@ func changeDeployment(name string) step {
 }
 
 func deleteDeployment(name string) step {
-	return step{"delete Deployment " + name, func(w *world) { w.remove("Deployment/" + name) }}
+	return step{"delete Deployment " + name, func(w *systemState) { w.remove("Deployment/" + name) }}
 }
 
-// worldClient reads from the world's cache and writes to what is stored, refusing
-// what rests on an old version. Whatever else the Reconciler might try panics.
-type worldClient struct {
+// systemClient reads from the system's cache and writes to what is stored, rejecting writes based
+// on an old version. Any other method panics.
+type systemClient struct {
 	client.WithWatch
-	w *world
+	w *systemState
 }
 
-func (c worldClient) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+func (c systemClient) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	switch into := obj.(type) {
 	case *v1beta1.VerticalScaler:
 		if found, ok := c.w.caches["VerticalScaler/"+key.Name].(*v1beta1.VerticalScaler); ok {
@@ -691,8 +690,8 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, obj client.Obj
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// List finds nothing: there are no pods, LimitRanges or HPAs in this world.
-func (c worldClient) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+// List finds nothing: there are no pods, LimitRanges or HPAs in this system.
+func (c systemClient) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	scalers, ok := list.(*v1beta1.VerticalScalerList)
 	selector := (&client.ListOptions{}).ApplyOptions(options).FieldSelector
 	if !ok || selector == nil {
@@ -708,14 +707,14 @@ func (c worldClient) List(_ context.Context, list client.ObjectList, options ...
 	return nil
 }
 
-func (c worldClient) Status() client.SubResourceWriter { return worldStatus{w: c.w} }
+func (c systemClient) Status() client.SubResourceWriter { return systemStatus{w: c.w} }
 
-type worldStatus struct {
+type systemStatus struct {
 	client.SubResourceWriter
-	w *world
+	w *systemState
 }
 
-func (s worldStatus) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+func (s systemStatus) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
 	vs := obj.(*v1beta1.VerticalScaler)
 	stored, ok := s.w.stored[keyOf(vs)].(*v1beta1.VerticalScaler)
 	switch {

@@ -18,41 +18,41 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// memories is what is remembered of each scaler. A restart loses it. The zero value is ready for concurrent use.
+// memories is the operator's memory of each scaler. A restart loses it. The zero value is ready for concurrent use.
 type memories struct {
 	mu     sync.Mutex
 	values map[types.NamespacedName]memory
 }
 
-// memory is what is remembered of a scaler. What it points to is replaced, never changed, so that it may be read without
-// the lock.
+// memory is the operator's memory of a scaler. Its maps and slices are replaced, never changed, so that they may be read
+// without the lock.
 type memory struct {
 	// pods has, by UID, which generation of a pod our last resize led to, which resizes the API server has rejected, and
 	// which generation of the Deployment our last rewrite led to. Without it, there is at most one more request per pod.
 	pods map[types.UID]remembered
-	// told are the sizes of new pods that the API server has been told, and since when.
-	told told
+	// published are the published sizes of new pods, and since when.
+	published published
 	// needsNoQuota is true if the last reconcile has ended, and waits for no ResourceQuota.
 	needsNoQuota bool
-	// failingSince is since when requests for the checkpoint fail; zero if they do not.
+	// failingSince is the start of failing requests for the checkpoint; zero if they succeed.
 	failingSince time.Time
-	// unsavedSince is since when the history waits to be saved; zero if it does not.
+	// unsavedSince is the start of the history's wait to be saved; zero if it does not wait.
 	unsavedSince time.Time
-	// untoldSince is since when the status does not tell all progress, and untoldFor how long it need not; zero if it does.
-	untoldSince time.Time
-	untoldFor   time.Duration
-	// toldFirst is the last version of the scaler whose status was to tell an edit before a resize.
-	toldFirst string
+	// progressSince is the start of unreported progress, and progressWait how long it may stay so; zero without any.
+	progressSince time.Time
+	progressWait  time.Duration
+	// reportedFirst is the last version of the scaler for which an edit was reported before a resize.
+	reportedFirst string
 }
 
-// of returns what is remembered of a scaler.
+// of returns the memory of a scaler.
 func (m *memories) of(scaler types.NamespacedName) memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.values[scaler]
 }
 
-// change changes what is remembered of a scaler.
+// change changes the memory of a scaler.
 func (m *memories) change(scaler types.NamespacedName, change func(*memory)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,22 +64,22 @@ func (m *memories) change(scaler types.NamespacedName, change func(*memory)) {
 	m.values[scaler] = value
 }
 
-// forget drops what is remembered of a scaler.
+// forget drops the memory of a scaler.
 func (m *memories) forget(scaler types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values, scaler)
 }
 
-// remembered is what is known of a pod or a Deployment.
+// remembered is the memory of a pod or a Deployment.
 type remembered struct {
 	generation int64
-	// at is when the last write led to that generation.
+	// at is the time of the write that led to that generation.
 	at time.Time
-	// sizes is what the resized containers of the pod had after it.
+	// sizes are the sizes of the resized containers after it.
 	sizes    map[string]workload.Resources
 	rejected []rejectedUntil
-	// withdrawals is how many resizes of the pod were withdrawn in a row.
+	// withdrawals counts the resizes of the pod withdrawn in a row.
 	withdrawals int
 	withdrawnAt time.Time
 	// evicted is true if the pod was evicted, at that time.
@@ -87,7 +87,7 @@ type remembered struct {
 	// eviction is the last rejected eviction of the Deployment's pods, by that generation of the scaler.
 	eviction   *plan.RejectedEviction
 	evictionOf int64
-	// setBackAt is when a pod of the Deployment that had found no node got the requests of the template.
+	// setBackAt is the time at which an unschedulable pod of the Deployment got the requests of the template.
 	setBackAt time.Time
 }
 
@@ -115,7 +115,7 @@ func (m remembered) isUndone(pod workload.Pod) bool {
 	return false
 }
 
-// rejectedAt returns the rejected resizes that still count, and how long it takes until the first of them ends; 0 for none.
+// rejectedAt returns the rejected resizes that still count, and the time until the first one expires; 0 without any.
 func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize, left time.Duration) {
 	for _, last := range m.rejected {
 		if now.Before(last.until) {
@@ -127,24 +127,24 @@ func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize, l
 }
 
 const (
-	// leastWithdrawal is how long a withdrawn resize is not repeated, at first. Twice the grace of a
-	// Deferred resize is less, so that the parts of the size have their turns in the meantime.
+	// leastWithdrawal is the time before a withdrawn resize is first repeated. It exceeds twice the
+	// grace of a Deferred resize, so the parts of the size are tried in the meantime.
 	leastWithdrawal = 30 * time.Minute
 	// mostWithdrawal is the longest such time. Each withdrawal doubles it.
 	mostWithdrawal = 2 * time.Hour
-	// keptLimit is how long a memory limit is not lowered after the kubelet could not. Page cache fills any limit, so the
-	// next attempt would end alike.
+	// keptLimit is the time before a memory limit that the kubelet could not lower is lowered again. Page cache fills any
+	// limit, so an earlier attempt would fail alike.
 	keptLimit = 7 * 24 * time.Hour
 )
 
-// reject notes that a resize is not to be repeated until then.
+// reject records that a resize must not be repeated until then.
 func (m *remembered) reject(resize plan.RejectedResize, now, until time.Time) {
 	m.rejected = slices.DeleteFunc(m.rejected, func(old rejectedUntil) bool { return !now.Before(old.until) })
 	m.rejected = append(m.rejected, rejectedUntil{resize, until})
 }
 
-// withdraw notes that a resize was withdrawn, and when it may be repeated. Withdrawals are in a row
-// if each one follows while the longest time since the one before has not passed twice.
+// withdraw records a withdrawn resize, and when it may be repeated. Withdrawals are in a row if
+// each one follows within twice the longest wait of the one before.
 func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
 	if resize.Reason == v1beta1.ReasonResizeError {
 		m.reject(resize, now, now.Add(keptLimit))
@@ -158,11 +158,11 @@ func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
 	m.reject(resize, now, now.Add(wait))
 }
 
-// setBackFor is how long new pods start as in the template after one has found no node with the decided size.
-// Then it is tried again: there may be room.
+// After an unschedulable pod of the decided size, new pods start as in the template for setBackFor. Then
+// there may be room.
 const setBackFor = 30 * time.Minute
 
-// changePod changes what is remembered of a pod or a Deployment of the scaler.
+// changePod changes the memory of a pod or a Deployment of the scaler.
 func (m *memories) changePod(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
 	m.change(scaler, func(all *memory) {
 		what := all.pods[pod]
@@ -175,7 +175,7 @@ func (m *memories) changePod(scaler types.NamespacedName, pod types.UID, change 
 	})
 }
 
-// podsOf returns what is remembered of the scaler's pods, and forgets deleted pods.
+// podsOf returns the memory of the scaler's pods, and forgets deleted pods.
 func (m *memories) podsOf(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
 	pods := m.of(scaler).pods
 	for uid := range pods {
@@ -201,30 +201,30 @@ func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.U
 	}
 }
 
-// told is what the API server has been told of the new pods of one Deployment.
-type told struct {
+// published are the sizes that were published for new pods of one Deployment.
+type published struct {
 	sizes []v1beta1.NewPodContainer
 	since time.Time
 }
 
-// toldSince notes that the sizes in the status are written down for the API server, and returns since when.
-func (m *memories) toldSince(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
+// publishedSince records that the sizes in the status are published, and returns since when.
+func (m *memories) publishedSince(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) (since time.Time) {
 	m.change(scaler, func(all *memory) {
-		if all.told.since.IsZero() || !equality.Semantic.DeepEqual(all.told.sizes, sizes) {
-			all.told = told{slices.Clone(sizes), now}
+		if all.published.since.IsZero() || !equality.Semantic.DeepEqual(all.published.sizes, sizes) {
+			all.published = published{slices.Clone(sizes), now}
 		}
-		since = all.told.since
+		since = all.published.since
 	})
 	return since
 }
 
-// forgetTold forgets since when the API server has been told the sizes.
-func (m *memories) forgetTold(scaler types.NamespacedName) {
-	m.change(scaler, func(all *memory) { all.told = told{} })
+// forgetPublished forgets the time of publication.
+func (m *memories) forgetPublished(scaler types.NamespacedName) {
+	m.change(scaler, func(all *memory) { all.published = published{} })
 }
 
-// mayWaitForQuota reports whether the scaler waits for a ResourceQuota, or whether that is unknown:
-// before its first reconcile, during a reconcile, and after one that failed.
+// mayWaitForQuota reports whether the scaler may wait for a ResourceQuota. That is unknown before
+// its first reconcile, during a reconcile, and after a failed one.
 func (m *memories) mayWaitForQuota(scaler types.NamespacedName) bool {
 	return !m.of(scaler).needsNoQuota
 }

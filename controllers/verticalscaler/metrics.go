@@ -44,15 +44,15 @@ var (
 	}).WithLabelValues()
 )
 
-// countAsk counts a change asked of the budget.
-func countAsk(granted, isNew bool, now int) {
+// countAsk counts a change asked of the budget, and sets the number of scalers in line.
+func countAsk(granted, isNew bool, inLine int) {
 	switch {
 	case granted:
 		asks.WithLabelValues("granted").Inc()
 	case isNew:
 		asks.WithLabelValues("queued").Inc()
 	}
-	waiting.Set(float64(now))
+	waiting.Set(float64(inLine))
 }
 
 func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }
@@ -77,8 +77,8 @@ func (r *Reconciler) countReverts(key types.NamespacedName, s *scope) {
 	}
 }
 
-// killEvent is what an OOM kill counts as: whether the container had less memory than the original
-// pod template gives it.
+// killEvent classifies an OOM kill: KilledLowered if the container had less memory than in the
+// original pod template.
 func killEvent(s plan.Situation, kill workload.OOMKill) metrics.Event {
 	c, _ := s.Deployment.Container(kill.Container)
 	original := scaler.Original(c, s.Originals)
@@ -131,7 +131,7 @@ func measuredSizes(s *scope) *metrics.Sizes {
 	return out
 }
 
-// isWaiting reports whether a change is due and waits for something else than a user's consent.
+// isWaiting reports whether a due change waits, except for a user's consent.
 func (s *scope) isWaiting() bool {
 	switch s.plan.Verdict.Reason {
 	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonPaused:

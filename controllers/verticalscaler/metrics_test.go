@@ -129,7 +129,7 @@ verticalscaler_reverts_total{cause="Regression",scaler="checkout",target_namespa
 	}
 }
 
-// A reconcile records what it has found and done, and the series of a deleted scaler end.
+// A reconcile records its results, and the series of a deleted scaler end.
 func TestAReconcileIsMeasured(t *testing.T) {
 	p := newPlant(t, 500) // of 100m
 	p.Metrics = &metrics.Scalers{Detail: metrics.Full}

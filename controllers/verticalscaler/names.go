@@ -16,14 +16,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// A name in the spec that matches nothing may be ahead of what it names, or it is misspelt. It is
-// reported at once, and needs a user if it still matches nothing after unmatchedLimit. The time is
-// that of the condition, so that a restart of the operator does not begin it again.
+// A name in the spec without a match may be early or misspelt. It is reported at once, and needs a
+// user if it still matches nothing after unmatchedLimit. The time is in the condition, so an
+// operator restart does not reset it.
 
-// unmatchedLimit is how long a name may match nothing before the scaler is Stalled.
+// unmatchedLimit is the time after which a name without a match stalls the scaler.
 const unmatchedLimit = 10 * time.Minute
 
-// maxNames is how many names a message lists.
+// maxNames limits the names that a message lists.
 const maxNames = 5
 
 // namesWithoutMatch are the conditions that report names without a match, by the reason that they
@@ -33,8 +33,8 @@ var namesWithoutMatch = map[string]string{
 	v1beta1.ConditionContainersFound: v1beta1.ReasonContainerNotFound,
 }
 
-// containersFound is the condition about the containers that the spec names. It is false if there is
-// nothing to report.
+// containersFound is the condition about the containers that the spec names. It is false without
+// anything to report.
 func containersFound(s *scope) (metav1.Condition, bool) {
 	policy := s.scaler.Spec.ResourcePolicy
 	if s.observation.deployment == nil || policy == nil {
@@ -81,8 +81,8 @@ func firstOf(names []string) []string {
 	return names
 }
 
-// unmatchedFor is how long the condition has reported a name without a match: 0 in the reconcile that
-// finds it, and if the condition reports none.
+// unmatchedFor is the time for which the condition has reported a name without a match: 0 in the
+// reconcile that finds it, or without such a name.
 func unmatchedFor(before []metav1.Condition, now metav1.Condition, at time.Time) time.Duration {
 	was := meta.FindStatusCondition(before, now.Type)
 	if now.Reason == "" || now.Reason != namesWithoutMatch[now.Type] || was == nil || was.Reason != now.Reason || was.Status != now.Status {
@@ -91,8 +91,8 @@ func unmatchedFor(before []metav1.Condition, now metav1.Condition, at time.Time)
 	return at.Sub(was.LastTransitionTime.Time)
 }
 
-// untilUnmatchedStalls is when to look again whether a name still matches nothing; 0 if no name waits
-// for that.
+// untilUnmatchedStalls is the time until names without a match are checked again; 0 if there are
+// none.
 func untilUnmatchedStalls(s *scope) (wait time.Duration) {
 	for kind, reason := range namesWithoutMatch {
 		if c := meta.FindStatusCondition(s.status.Conditions, kind); c != nil && c.Reason == reason {

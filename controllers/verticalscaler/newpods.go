@@ -24,8 +24,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// observeNewPods reads whether the API server sizes new pods, and since when it has been told the sizes in the status. The
-// status has them, and package newpods writes them down for the API server.
+// observeNewPods reads whether the API server sizes new pods, and since when the sizes in the status are published.
+// Package newpods publishes them.
 func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	situation, key := &s.observation.situation, client.ObjectKeyFromObject(s.scaler)
 	if s.policy.Suspended || s.policy.Paused != "" || situation.Frozen.Exists() || !s.policy.SizesNewPods {
@@ -39,7 +39,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case err != nil:
 		return err
 	case situation.Unsized.Exists():
-		r.memory.forgetTold(key)
+		r.memory.forgetPublished(key)
 		if s.scaler.Spec.UpdatePolicy.Fallback == "" {
 			s.policy.Fallback = v1beta1.FallbackWait
 		}
@@ -50,16 +50,16 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	case !s.policy.MayEvict():
 		return nil
 	}
-	told, err := isTold(ctx, r.Client, s.scaler)
+	isPublishedNow, err := isPublished(ctx, r.Client, s.scaler)
 	if err != nil {
 		return err
 	}
-	if !told { // It is unknown when new pods get their sizes.
-		r.memory.forgetTold(key)
+	if !isPublishedNow { // It is unknown when new pods get their sizes.
+		r.memory.forgetPublished(key)
 		situation.NewPods.EffectiveSince = time.Time{}
 		return nil
 	}
-	situation.NewPods.AskedSince = r.memory.toldSince(key, s.scaler.Status.NewPods.Containers, s.now)
+	situation.NewPods.AskedSince = r.memory.publishedSince(key, s.scaler.Status.NewPods.Containers, s.now)
 	return nil
 }
 
@@ -69,41 +69,41 @@ func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	told, err := isTold(ctx, r.Live, s.scaler)
+	isPublishedNow, err := isPublished(ctx, r.Live, s.scaler)
 	if err != nil {
 		return err
 	}
-	if told && !unsized.Exists() {
+	if isPublishedNow && !unsized.Exists() {
 		return nil
 	}
-	r.memory.forgetTold(client.ObjectKeyFromObject(s.scaler))
+	r.memory.forgetPublished(client.ObjectKeyFromObject(s.scaler))
 	return errStaleCache
 }
 
-// noteUntold notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
-// what the status will say.
-func (r *Reconciler) noteUntold(ctx context.Context, s *scope) error {
+// noteUnpublished records why the API server rejects the NewPodSizes object, unless the object already has the sizes that the
+// status will report.
+func (r *Reconciler) noteUnpublished(ctx context.Context, s *scope) error {
 	why := r.NewPodsRefused(s.scaler.Namespace)
 	if why.Reason == "" || !s.standing.IsFirst() {
 		return nil
 	}
-	agrees, err := says(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
+	agrees, err := hasLine(ctx, r.Client, s.scaler, lineOf(s.scaler, recordedNewPods(s)))
 	if err == nil && !agrees {
-		s.untold = why
+		s.unpublished = why
 	}
 	return err
 }
 
-// isTold reports whether the API server has the sizes in the status, if there are some.
-func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+// isPublished reports whether the API server has the sizes in the status, if there are some.
+func isPublished(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
 	line := lineOf(vs, vs.Status.NewPods)
 	if line == "" {
 		return false, nil
 	}
-	return says(ctx, from, vs, line)
+	return hasLine(ctx, from, vs, line)
 }
 
-// lineOf is the line of the scaler's Deployment with these sizes; empty for none.
+// lineOf is the line of the scaler's Deployment with these sizes, if any.
 func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
 	if sizes == nil {
 		return ""
@@ -111,8 +111,9 @@ func lineOf(vs *v1beta1.VerticalScaler, sizes *v1beta1.NewPods) string {
 	return admission.LineOf(vs, *sizes)
 }
 
-// says reports whether the NewPodSizes objects of the namespace have that line of the scaler's Deployment, or none if it is empty.
-func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
+// hasLine reports whether the NewPodSizes objects of the namespace have that line for the scaler's Deployment; for an empty
+// line, whether they have none.
+func hasLine(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, line string) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
 		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
@@ -125,24 +126,24 @@ func says(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, l
 	}), nil
 }
 
-// untoldRetry is when to look again whether sizes are written down for the API server.
-const untoldRetry = time.Second
+// publishRetry is the time until the publication of sizes is checked again.
+const publishRetry = time.Second
 
-// awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be written down. The end of a refusal
+// awaitNewPodSizes looks again soon while sizes that an eviction may need are about to be published. The end of a rejection
 // triggers a reconcile.
 func (r *Reconciler) awaitNewPodSizes(s *scope) {
 	wanted := lineOf(s.scaler, scaler.APINewPods(s.plan.NewPods))
 	if s.plan.IsHeld || !s.policy.MayEvict() || wanted == "" {
 		return
 	}
-	isTold := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
-	if !isTold && r.NewPodsRefused(s.scaler.Namespace).Reason == "" {
-		s.again(untoldRetry)
+	isPublished := !s.observation.situation.NewPods.AskedSince.IsZero() && lineOf(s.scaler, s.scaler.Status.NewPods) == wanted
+	if !isPublished && r.NewPodsRefused(s.scaler.Namespace).Reason == "" {
+		s.again(publishRetry)
 	}
 }
 
-// recordedNewPods is what the status says of new pods after a reconcile. Sizes that were recorded under another claim are
-// those of another Deployment.
+// recordedNewPods is the status of new pods after a reconcile. Sizes recorded under another claim belong to another
+// Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
 	case !s.standing.IsFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
@@ -153,10 +154,10 @@ func recordedNewPods(s *scope) *v1beta1.NewPods {
 	return scaler.APINewPods(s.plan.NewPods)
 }
 
-// newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.
-// It is false for any other.
+// newPodsSized is the condition of a scaler that sizes new pods and has a decision, or whose size cannot be removed. It is
+// false for other scalers.
 func newPodsSized(s *scope) (metav1.Condition, bool) {
-	if !scaler.SizesNewPods(&s.scaler.Spec) && s.untold.Reason == "" || s.observation.deployment == nil {
+	if !scaler.SizesNewPods(&s.scaler.Spec) && s.unpublished.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
 	recorded, unsized, why := recordedNewPods(s), s.observation.situation.Unsized, s.plan.NewPods.Obstacle
@@ -164,10 +165,10 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	switch {
 	case unsized.Exists() && s.plan.Decision != nil:
 		c.Reason, c.Message = unsized.Reason, "New pods start as in the pod template: "+unsized.Message
-	case recorded != nil && s.untold.Reason != "":
-		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
-	case s.untold.Reason != "":
-		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
+	case recorded != nil && s.unpublished.Reason != "":
+		c.Reason, c.Message = s.unpublished.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.unpublished.Message
+	case s.unpublished.Reason != "":
+		c.Reason, c.Message = s.unpublished.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.unpublished.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 		if !s.policy.SizesOnlyNewPods() {
@@ -193,8 +194,8 @@ type admissionCheck struct {
 	readAt time.Time
 }
 
-// unavailableRetry is how long it is remembered that the API server does not size new pods, and when a scaler that needs it looks
-// again. Others see it with their next resync.
+// unavailableRetry is the time for which an API server that does not size new pods is remembered, and after which a scaler that
+// needs it looks again. Other scalers look at their next resync.
 const unavailableRetry = 30 * time.Second
 
 // check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.

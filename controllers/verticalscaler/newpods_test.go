@@ -29,10 +29,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// newPodSize is what the plan gives new pods in these tests.
+// newPodSize is the plan's size of new pods in these tests.
 var newPodSize = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}}
 
-// withUpdate is a scaler with that update policy, whose new pods get what the plan gives them.
+// withUpdate is a scaler with that update policy, whose new pods get the plan's sizes.
 func withUpdate(update v1beta1.UpdatePolicy) *v1beta1.VerticalScaler {
 	return checkout(func(s *v1beta1.VerticalScaler) {
 		s.Spec.UpdatePolicy = update
@@ -79,7 +79,7 @@ func (r *Reconciler) decide(t *testing.T, s *scope) {
 	}
 }
 
-// hold makes the scaler keep what is recorded.
+// hold makes the scaler keep the recorded sizes.
 func (s *scope) hold() {
 	s.scaler.Spec.Suspend = true
 	s.replan()
@@ -98,9 +98,9 @@ func sizes(text string) *v1beta1.NewPodSizes {
 
 func TestWithoutThePolicyForNewPods(t *testing.T) {
 	for name, tc := range map[string]struct {
-		answer error
-		reason string
-		says   string
+		answer  error
+		reason  string
+		message string
 	}{
 		"not installed": {apierrors.NewNotFound(schema.GroupResource{}, "x"), "AdmissionUnavailable", "kubectl apply --server-side -f https://"},
 		"no such kind":  {&meta.NoKindMatchError{}, "AdmissionUnavailable", "Kubernetes 1.36"},
@@ -111,7 +111,7 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 		}})
 		s := sizing(withUpdate(atFirst))
 		r.decide(t, s)
-		if c, _ := newPodsSized(s); recordedNewPods(s) != nil || c.Status != "False" || c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) || s.requeueAfter != unavailableRetry {
+		if c, _ := newPodsSized(s); recordedNewPods(s) != nil || c.Status != "False" || c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) || s.requeueAfter != unavailableRetry {
 			t.Errorf("%s: new pods get %+v, %s is %s, %s: %s, again in %s", name, recordedNewPods(s), c.Type, c.Status, c.Reason, c.Message, s.requeueAfter)
 		}
 	}
@@ -146,7 +146,7 @@ func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
 	}
 }
 
-// While writes of the NewPodSizes object are rejected, the condition says what becomes of new pods.
+// While writes of the NewPodSizes object are rejected, the condition reports how new pods start.
 func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	refused := func(namespace string) apierror.Rejection {
 		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}
@@ -159,7 +159,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		written string
 		change  func(*scope)
 		want    string
-		says    string
+		message string
 	}{
 		"refused":                          {refused, "\nother app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
 		"refused before a freeze":          {refused, "\nother app,1,,,\n", (*scope).hold, "False QuotaExceeded", "exceeded quota in shop"},
@@ -183,19 +183,19 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s)
 		}
-		if err := r.noteUntold(t.Context(), s); err != nil {
+		if err := r.noteUnpublished(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		c, _ := newPodsSized(s)
-		if got := string(c.Status) + " " + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.says) {
-			t.Errorf("%s: %s: %s, want %s: %s", name, got, c.Message, tc.want, tc.says)
+		if got := string(c.Status) + " " + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.message) {
+			t.Errorf("%s: %s: %s, want %s: %s", name, got, c.Message, tc.want, tc.message)
 		}
 	}
 }
 
 // An eviction waits for sizes that are about to be written. While they are rejected, the end of that wakes the scaler.
 func TestRejectedSizesAreNotPolled(t *testing.T) {
-	for reason, want := range map[string]time.Duration{"": untoldRetry, v1beta1.ReasonQuotaExceeded: 0} {
+	for reason, want := range map[string]time.Duration{"": publishRetry, v1beta1.ReasonQuotaExceeded: 0} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding())
 		r.NewPodsRefused = func(string) apierror.Rejection { return apierror.Rejection{Reason: reason} }
 		s := sizing(withUpdate(evicting))
@@ -242,7 +242,7 @@ func (s *scope) refusePods() {
 	s.hold()
 }
 
-// What the status records when a suspension, another claim or an error says otherwise than the plan.
+// The status records other sizes than the plan in a suspension, after another claim or an error.
 func TestRecordedNewPods(t *testing.T) {
 	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 90}}}}})
 	for name, tc := range map[string]struct {
@@ -283,7 +283,7 @@ func TestRecordedNewPods(t *testing.T) {
 	}
 }
 
-// While nothing may change, new pods keep what is recorded, unless the mode sizes none. A pause keeps it in any mode.
+// While nothing may change, new pods keep the recorded sizes, unless the mode sizes none. A pause keeps it in any mode.
 func TestWhoseRecordedSizesNewPodsKeep(t *testing.T) {
 	paused := map[string]string{v1beta1.PausedAnnotation: "true"}
 	for name, tc := range map[string]struct {
@@ -324,18 +324,18 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 		r := apiServer(t, interceptor.Funcs{}, tc.objects...)
 		r.admission.readAt = noon.Add(-time.Second) // All was there a moment ago.
 		vs := withUpdate(evicting)
-		r.memory.toldSince(client.ObjectKeyFromObject(vs), vs.Status.NewPods.Containers, noon.Add(-time.Hour))
+		r.memory.publishedSince(client.ObjectKeyFromObject(vs), vs.Status.NewPods.Containers, noon.Add(-time.Hour))
 		if err := r.confirmNewPods(t.Context(), sizing(vs)); (err == nil) != tc.evicts || err != nil && !errors.Is(err, errStaleCache) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if told := !r.memory.of(client.ObjectKeyFromObject(vs)).told.since.IsZero(); told != tc.evicts {
-			t.Errorf("%s: told %t", name, told)
+		if published := !r.memory.of(client.ObjectKeyFromObject(vs)).published.since.IsZero(); published != tc.evicts {
+			t.Errorf("%s: told %t", name, published)
 		}
 	}
 }
 
 // The time that the API server has had begins when the size is written down, and again with another size.
-func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
+func TestSizesCountFromTheirPublication(t *testing.T) {
 	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
 	pass := func(at time.Time, cpu int64) (since time.Time) {
 		t.Helper()
@@ -346,7 +346,7 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 		s.observation.situation.Decision.Requests["app"] = quantity.Amounts{CPUMillis: cpu}
 		r.decide(t, s)
 		since = s.observation.situation.NewPods.AskedSince
-		if since.IsZero() != (s.requeueAfter == untoldRetry) {
+		if since.IsZero() != (s.requeueAfter == publishRetry) {
 			t.Errorf("told since %s, again in %s", since, s.requeueAfter)
 		}
 		return since

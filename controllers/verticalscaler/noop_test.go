@@ -28,8 +28,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// A settled scaler must cost the same however many HorizontalPodAutoscalers of other Deployments its
-// namespace has, which the memory that it allocates shows without a clock.
+// A settled scaler must cost the same with any number of HorizontalPodAutoscalers of other
+// Deployments, which its allocations show without a clock.
 func TestASettledScalerDoesNotPayForItsNeighbours(t *testing.T) {
 	alone, crowded := newSettled(t, 0).allocated(), newSettled(t, 1000).allocated()
 	if crowded > alone+alone/20 {
@@ -37,7 +37,7 @@ func TestASettledScalerDoesNotPayForItsNeighbours(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes a reconcile allocates.
+// allocated is the number of bytes that a reconcile allocates.
 func (p *plant) allocated() uint64 {
 	const passes = 20
 	var before, after runtime.MemStats
@@ -74,7 +74,7 @@ func (p *plant) pass() {
 	}
 }
 
-// newSettled is a plant for which nothing is left to do, beside HorizontalPodAutoscalers of other Deployments, a LimitRange and a
+// newSettled is a plant with nothing left to do, beside HorizontalPodAutoscalers of other Deployments, a LimitRange and a
 // ResourceQuota. It reads from a real cache.
 func newSettled(tb testing.TB, hpas int) *plant {
 	tb.Helper()
@@ -115,8 +115,7 @@ func resources(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// cached is a client that reads from the cache of a manager, which holds what the server has, and that
-// cannot write.
+// cached is a client that reads from the synced cache of a manager, and cannot write.
 func (p *plant) cached() client.Client {
 	p.t.Helper()
 	for _, object := range p.objects {
@@ -138,7 +137,7 @@ func (p *plant) cached() client.Client {
 	return cached.Client(p.t, p.server.Scheme(), c)
 }
 
-// cpuTime is the CPU time that the process has spent. Unlike the time of a clock, it means something on a busy machine.
+// cpuTime is the CPU time that the process has spent. Unlike wall-clock time, it is valid on a busy machine.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

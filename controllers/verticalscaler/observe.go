@@ -79,7 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	return false, nil
 }
 
-// policyOf reads the spec. The operator chooses the fallback if none is named, unless new pods start as in the template: a
+// policyOf reads the spec. The operator chooses the fallback if none is set, unless new pods start as in the template: a
 // replacement would gain nothing.
 func (r *Reconciler) policyOf(vs *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
 	p := scaler.PlanPolicy(vs, d)
@@ -89,8 +89,8 @@ func (r *Reconciler) policyOf(vs *v1beta1.VerticalScaler, d workload.Deployment)
 	return p
 }
 
-// missingUsage says which usage of running pods is missing; empty if none is. It is the same in
-// every reconcile while the same pods are silent.
+// missingUsage describes the missing usage of running pods, if any. It stays the same while the
+// same pods are silent.
 func missingUsage(p collect.Problems) string {
 	switch {
 	case !p.Silent:
@@ -103,8 +103,7 @@ func missingUsage(p collect.Problems) string {
 	return "pods that have just started, or whose last sample was lost"
 }
 
-// deploymentOf reads the Deployment that the scaler names; nil if it does not exist. It is not copied
-// and must not be modified.
+// deploymentOf reads the scaler's Deployment, or nil. It is not copied and must not be modified.
 func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScaler) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment, client.UnsafeDisableDeepCopy); err != nil {
@@ -116,7 +115,7 @@ func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScale
 	return &deployment, nil
 }
 
-// readSurroundings adds what else decides about the size of the Deployment's pods. It reports
+// readSurroundings adds other facts that limit the size of the Deployment's pods. It reports
 // whether all ResourceQuotas of the namespace could be read.
 func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.Deployment, s *plan.Situation) (judgesQuotas bool, err error) {
 	namespace := client.InNamespace(deployment.Namespace)
@@ -159,8 +158,8 @@ func (r *Reconciler) readRoom(policy plan.Policy, s *plan.Situation) {
 	}
 }
 
-// addRecorded adds what the status records. A decision belongs to one Deployment: one that was
-// recreated under the same name starts from its own template, and inherits only the history.
+// addRecorded adds the records of the status. A decision belongs to one Deployment: a recreated
+// Deployment of the same name starts from its own template, and inherits only the history.
 func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	if target := s.status.Target; target != nil && target.UID != situation.Deployment.UID {
 		s.status.Decision, s.status.RevertedChanges = nil, nil
@@ -172,9 +171,9 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	situation.Originals = scaler.Originals(s.status.OriginalResources, situation.Deployment.UID)
 }
 
-// recallPods adds what only the operator knows of the pods. It returns an error if the cache is
-// older than our own last write, and otherwise the pods that another controller has resized
-// since, and how long it takes until the first rejection ends; 0 without one.
+// recallPods adds the operator's memory of the pods. It returns an error if the cache is older than
+// our own last write, and otherwise the pods that another controller has resized since, and the
+// time until the first rejection expires; 0 without one.
 func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (undone map[types.UID]int64, retry time.Duration, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {

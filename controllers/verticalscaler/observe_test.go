@@ -9,7 +9,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
-func TestWhatThePlanIsToldOfMissingUsage(t *testing.T) {
+func TestThePlanKnowsWhichUsageIsMissing(t *testing.T) {
 	const unknown = "pods that have just started, or whose last sample was lost"
 	for name, tc := range map[string]struct {
 		problems collect.Problems

@@ -20,8 +20,7 @@ import (
 // A change needs the permission of the freeze switch and of the budget. The freeze switch is checked again right
 // before each write.
 
-// observePermission is a phase: it reads what decides whether changes are allowed, and whether the API server sizes
-// new pods.
+// observePermission is a phase: it reads whether changes are allowed, and whether the API server sizes new pods.
 func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool, err error) {
 	situation := &s.observation.situation
 	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
@@ -38,15 +37,14 @@ func (r *Reconciler) observePermission(ctx context.Context, s *scope) (done bool
 	return false, r.observeNewPods(ctx, s)
 }
 
-// deferral is why a change must wait although nothing blocks it.
+// deferral is the reason why a change must wait although nothing blocks it.
 type deferral struct{ reason, message string }
 
 func (d *deferral) Error() string { return d.message }
 
 var budgetDeferral = &deferral{v1beta1.ReasonWaitingForBudget, "The change waits: the operator limits the changes per minute and per namespace"}
 
-// obstacleTo is why a change was not made: it must wait, or the API server rejects it. It is no obstacle for any other
-// error.
+// obstacleTo is the obstacle to a change that must wait or that the API server rejects. Other errors have none.
 func obstacleTo(err error) plan.Obstacle {
 	var why *deferral
 	var frozen *freeze.Error
@@ -70,7 +68,7 @@ func isWait(err error) bool {
 	return o.Exists() && !o.Stalled
 }
 
-// answer turns the error of a step into the plan's verdict. It returns an error that is no obstacle: the queue retries.
+// answer turns the error of a step into the plan's verdict. It returns any other error for the queue to retry.
 func (s *scope) answer(err error) error {
 	if err == nil || !s.isPlanned() {
 		return err
@@ -93,7 +91,7 @@ func (r *Reconciler) permit(s *scope) (done func(error), err error) {
 		r.dequeue(key)
 		return done, nil
 	case plan.Restore, plan.TakeOver:
-		return done, nil // restore asks by itself, and takeOver writes only to the scaler
+		return done, nil // restore asks the budget itself, and takeOver writes only to the scaler
 	}
 	return r.slot(s.scaler, plan.WantOf(s.plan, s.observation.situation))
 }
@@ -119,8 +117,8 @@ func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done fu
 	}, nil
 }
 
-// countPods tells the budget how many pods the scaler may change: the budget grows with them. A
-// Deployment that is only rolled out counts as one. While nothing is known, the last number counts.
+// countPods sets the number of pods that the scaler may change: the budget grows with them. A
+// Deployment that is only rolled out counts as one. Without new information, the last number stays.
 func (r *Reconciler) countPods(s *scope) {
 	if r.Budget == nil || !s.isPlanned() && s.outcome != settled {
 		return

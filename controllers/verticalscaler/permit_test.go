@@ -57,7 +57,7 @@ func TestAChangeNeedsASlot(t *testing.T) {
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
 	refused("a", &scope{plan: plan.Plan{Step: plan.Evict{Pods: []plan.EvictedPod{{}}}}}, v1beta1.ReasonWaitingForBudget, 1)
 	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
-	granted("a", &scope{}, 1) // no step any more
+	granted("a", &scope{}, 1) // without a step
 	granted("c", &scope{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)
 	granted("c", &scope{plan: plan.Plan{Step: plan.Restore{}}}, 1) // asks by itself
 	clock.Step(time.Minute)

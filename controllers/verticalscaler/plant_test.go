@@ -57,7 +57,7 @@ type plant struct {
 	refused error
 	// unreadable is the answer to reads of checkpoints; nil accepts them.
 	unreadable error
-	// conflict is the answer to resizes; nil accepts them. answer gives another one to each; nil for none.
+	// conflict is the answer to resizes; nil accepts them. answer, if set, answers each one.
 	conflict error
 	answer   func(o client.Object, patch client.Patch) error
 	// resized are the pods that were resized, in order.
@@ -70,7 +70,7 @@ type plant struct {
 	finalizers []string
 }
 
-// sharedObject is an object that the cache shares with its readers, and what it was.
+// sharedObject is an object that the cache shares with its readers, and its original.
 type sharedObject struct{ cached, before runtime.Object }
 
 // share makes the object that was read the cache's own.
@@ -179,7 +179,7 @@ func (p *plant) start(objects []client.Object) {
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
-		// The answer to a write is decoded into the object that was sent, over what it points to.
+		// The answer to a write is decoded into the object that was sent, through its pointers.
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			stored, ok := o.DeepCopyObject().(client.Object)
 			if !ok {
@@ -229,13 +229,13 @@ func actuate(ctx context.Context, c client.Client, o client.Object, patch client
 	return c.Status().Update(ctx, &pod)
 }
 
-// restart is a new process, which knows what is on the API server.
+// restart is a new process, which knows only the API server's objects.
 func (p *plant) restart() {
 	p.Reconciler = &Reconciler{
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
 		Pods: cached.LivePods{Reader: p.server}, Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
-		order:     precedence.New(precedence.MaxTold),
+		order:     precedence.New(precedence.MaxReported),
 		Usage:     complete{}, NewPodsRefused: notRefused,
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 )
 
-// What a scaler behind another one has still to restore may depend on events of the Deployment.
+// A scaler behind another one may need events of the Deployment to restore its values.
 func TestAScalerThatStandsBackKeepsItsClaimUntilItHasRestored(t *testing.T) {
 	original := &v1beta1.OriginalResources{DeploymentName: "web"}
 	for name, tc := range map[string]struct {

@@ -24,14 +24,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// promotion is what the policy of a scaler asks of it before it is promoted, and what is known about that. Whether the
-// scaler is promoted then is not decided here: the policy's controller reads the condition.
+// promotion has the policy's requirements for a promotion of the scaler, and their state. The policy's controller
+// reads the condition and decides.
 type promotion struct {
-	// isUnknown is true if the scaler's policy cannot be found. Nothing changes about what is recorded.
+	// isUnknown is true if the scaler's policy cannot be found. The record stays as it is.
 	isUnknown bool
 	// waits is true if the scaler waits to be promoted.
 	waits bool
-	// goal is how much usage its recommendations must cover.
+	// goal is the usage that its recommendations must cover.
 	goal history.Goal
 	// isAtStart is true if the scaler has the update mode in which evidence is collected.
 	isAtStart bool
@@ -47,7 +47,7 @@ type coveredContainer struct {
 	history.Coverage
 }
 
-// findPolicy is a phase: it reads what the scaler's policy asks of it, from the cache. Sizing does not depend on it.
+// findPolicy is a phase: it reads the requirements of the scaler's policy from the cache. Sizing does not depend on it.
 func (r *Reconciler) findPolicy(ctx context.Context, s *scope) (done bool, err error) {
 	owner := metav1.GetControllerOfNoCopy(s.scaler)
 	if r.Policies == nil || !v1beta1.IsPolicy(owner) || fleet.IsPromoted(s.scaler) {
@@ -61,7 +61,7 @@ func (r *Reconciler) findPolicy(ctx context.Context, s *scope) (done bool, err e
 	return false, nil
 }
 
-// rulesOf are the rules of a policy; nil if it does not exist.
+// rulesOf returns the rules of a policy, or nil if it does not exist.
 func (r *Reconciler) rulesOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*v1beta1.PolicyRules, error) {
 	key, policy := types.NamespacedName{Name: owner.Name}, client.Object(&v1beta1.ClusterScalingPolicy{})
 	if owner.Kind == v1beta1.ScalingPolicyKind {
@@ -78,7 +78,7 @@ func (r *Reconciler) rulesOf(ctx context.Context, namespace string, owner *metav
 	return fleet.ViewOf(policy).Rules, nil
 }
 
-// promotionBy is what the rules ask of a scaler that is not promoted; nil if they are unknown.
+// promotionBy has the requirements for a scaler that is not promoted. Nil rules are unknown.
 func promotionBy(vs *v1beta1.VerticalScaler, rules *v1beta1.PolicyRules) promotion {
 	if rules == nil {
 		return promotion{isUnknown: true}
@@ -90,7 +90,7 @@ func promotionBy(vs *v1beta1.VerticalScaler, rules *v1beta1.PolicyRules) promoti
 	return promotion{waits: true, goal: rollout.Evidence, isAtStart: scaler.Mode(&vs.Spec) == rollout.Start}
 }
 
-// record tells the histories what is recommended from now on, and reads for how long that was enough.
+// record sets the current recommendation in the histories, and reads its coverage.
 func (p *promotion) record(histories history.Histories, recs []recommend.Container) {
 	if p.isUnknown {
 		return
@@ -117,8 +117,8 @@ func (p *promotion) record(histories history.Histories, recs []recommend.Contain
 	}
 }
 
-// readyForPromotion is the condition of a scaler that waits to be promoted. It is false for any other. Its message has
-// no time that passes: it changes when a container begins again, and when all have enough.
+// readyForPromotion is the condition of a scaler that waits to be promoted. It is false for other scalers. Its message
+// has no running time: it changes when a container begins again, and when all have enough.
 func readyForPromotion(s *scope, provided metav1.Condition) (metav1.Condition, bool) {
 	p := s.promotion
 	if !p.waits {
@@ -149,8 +149,7 @@ func readyForPromotion(s *scope, provided metav1.Condition) (metav1.Condition, b
 // isUnread reports whether the reconcile has not come to read the history of a Deployment, or may not read it.
 func (s *scope) isUnread() bool { return s.err != nil || s.observation.deployment != nil }
 
-// lastShortfall is the last reason for which a container that has not covered enough began again; empty if there is
-// none.
+// lastShortfall is the last reason for which a container without enough coverage began again, if any.
 func (p *promotion) lastShortfall() string {
 	var last coveredContainer
 	for _, container := range p.covered {

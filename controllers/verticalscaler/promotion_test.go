@@ -189,7 +189,7 @@ func TestWhoWaitsForPromotion(t *testing.T) {
 	}
 }
 
-// The policy was edited: its scalers do not have its new start mode yet. What was recorded before stays.
+// The policy was edited: its scalers do not have its new start mode yet. Earlier records stay.
 func TestNothingIsRecordedInAnotherMode(t *testing.T) {
 	p := newPromotable(t, rollout(24*time.Hour))
 	p.expect("at first", needsADay)
@@ -210,7 +210,7 @@ func TestNothingIsRecordedInAnotherMode(t *testing.T) {
 	p.expect("in Recommend for an hour", coversDay)
 }
 
-// An error of a moment says nothing about the evidence.
+// A transient error does not change the evidence.
 func TestAFailedReconcileKeepsTheConditionOfPromotion(t *testing.T) {
 	p := newPromotable(t, rollout(24*time.Hour))
 	p.expect("at first", needsADay)

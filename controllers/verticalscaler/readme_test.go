@@ -25,7 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// The README shows what kubectl get prints after four of six pods were resized: less CPU and more
+// The README shows the output of kubectl get after four of six pods were resized: less CPU and more
 // memory.
 func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
 	s := aScope(planned("Resizing", "Pods are being resized in place"), func(s *scope) {

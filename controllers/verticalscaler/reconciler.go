@@ -40,19 +40,19 @@ import (
 )
 
 const (
-	// DefaultResyncPeriod is how often a scaler is reconciled without any event.
+	// DefaultResyncPeriod is the time between reconciles without an event.
 	DefaultResyncPeriod = 10 * time.Minute
-	// staleCacheRetry is when to reconcile again after a write whose result the next step needs.
+	// staleCacheRetry is the time until the next reconcile after a write whose result the next step needs.
 	staleCacheRetry = 50 * time.Millisecond
 )
 
-// Pods reads the pods of Deployments, which must not be modified, and tells of their changes.
+// Pods reads the pods of Deployments, which must not be modified, and reports their changes.
 type Pods interface {
 	Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error)
 	OnChange(handler inventory.PodHandler)
 }
 
-// Nodes knows the allocatable resources of the largest node, and what is free on a node that is known.
+// Nodes knows the allocatable resources of the largest node, and the free resources of a known node.
 type Nodes interface {
 	Largest() quantity.Amounts
 	Free(node string) (free quantity.Amounts, isKnown bool)
@@ -76,34 +76,33 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// ResyncPeriod is how often a scaler is reconciled without any event.
+	// ResyncPeriod is the time between reconciles without an event.
 	ResyncPeriod time.Duration
-	// Workers is how many scalers are reconciled at once.
+	// Workers is the number of scalers that are reconciled at once.
 	Workers int
 	// Release is the operator's own.
 	Release release.Release
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
-	// Budget limits how much may change at once; nil for no limit. It outlives a
-	// manager.
+	// Budget limits concurrent changes; nil means no limit. It outlives a manager.
 	Budget *budget.Budget
-	// Freeze is the switch that stops all changes; nil for none.
+	// Freeze is the switch that stops all changes, or nil.
 	Freeze *freeze.Switch
-	// FreezeAPI is where the switch is watched.
+	// FreezeAPI is the API to watch the switch.
 	FreezeAPI corev1client.ConfigMapsGetter
-	// Nodes knows the sizes and the room of the nodes; nil if nodes are not read.
+	// Nodes knows the size and the free room of nodes; nil if nodes are not read.
 	Nodes Nodes
-	// Pressure tells which nodes have used up their CPU; nil if nodes are not read.
+	// Pressure finds nodes that have used up their CPU; nil if nodes are not read.
 	Pressure *pressure.Nodes
-	// Fallback is that of scalers that name none.
+	// Fallback is the default fallback of scalers.
 	Fallback v1beta1.Fallback
-	// Ceilings bound what requests are raised to. The zero value bounds nothing.
+	// Ceilings bound raised requests. The zero value bounds nothing.
 	Ceilings plan.Ceilings
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
-	// Metrics has the state of the scalers, for Prometheus; nil for none.
+	// Metrics has the state of the scalers for Prometheus, or is nil.
 	Metrics *metrics.Scalers
-	// NewPodsRefused says why the API server refuses to store the sizes of new pods of a namespace.
+	// NewPodsRefused returns why the API server rejects the sizes of new pods of a namespace.
 	NewPodsRefused func(namespace string) apierror.Rejection
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
 	Policies client.Reader
@@ -115,7 +114,7 @@ type Reconciler struct {
 	conflicts queue.Conflicts
 }
 
-// UsageProblems reports what keeps a scaler's usage from being complete, and adds the OOM kills that no status of a pod has.
+// UsageProblems reports why a scaler's usage is incomplete, and adds the OOM kills that no status of a pod has.
 type UsageProblems interface {
 	ProblemsOf(scaler types.NamespacedName) collect.Problems
 	AddOOMEvents(namespace string, pods []workload.Pod)
@@ -123,41 +122,40 @@ type UsageProblems interface {
 
 // scope carries the values of one reconcile from phase to phase.
 //
-// The scaler, its status and the Deployment are read without a copy. So a field may be replaced, and
-// what it points to may not be modified: the cache and the status share it.
+// The scaler, its status and the Deployment are read without a copy. So a field may be replaced, but
+// its target may not be modified: the cache and the status share it.
 type scope struct {
 	scaler *v1beta1.VerticalScaler
 	now    time.Time
 	access scaler.ClusterAccess
 
-	// standing says which scaler sizes the Deployment.
+	// standing identifies the scaler that sizes the Deployment.
 	standing precedence.Standing
 	// status is the status to write.
 	status v1beta1.VerticalScalerStatus
-	// unreleased says why the original values of a Deployment could not be restored; nil if
-	// they could, or if there are none.
+	// unreleased is the error of restoring the original values of a Deployment.
 	unreleased error
-	// promotion is what the scaler's policy asks of it before it is promoted.
+	// promotion has the requirements of the scaler's policy for its promotion.
 	promotion promotion
-	// observation is what the target and its surroundings are like.
+	// observation is the state of the target and its surroundings.
 	observation observation
 	// policy is the spec in the terms of the plan.
 	policy plan.Policy
-	// plan is what to do. It has no verdict until the plan phase.
+	// plan has no verdict until the plan phase.
 	plan plan.Plan
-	// untold says why the API server rejects the NewPodSizes object; it has no reason if it does not.
-	untold apierror.Rejection
+	// unpublished is the API server's rejection of the NewPodSizes object, if any.
+	unpublished apierror.Rejection
 	// isUnsaved is true if the history is saved once a change is permitted.
 	isUnsaved bool
-	// frozen says why an administrator has frozen all changes; empty for no freeze.
+	// frozen is an administrator's reason for a freeze; empty without a freeze.
 	frozen string
 
-	// taken and takenNote are the event of the step that this reconcile has taken; empty for none.
+	// taken and takenNote are the event of this reconcile's step, if any.
 	taken, takenNote string
-	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
+	// requeueAfter is the longest time until the next reconcile; zero means any.
 	requeueAfter time.Duration
 
-	// outcome is how the reconcile ended.
+	// outcome is the end of the reconcile.
 	outcome outcome
 	// err is the error that ended it; nil if it is settled.
 	err error
@@ -178,8 +176,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	s := &scope{scaler: &vs, now: r.Clock.Now(), access: r.Access, status: vs.Status}
 	if r.written.IsNewerThan(&vs, s.now) {
-		// A reconcile of an old object would compare with a status that is no longer
-		// there, and might not write what has changed.
+		// A reconcile of an old object would compare with an old status, and might not write
+		// changes.
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if vs.DeletionTimestamp != nil {
@@ -195,7 +193,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.result(s)
 	case settled, failed, gone:
 	}
-	if err := r.noteUntold(ctx, s); err != nil {
+	if err := r.noteUnpublished(ctx, s); err != nil {
 		s.classify(err)
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
@@ -229,10 +227,10 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	return r.dropUnused(ctx, s)
 }
 
-// claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
-// on a Deployment changes before the status claims it, so that a restarted operator finds
-// what it has changed. A scaler behind another one claims nothing, once it has restored
-// what it has changed before: no event of the Deployment concerns it.
+// claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing on a
+// Deployment changes before the status claims it, so that a restarted operator finds its changes. A
+// scaler behind another one claims nothing, once it has restored its earlier changes: no event of
+// the Deployment concerns it.
 func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
 		s.again(staleCacheRetry) // The finalizer is removed after the status is written.
@@ -245,8 +243,8 @@ func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	return false, nil
 }
 
-// learn is a phase: it records OOM kills, recommends, and saves the history before
-// anything is changed. While scalers wait for the budget, none changes anything before it is permitted to.
+// learn is a phase: it records OOM kills, recommends, and saves the history before anything is changed.
+// While scalers wait for the budget, the save waits for the permission.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, r.noteRefused(ctx, s, err, "The usage history cannot be read, so nothing is changed", &s.observation.situation.Unable)
@@ -306,7 +304,7 @@ func recordOOMKills(histories history.Histories, situation plan.Situation, polic
 	return added
 }
 
-// plan is a phase: it decides what to do. Who writes contested values is asked only if something is contested.
+// plan is a phase: it decides the next step. The writers of contested values are read only if there are any.
 func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) {
 	s.plan = plan.Next(s.observation.situation, s.policy, s.now)
 	if s.plan.Contest != nil {
@@ -322,13 +320,13 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		return false, err
 	}
 	r.awaitNewPodSizes(s)
-	return s.unreleased != nil, nil // Restoring asks the budget by itself.
+	return s.unreleased != nil, nil // Restoring asks the budget itself.
 }
 
 // again makes the next reconcile due within that time.
 func (s *scope) again(within time.Duration) { s.requeueAfter = soonest(s.requeueAfter, within) }
 
-// soonest is the least of the times that are not 0; 0 for none.
+// soonest is the least of the times that are not 0, or 0.
 func soonest(times ...time.Duration) (least time.Duration) {
 	for _, t := range times {
 		if t > 0 && (least == 0 || t < least) {
@@ -341,11 +339,11 @@ func soonest(times ...time.Duration) (least time.Duration) {
 // isPlanned reports whether the reconcile got as far as a plan.
 func (s *scope) isPlanned() bool { return s.plan.Verdict.Reason != "" }
 
-// outcome is how a reconcile ended.
+// outcome is the end of a reconcile.
 type outcome int
 
 const (
-	settled    outcome = iota // the plan says what is next
+	settled    outcome = iota // the plan has the next step
 	failed                    // a request failed; the queue retries
 	conflicted                // the cache was old, or the API server refuses the step; the next reconcile plans with that
 	unread                    // usage was not read since the process started; nothing is decided
@@ -369,7 +367,7 @@ func (s *scope) classify(err error) {
 	}
 }
 
-// result tells the queue when to reconcile next. What is tried again keeps its class.
+// result returns when to reconcile next. A retry keeps its class.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	key, after := client.ObjectKeyFromObject(s.scaler), r.untilResync(s)
 	if s.outcome != conflicted {
@@ -388,7 +386,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	}
 	after = soonest(after, s.requeueAfter, s.plan.Verdict.RequeueAfter, untilUnmatchedStalls(s))
 	if after <= staleCacheRetry {
-		return reconcile.Result{RequeueAfter: after}, nil // It goes on where this reconcile ends, in the same class.
+		return reconcile.Result{RequeueAfter: after}, nil // It continues where this reconcile ends, in the same class.
 	}
 	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }
@@ -399,12 +397,12 @@ func (r *Reconciler) untilResync(s *scope) time.Duration {
 	return queue.UntilSlot(s.now, r.ResyncPeriod, scaler.Share(s.scaler.UID))
 }
 
-// retryPeriod is how long to wait for what sends no event: 80 to 100 % of the resync period, by scaler.
+// retryPeriod is the wait for changes without an event: 80 to 100 % of the resync period, by scaler.
 func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
 	return time.Duration(float64(r.ResyncPeriod) * (0.8 + 0.2*scaler.Share(uid)))
 }
 
-// leave drops what is remembered of a deleted scaler.
+// leave drops the memory of a deleted scaler.
 func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Histories.Forget(key)
 	r.written.Forget(key)
@@ -425,9 +423,9 @@ var errRefused = errors.New("the API server refuses the step")
 // pods that were lowered before a crash would be raised again, and lowered a second time after the first round of usage.
 var errUsageUnread = errors.New("no usage was read since the operator started")
 
-// unreadRetry is when to look again whether usage was read.
+// unreadRetry is the time until a reconcile looks for usage again.
 const unreadRetry = 15 * time.Second
 
 func isConflict(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, checkpoint.ErrOvertaken)
+	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, errUnsaved) || errors.Is(err, checkpoint.ErrOvertaken)
 }

@@ -61,9 +61,9 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 	return nil
 }
 
-// rejectionPeriod is how long a rejected resize is not tried again. Most rejections end with
-// something that the operator does not watch, so the resync tries again. A quota that the
-// plan could check was only seen late.
+// rejectionPeriod is the time before a rejected resize is retried. Most rejections end by changes
+// that the operator does not watch, so the resync retries. A quota that the plan could check was
+// only seen late.
 func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 	if reason == v1beta1.ReasonQuotaExceeded && s.observation.judgesQuotas {
 		return min(lateQuota, r.retryPeriod(s.scaler.UID))
@@ -71,7 +71,7 @@ func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 	return r.retryPeriod(s.scaler.UID)
 }
 
-// lateQuota is how long a quota may take to arrive in the cache.
+// lateQuota is the longest time until a quota arrives in the cache.
 const lateQuota = 10 * time.Second
 
 // resizePatch is a strategic merge patch of the resources of the pod's containers, and of the pod-level

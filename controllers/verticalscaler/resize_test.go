@@ -10,7 +10,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// A quota that the cache has not seen yet is known in seconds; other refusals end with something that no event reports.
+// A quota that the cache has not seen yet is known in seconds; other rejections end without an event.
 func TestALateQuotaIsTriedAgainSoon(t *testing.T) {
 	r := &Reconciler{ResyncPeriod: 10 * time.Minute}
 	for name, tc := range map[string]struct {

@@ -75,7 +75,7 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 }
 
 // dropUnused removes the finalizer at the end of a reconcile that has nothing to restore: the
-// finalizer is only for original values, even with Rollout. It must not be earlier: takeOver adds
+// finalizer is only for original values, even with Rollout. It must not run earlier: takeOver adds
 // the finalizer before the record, and a crash between the two leaves the finalizer that this
 // reconcile needs. After any step, the status comes first.
 func (r *Reconciler) dropUnused(ctx context.Context, s *scope) error {
@@ -101,10 +101,10 @@ func (r *Reconciler) changeFinalizer(ctx context.Context, s *scope, change func(
 // restore writes the original values to the Deployment's pod template and releases the
 // ownership of the fields.
 //
-// Only fields that are still ours are restored. Another field manager keeps what it has taken
-// over, and a forged record has no effect. That needs two writes, because the writer of a
-// changed field owns it: the first restores the values, the second removes our ownership. Both
-// can be repeated.
+// Only fields that are still ours are restored. Another field manager keeps the fields that it has
+// taken over, and a forged record has no effect. That needs two writes, because the writer of a
+// changed field owns it: the first restores the values, the second removes our ownership. Both can
+// be repeated.
 func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, original *v1beta1.OriginalResources) error {
 	if original == nil {
 		return nil
@@ -140,8 +140,8 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 	return r.releaseOwnership(ctx, deployment)
 }
 
-// restorePatch restores the original values of the fields that are still ours; nil if there
-// are none. A value that was not set is removed.
+// restorePatch restores the original values of the fields that are still ours, if any. A value that
+// was not set is removed.
 func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
 	var containers []containerPatch
 	for _, c := range workload.LongRunning(&d.Spec.Template.Spec) {
@@ -160,8 +160,7 @@ func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, own
 	return templatePatch(d, containers, nil)
 }
 
-// restoredResources are the original values of a container's fields that are still ours; nil
-// if there are none.
+// restoredResources are the original values of a container's fields that are still ours, or nil.
 func restoredResources(c corev1.Container, original v1beta1.OriginalContainerResources, owned *fieldpath.Set) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, r := range []struct {

@@ -28,7 +28,7 @@ func managed(manager, subresource, resources string) metav1.ManagedFieldsEntry {
 	}
 }
 
-// ownedFields says which fields of container app are ours.
+// ownedFields is the set of our fields of container app.
 func ownedFields(t *testing.T, entries ...metav1.ManagedFieldsEntry) *fieldpath.Set {
 	t.Helper()
 	owned, err := ownership.Of(entries, ownership.Scalers)

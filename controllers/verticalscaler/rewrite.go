@@ -30,8 +30,8 @@ import (
 // takeOver records the original values of the template before the first rewrite: first the
 // finalizer, then the values. The next reconcile rewrites the template.
 //
-// The values must be the user's: not those of another scaler that has not restored the
-// template yet, and not those of an old cache.
+// The values must be the user's: not another scaler's, which has not restored the template yet, and
+// not an old cache's.
 func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver) error {
 	other, err := r.otherHolder(ctx, s.scaler, step.UID)
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 	return nil
 }
 
-// otherHolder names another scaler that has recorded original values of the Deployment with
-// that UID; empty for none.
+// otherHolder names another scaler that has recorded original values of the Deployment with that
+// UID, if any.
 func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler, deployment types.UID) (string, error) {
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Client.List(ctx, &scalers, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -105,7 +105,7 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 	return nil
 }
 
-// templateOf reads the Deployment and what we own of it. It must be exactly the one that the plan has seen.
+// templateOf reads the Deployment and our fields of it. It must be exactly the Deployment of the plan.
 func (r *Reconciler) templateOf(ctx context.Context, s *scope, uid types.UID, version string) (*appsv1.Deployment, *fieldpath.Set, error) {
 	deployment, owned, err := r.readOwned(ctx, scaler.Target(s.scaler))
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *Reconciler) templateOf(ctx context.Context, s *scope, uid types.UID, ve
 	return deployment, owned, nil
 }
 
-// readOwned reads a Deployment from the API server, and what we own of it.
+// readOwned reads a Deployment from the API server, and our fields of it.
 func (r *Reconciler) readOwned(ctx context.Context, key types.NamespacedName) (*appsv1.Deployment, *fieldpath.Set, error) {
 	var deployment appsv1.Deployment
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
@@ -130,11 +130,11 @@ func (r *Reconciler) readOwned(ctx context.Context, key types.NamespacedName) (*
 	return &deployment, owned, nil
 }
 
-// deployedSince are the recorded values of containers that another field manager has changed since, as they are now. A
-// value that is gone counts only while we own nothing of its resource: we may have removed it.
+// deployedSince are the recorded values of containers that another field manager has changed since, with their current
+// values. A missing value counts only while we own nothing of its resource: we may have removed it.
 func deployedSince(d *appsv1.Deployment, recorded []plan.Original, owned *fieldpath.Set) (changed []plan.Original) {
 	if len(d.ManagedFields) == 0 {
-		return nil // It is not known who has written what.
+		return nil // The writers are unknown.
 	}
 	now := workload.ReadDeployment(d)
 	for _, original := range recorded {
@@ -170,11 +170,11 @@ func putDeployed(to *workload.Resources, c workload.Container, r plan.Resource, 
 	r.Put(to, request, limit)
 }
 
-// rewritePatch writes the sizes to the pod template, and makes us own them and nothing else.
+// rewritePatch writes the sizes to the pod template, and makes us own only them.
 //
-// A server-side apply would also own the containers themselves, and no other field manager
-// could then remove or rename one. A patch changes the owner only of what it changes, so the
-// managed fields are part of it.
+// A server-side apply would also own the containers themselves, and no other field manager could
+// then remove or rename one. A patch changes the owner only of changed fields, so the managed
+// fields are part of it.
 func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Original, owned *fieldpath.Set) ([]byte, error) {
 	var containers []containerPatch
 	var leaves []ownership.Leaf
@@ -244,7 +244,7 @@ func templatePatch(d *appsv1.Deployment, containers []containerPatch, managed []
 }
 
 // patchOf is a strategic merge patch of exactly this version of an object. Containers must be in the order of the object: the
-// patch puts them into its own order. Without managed fields, the API server alone decides who owns what.
+// patch puts them into its own order. Without managed fields, the API server alone decides the ownership.
 func patchOf(uid types.UID, version string, managed []metav1.ManagedFieldsEntry, spec map[string]any) []byte {
 	metadata := map[string]any{"uid": uid, "resourceVersion": version}
 	if managed != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// rewritten is the Deployment, and what we own of it, after a rewrite.
+// rewritten is the Deployment, and our fields of it, after a rewrite.
 func rewritten(t *testing.T, d *appsv1.Deployment, originals []plan.Original, sizes ...plan.Size) (appsv1.Deployment, []string) {
 	t.Helper()
 	patch, err := rewritePatch(d, sizes, originals, ownedFields(t, d.ManagedFields...))
@@ -45,8 +45,8 @@ func cpuSize(container string, request, limit int64) plan.Size {
 
 const inApp = `.spec.template.spec.containers[name="app"].resources`
 
-// Another manager cannot remove a container that we own, so we own only values. Each value is
-// ours, even if it is the one that was there.
+// Another manager cannot remove a container that we own, so we own only values. Each value is ours,
+// even if it is unchanged.
 func TestARewriteOwnsValuesAndNoContainer(t *testing.T) {
 	d := templateOf("500m", "1")
 	d.ManagedFields = []metav1.ManagedFieldsEntry{

@@ -36,7 +36,7 @@ func (n oneNode) Free(string) (quantity.Amounts, bool) {
 	return free, true
 }
 
-// Raises never ask for more than their node has, so the scheduler can use whatever they leave.
+// Raises never exceed the room of their node, so the scheduler can use the rest.
 func TestARaiseLeavesNoPodPending(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	p.actuates = true
@@ -61,7 +61,7 @@ func TestARaiseLeavesNoPodPending(t *testing.T) {
 	}
 
 	node(900)                                                                  // another pod has left
-	p.resizes(noon.Add(2*time.Minute), v1beta1.ReasonDeferred, "checkout-1-b") // the status tells progress later
+	p.resizes(noon.Add(2*time.Minute), v1beta1.ReasonDeferred, "checkout-1-b") // the status reports progress later
 	left(0)
 	node(1600)
 	p.resizes(noon.Add(3*time.Minute), v1beta1.ReasonResizing, "checkout-1-b")

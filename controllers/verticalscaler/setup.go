@@ -33,7 +33,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	if err := indexClaims(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	r.order = precedence.New(precedence.MaxTold)
+	r.order = precedence.New(precedence.MaxReported)
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers))
 	r.addTriggers(building, mgr.GetCache(), collected)
 	if r.Metrics != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// What is read without a copy belongs to the cache: the indexes, the collector and other reconciles read
-// it, too. newPlant checks it after each reconcile.
+// Objects read without a copy belong to the cache: the indexes, the collector and other reconciles read
+// them, too. newPlant checks it after each reconcile.
 func TestAReconcileDoesNotModifyTheCache(t *testing.T) {
 	for name, disturb := range map[string]func(*plant, *v1beta1.VerticalScaler){
 		"another decision":      func(p *plant, vs *v1beta1.VerticalScaler) { p.learn(vs, 900) },

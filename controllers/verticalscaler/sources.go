@@ -57,8 +57,8 @@ func (s vpaSource) WaitForSync(ctx context.Context) error { return s.vpas.Wait(c
 // String names the source in the log.
 func (s vpaSource) String() string { return "VerticalPodAutoscalers" }
 
-// podSource triggers a reconcile of the scaler that claims a Deployment when something changes that is read
-// of the Deployment's pods. After an OOM kill it is urgent.
+// podSource triggers a reconcile of the scaler that claims a Deployment when a field of its pods that is
+// read changes. After an OOM kill it is urgent.
 func podSource(pods Pods, of func(context.Context, types.NamespacedName) ([]reconcile.Request, error)) source.Func {
 	return func(ctx context.Context, q requests) error {
 		urgent, usual := queue.InClass(q, queue.Urgent), queue.InClass(q, queue.Workload)
@@ -82,7 +82,7 @@ func budgetSource(changes *budget.Budget) source.Func {
 				now := clock.RealClock{}.Now()
 				keys, at := changes.Next(now)
 				trigger(urgent, keys)
-				var due <-chan time.Time // of the next change that the budget lets continue; nil if that is not known
+				var due <-chan time.Time // of the next change that the budget lets continue; nil if unknown
 				if !at.IsZero() {
 					due = clock.RealClock{}.After(at.Sub(now))
 				}
@@ -97,8 +97,8 @@ func budgetSource(changes *budget.Budget) source.Func {
 	}
 }
 
-// firstLook is how long the controller waits for the state of the freeze switch before it starts.
-// After that, it reports that the state is unknown, and changes nothing.
+// firstLook is the longest wait for the state of the freeze switch at the start. After that, the
+// controller reports that the state is unknown, and changes nothing.
 const firstLook = 10 * time.Second
 
 // freezeSource watches the freeze switch and triggers a reconcile of all scalers that do not stand

@@ -18,14 +18,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
-// While the cache does not show the resize that was just made, no other pod is resized: the next
-// reconcile would count its pods wrongly.
+// While the cache does not show the last resize, no other pod is resized: the next reconcile would
+// count its pods wrongly.
 func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	var patched client.Patch
 	p.answer = func(o client.Object, patch client.Patch) error {
 		patched = patch
-		o.SetGeneration(2) // The API server says so, and the cache does not yet.
+		o.SetGeneration(2) // Only the API server has it yet.
 		return nil
 	}
 	for i := range 4 {
@@ -69,7 +69,7 @@ func TestAnOldGenerationIsBelievedAfterAWhile(t *testing.T) {
 	}
 }
 
-// A rejected request is tried again within the period of resyncs, whichever scaler it is of.
+// A rejected request of any scaler is retried within the period of resyncs.
 func TestARejectionEndsWithinTheResyncPeriod(t *testing.T) {
 	for _, uid := range []types.UID{"a", "b", "c", "web", "api", "e7a0"} {
 		p := newPlant(t, 400)

@@ -29,14 +29,14 @@ import (
 const maxHistory = 10
 
 const (
-	// progressDelay is how long progress lasts before the status tells it: mostly, the final status follows sooner.
+	// progressDelay is the time before progress is reported: mostly, the final status follows sooner.
 	progressDelay = 5 * time.Second
 	// waitingDelay is the same for a scaler that waits for the budget, or has waited since: mostly, its turn comes sooner. It
 	// plans with the newest recommendation then.
 	waitingDelay = 10 * time.Minute
 )
 
-// writeStatus writes the status unless it is equal to the one that was read. Progress alone may wait.
+// writeStatus writes the status unless it is unchanged. Progress alone may wait.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	completeStatus(s)
 	key, delay := client.ObjectKeyFromObject(s.scaler), progressDelay
@@ -44,14 +44,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		delay = waitingDelay
 	}
 	before, isEqual := r.memory.of(key), scaler.EqualStatus(s.scaler.Status, s.status)
-	since, delay := cmp.Or(before.untoldSince, s.now), max(before.untoldFor, delay)
+	since, delay := cmp.Or(before.progressSince, s.now), max(before.progressWait, delay)
 	if left := delay - s.now.Sub(since); !isEqual && left > 0 && isProgress(s) {
-		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = since, delay })
+		r.memory.change(key, func(m *memory) { m.progressSince, m.progressWait = since, delay })
 		s.again(left)
 		return nil
 	}
-	if !before.untoldSince.IsZero() {
-		r.memory.change(key, func(m *memory) { m.untoldSince, m.untoldFor = time.Time{}, 0 })
+	if !before.progressSince.IsZero() {
+		r.memory.change(key, func(m *memory) { m.progressSince, m.progressWait = time.Time{}, 0 })
 	}
 	if isEqual {
 		return nil
@@ -65,8 +65,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isProgress reports whether the status differs from the one that was read only in how far the pods have followed a decision,
-// or in what a scaler recommends that waits for the budget, and more follows by itself.
+// isProgress reports whether the status has changed only in the progress of the pods, or in the recommendation of a scaler
+// that waits for the budget, and more changes follow.
 func isProgress(s *scope) bool {
 	before, after := s.scaler.Status, s.status
 	switch {
@@ -152,7 +152,7 @@ func targetFound(s *scope) metav1.Condition {
 	switch o := s.observation; {
 	case s.standing.Refused:
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", precedence.MaxTold, scaler.Target(s.scaler))
+		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", precedence.MaxReported, scaler.Target(s.scaler))
 	case !s.standing.IsFirst():
 		c.Reason = v1beta1.ReasonConflict
 		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.Winner, scaler.Target(s.scaler))
@@ -199,8 +199,8 @@ func recommendationProvided(s *scope) metav1.Condition {
 	return c
 }
 
-// exitedLately is how long after an exit a container without usage is taken to crash. It is longer than the kubelet waits
-// before it starts such a container again.
+// exitedLately is the time after an exit in which a container without usage counts as crashing. It exceeds the kubelet's
+// restart delay.
 const exitedLately = 10 * time.Minute
 
 // remedyOf is the advice for pods without usage. Crashing containers have none between starts.
@@ -269,8 +269,8 @@ func reconciling(s *scope, changing, stalled metav1.Condition) metav1.Condition 
 	return c
 }
 
-// isForNewSpec reports whether a change in progress is what an edit of the spec asks for: this is the
-// first reconcile since the edit, or none since has found the edit applied or waiting.
+// isForNewSpec reports whether a change in progress follows from an edit of the spec: this is the
+// first reconcile since the edit, or none since has found it applied or waiting.
 func isForNewSpec(vs *v1beta1.VerticalScaler) bool {
 	return vs.Status.ObservedGeneration != vs.Generation || meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionReconciling)
 }
@@ -334,7 +334,7 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 	return c
 }
 
-// formatDecision is a decision in one line, from what to what.
+// formatDecision is a decision in one line, with the old and new sizes.
 func formatDecision(s plan.Situation, d *plan.Decision) string {
 	parts := formatRequests(s, d, false)
 	if len(parts) == 0 { // all pods have it already

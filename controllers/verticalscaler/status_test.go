@@ -63,8 +63,8 @@ func runningPod(name string, containers ...workload.Container) workload.Pod {
 	return workload.Pod{Name: name, UID: "uid", Running: true, Current: true, Containers: containers}
 }
 
-// completeFor completes the status of a scaler. Whatever a reconcile has found, each condition has a message, and a reason that
-// is explained to users.
+// completeFor completes the status of a scaler. After any reconcile, each condition has a message, and a reason that is
+// explained to users.
 func completeFor(vs *v1beta1.VerticalScaler, s *scope) {
 	s.scaler = vs
 	completeStatus(s)
@@ -140,7 +140,7 @@ func TestConditions(t *testing.T) {
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
 		scope  *scope
-		want   []string // the conditions that differ from those of a scaler at rest
+		want   []string // the conditions that differ from a scaler at rest
 	}{
 		"containers that are only in the pods are named": {
 			checkout(), aScope(func(p *scope) {
@@ -308,7 +308,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// What a hostile status may hold on top is dropped: it must not fill the list.
+// Additional conditions of a hostile status are dropped: they must not fill the list.
 func TestForeignConditionsAreDropped(t *testing.T) {
 	vs, p := checkout(), aScope()
 	for i := range 20 {
@@ -383,7 +383,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// What a decision says must not depend on the order in which the cache lists pods.
+// The text of a decision must not depend on the cache's order of pods.
 func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 	s := aScope().observation.situation
 	s.Pods = []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), runningPod("b", appContainer(amounts(100, 256)))}

@@ -14,9 +14,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// summaryOf is what kubectl get shows: the current and the wanted requests of a pod. The current
-// request of each container is that of the pod furthest from what is wanted, so that the arrow
-// stays until the last pod has followed, whether the request is raised or lowered.
+// summaryOf is the summary for kubectl get: the current and the wanted requests of a pod. The
+// current request of each container comes from the pod furthest from the wanted one, so that the
+// arrow stays until the last pod has followed.
 func summaryOf(s *scope) *v1beta1.Summary {
 	situation, wanted := s.observation.situation, s.wanted()
 	isStarting := func(pod workload.Pod, container string) bool {
@@ -43,9 +43,9 @@ type wanted struct {
 	isOnlyRecommended bool
 }
 
-// wanted are the decided requests. While changes wait for a user or for their turn, they are those
-// that would be decided now. What is applied is as wanted, even where a limit or a LimitRange made
-// it a little different.
+// wanted are the decided requests, or while changes wait for a user or for their turn, the requests
+// that would be decided now. Applied requests count as wanted, even where a limit or a LimitRange
+// made them a little different.
 func (s *scope) wanted() wanted {
 	switch reason := s.plan.Verdict.Reason; {
 	case s.plan.Verdict.State.IsApplied():
@@ -82,10 +82,10 @@ func arrow(format func(int64) string, now, wanted int64) string {
 	return format(now) + "->" + format(wanted)
 }
 
-// furthestRequests are, per resource, those of the running pod whose request of the container is
-// furthest from the wanted one, whatever its template; the least if nothing is wanted, and those of
-// the template without pods. CPU that a pod has only while it starts does not count. isStarting is
-// nil if no pod is to be treated as starting.
+// furthestRequests are, per resource, the container's request in the running pod of any template
+// that is furthest from the wanted one; the least if nothing is wanted, and the template's without
+// pods. CPU that a pod has only while it starts does not count. isStarting is nil if no pod is to
+// be treated as starting.
 func furthestRequests(s plan.Situation, container string, wanted quantity.Amounts, isStarting func(workload.Pod, string) bool) quantity.Amounts {
 	template, _ := s.Deployment.Container(container)
 	cpu, memory := make([]int64, 0, len(s.Pods)), make([]int64, 0, len(s.Pods))

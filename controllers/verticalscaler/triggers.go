@@ -28,9 +28,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// addTriggers adds all that triggers the reconcile of a scaler, each with its class in the queue. What a watch
-// lists when it starts is Routine. A retry has the class of what is retried, and a resync is Routine
-// (Reconciler.result).
+// addTriggers adds all triggers of a scaler's reconcile, each with its class in the queue. Initial lists of
+// watches are Routine. A retry keeps its class, and a resync is Routine (Reconciler.result).
 func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
 	find := lookup{cached}
 
@@ -44,7 +43,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	building.For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
 		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, keepOrder(r.order)))
 
-	// Something has changed around a scaler.
+	// Changes around a scaler.
 	building.
 		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, queue.Mapped(find.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, queue.Mapped(find.ofNamespace)),
@@ -55,7 +54,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 		building.WatchesRawSource(vpaSource{r.VPAs, find.ofVPA})
 	}
 
-	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
+	// Many scalers at once, none of them urgent. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
 	if r.Freeze != nil {
 		building.WatchesRawSource(named{freezeSource(r.Freeze, r.FreezeAPI, find), "the freeze switch"})
@@ -82,7 +81,7 @@ func scalerPredicate() predicate.Predicate {
 	return predicate.Or(urgent, predicate.And(notPaused, changed))
 }
 
-// pauseOf says why the scaler is paused; empty if it is not.
+// pauseOf is the reason of the scaler's pause; empty if it is not paused.
 func pauseOf(vs *v1beta1.VerticalScaler) string {
 	if !scaler.IsPaused(vs) {
 		return ""
@@ -90,7 +89,7 @@ func pauseOf(vs *v1beta1.VerticalScaler) string {
 	return scaler.PauseMessage(vs, "")
 }
 
-// deploymentPredicate passes changes of what the reconciler reads of a Deployment.
+// deploymentPredicate passes changes of a Deployment's fields that the reconciler reads.
 func deploymentPredicate() predicate.Predicate {
 	return predicates.Updates(func(before, after *appsv1.Deployment) bool {
 		return before.UID != after.UID ||
@@ -112,7 +111,7 @@ func quotaPredicate() predicate.Predicate {
 }
 
 // keepOrder keeps the order of the scalers, and triggers those whose standing an event changes. So a reconcile may
-// see an order that is newer than the cache, and is repeated if that made a difference.
+// see an order that is newer than the cache, and is repeated if its standing changed.
 func keepOrder(order *precedence.Order) handler.EventHandler {
 	note := func(obj client.Object, q requests) {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {

@@ -42,24 +42,26 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// toldQueue tells with which priority requests are added, and serves none.
-type toldQueue struct {
+// recordingQueue records the priority of added requests, and serves none.
+type recordingQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
-	told    chan int
+	added   chan int
 	serving chan struct{}
 }
 
 // GetWithPriority is first called when all sources have synced.
-func (q *toldQueue) GetWithPriority() (reconcile.Request, int, bool) {
+func (q *recordingQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	close(q.serving)
 	return q.PriorityQueue.GetWithPriority()
 }
 
-func (q *toldQueue) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
+func (q *recordingQueue) Add(request reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{}, request)
+}
 
-func (q *toldQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+func (q *recordingQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
 	for range requests {
-		q.told <- max(ptr.Deref(o.Priority, *queue.Edit.Priority()), *queue.Routine.Priority())
+		q.added <- max(ptr.Deref(o.Priority, *queue.Edit.Priority()), *queue.Routine.Priority())
 	}
 }
 
@@ -143,16 +145,16 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	}
 	of(&appsv1.ReplicaSet{}).Add(replicaSet("web-1"))
 
-	told := make(chan int, 100)
+	added := make(chan int, 100)
 	collected := make(chan event.GenericEvent)
 	changes := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Hour})
-	startTriggers(t, told, collected, changes, func(obj runtime.Object) toolscache.ListerWatcher { return lists{of(obj)} })
+	startTriggers(t, added, collected, changes, func(obj runtime.Object) toolscache.ListerWatcher { return lists{of(obj)} })
 
 	next := func(what string, want queue.Class, times int) {
 		t.Helper()
 		for range times {
 			select {
-			case got := <-told:
+			case got := <-added:
 				if got != *want.Priority() {
 					t.Errorf("%s: priority %d, want %d", what, got, *want.Priority())
 				}
@@ -170,12 +172,12 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	pod, set := podOf("2"), replicaSet("web-2")
 	of(pod).Add(pod) // its ReplicaSet is not known yet
 	of(pod).Add(podOf("1"))
-	next("a pod that is new", queue.Workload, 1) // so the one before it is in the cache
+	next("a pod that is new", queue.Workload, 1) // so the previous one is in the cache
 	of(&appsv1.ReplicaSet{}).Add(set)
 	next("a ReplicaSet that comes after its pod", queue.Workload, 1)
 	set = set.DeepCopy()
 	set.Generation = 2
-	of(&appsv1.ReplicaSet{}).Modify(set) // nothing of it is read that has changed
+	of(&appsv1.ReplicaSet{}).Modify(set) // the changed fields are not read
 	pod = pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	of(pod).Modify(pod)
@@ -203,13 +205,13 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	changes.Ask(time.Now(), client.ObjectKeyFromObject(vs), budget.Want{})
 	changes.Return(other)
 	next("a slot of the budget", queue.Urgent, 1)
-	if len(told) > 0 {
-		t.Errorf("%d requests too many", len(told))
+	if len(added) > 0 {
+		t.Errorf("%d requests too many", len(added))
 	}
 }
 
 // startTriggers runs a controller with all triggers until the test ends.
-func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEvent, changes *budget.Budget, lists func(runtime.Object) toolscache.ListerWatcher) {
+func startTriggers(t *testing.T, added chan int, collected <-chan event.GenericEvent, changes *budget.Budget, lists func(runtime.Object) toolscache.ListerWatcher) {
 	t.Helper()
 	known := watchedScheme(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -234,7 +236,7 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cached := mgr.GetCache().(*inventory.Cache)
-	r := &Reconciler{Budget: changes, order: precedence.New(precedence.MaxTold), Pods: cached.Pods}
+	r := &Reconciler{Budget: changes, order: precedence.New(precedence.MaxReported), Pods: cached.Pods}
 	if err := indexClaims(ctx, cached); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +244,7 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 	serves := options.NewQueue
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		served, _ := serves(name, limiter).(priorityqueue.PriorityQueue[reconcile.Request])
-		return &toldQueue{served, told, serving}
+		return &recordingQueue{served, added, serving}
 	}
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options)
 	r.addTriggers(building, mgr.GetCache(), collected)
@@ -271,7 +273,7 @@ func watchedScheme(t testing.TB) *runtime.Scheme {
 	return known
 }
 
-// What is not done yet keeps its class, and a resync is for when there is nothing else to do.
+// Unfinished work keeps its class, and a resync follows when there is nothing else to do.
 func TestAResyncIsRoutineAndARetryKeepsItsClass(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*scope)

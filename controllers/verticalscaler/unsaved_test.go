@@ -27,9 +27,9 @@ var checkpoints = schema.GroupResource{Group: "autoscaling.verticalscaler.io", R
 
 // refusals are the ways to refuse a checkpoint.
 var refusals = map[string]struct {
-	err    error
-	reason string
-	says   string
+	err     error
+	reason  string
+	message string
 }{
 	"a missing role": {
 		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`user "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
@@ -42,8 +42,8 @@ var refusals = map[string]struct {
 	"a policy": {apierrors.NewInvalid(schema.GroupKind{Group: checkpoints.Group, Kind: "VerticalScalerCheckpoint"}, "checkout", nil), "Rejected", "Make the policy"},
 }
 
-// While a checkpoint is refused, what is not urgent waits for it, and the status says what to do.
-// Once it is accepted, the change follows soon.
+// While a checkpoint is rejected, changes that are not urgent wait, and the status reports what to
+// do. Once it is accepted, the change follows soon.
 func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
 	for name, tc := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
 				t.Errorf("Reconcile() = %v, resized %v, want no error and no resize", err, p.resized)
 			}
 			for _, kind := range []string{v1beta1.ConditionApplied, v1beta1.ConditionStalled, v1beta1.ConditionReady} {
-				if c := condition(vs, kind); c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, "only urgent changes") {
-					t.Errorf("condition %s: %s: %s, want %s with %q", kind, c.Reason, c.Message, tc.reason, tc.says)
+				if c := condition(vs, kind); c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) || !strings.Contains(c.Message, "only urgent changes") {
+					t.Errorf("condition %s: %s: %s, want %s with %q", kind, c.Reason, c.Message, tc.reason, tc.message)
 				}
 			}
 			if vs.Status.Decision != nil {
@@ -75,8 +75,8 @@ func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
 	}
 }
 
-// A container that needs more than it requests does not wait for a record. The status still says
-// that the record is missing.
+// A container that needs more than it requests does not wait for a record. The status still reports
+// the missing record.
 func TestUrgentRaisesDoNotWaitForACheckpoint(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
 	p.refused = refusals["a missing role"].err
@@ -100,7 +100,7 @@ func TestACheckpointThatMayNotBeReadIsReported(t *testing.T) {
 	}
 }
 
-// An outage refuses nothing: it is retried, and nobody has to act.
+// An outage rejects nothing: the request is retried, and no action is required.
 func TestAFailedCheckpointIsRetried(t *testing.T) {
 	p := newPlant(t, 400)
 	p.refused = apierrors.NewInternalError(errors.New("etcd"))
@@ -138,7 +138,7 @@ func TestWhatWaitsForTheBudgetIsSavedBeforeItIsChanged(t *testing.T) {
 	}
 }
 
-// What was learned since a decision is saved within minutes, and before its next resize only if that is based on it.
+// Evidence since a decision is saved within minutes, and before the next resize only if that is based on it.
 func TestOneMoreResizeForADecisionIsNotSavedFirst(t *testing.T) {
 	for _, isKilled := range []bool{false, true} {
 		p := newPlant(t, 400) // of 100m
@@ -148,7 +148,7 @@ func TestOneMoreResizeForADecisionIsNotSavedFirst(t *testing.T) {
 		for _, name := range []string{"other", "waits"} {
 			p.Budget.Ask(noon, types.NamespacedName{Namespace: p.key.Namespace, Name: name}, budget.Want{})
 		}
-		p.Histories.With(p.key, func(histories history.Histories) { // another target, which is no other decision
+		p.Histories.With(p.key, func(histories history.Histories) { // another target, but the same decision
 			histories.Add(usage.Sample{Container: "app", Pod: "checkout-1-a", Time: noon.Add(time.Minute), CPUMillis: 400, MemoryBytes: 107 * mebi}, p.Params.History)
 		})
 		p.refused = apierrors.NewInternalError(errors.New("etcd"))

@@ -53,7 +53,7 @@ func (p *plant) resizes(at time.Time, reason string, want ...string) *v1beta1.Ve
 	return vs
 }
 
-// withoutNode makes the pod another one of its name, for which the scheduler finds no node.
+// withoutNode replaces the pod by an unschedulable one of the same name.
 func withoutNode(pod *corev1.Pod) {
 	pod.Spec.NodeName = ""
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: pod.Status.QOSClass, Conditions: []corev1.PodCondition{{
@@ -89,7 +89,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 	}
 	p.actuates = false // it has no kubelet
 	reconcile(noon.Add(2*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
-	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity, "checkout-1-b") // the status tells progress later
+	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity, "checkout-1-b") // the status reports progress later
 	if event := <-recorder.Events; !strings.Contains(event, "SetBack") || !strings.Contains(event, "checkout-1-b") {
 		t.Errorf("the event is %q", event)
 	}
@@ -122,7 +122,7 @@ func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
 		}}
 	})
 	p.resizes(noon.Add(9*time.Minute), v1beta1.ReasonDeferred)
-	p.resizes(noon.Add(12*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a") // the status tells progress later
+	p.resizes(noon.Add(12*time.Minute), v1beta1.ReasonDeferred, "checkout-1-a") // the status reports progress later
 	p.edit("a", func(pod *corev1.Pod) {
 		pod.Spec = before
 		pod.Status.Conditions = nil
@@ -162,7 +162,7 @@ func TestWithdrawalsBackOff(t *testing.T) {
 	}
 }
 
-// resize sets a request, and a limit of twice as much. nil sets nothing.
+// resize sets a request, and a limit of twice that. nil sets nothing.
 func resize(c *corev1.Container, name corev1.ResourceName, request *resource.Quantity) {
 	if request == nil {
 		return

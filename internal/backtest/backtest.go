@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backtest replays recorded usage against policies that size containers, and
-// measures what each of them would have reserved, and where resources would have been short.
+// Package backtest replays recorded usage against policies that size containers, and measures the
+// resources that each of them would have reserved, and where they would have been short.
 //
 // It promises two things. The same traces and policies lead to the same report, byte for byte,
 // on any number of processors. A policy never knows an interval in advance: its answer takes
@@ -13,12 +13,12 @@
 //   - A trace holds, for each interval, the average CPU and the peak of memory that a
 //     container needs. It does not depend on what is reserved.
 //   - A policy reserves a request of each resource. The memory limit equals the memory
-//     request. There is no CPU limit, unless a World has one.
+//     request. There is no CPU limit, unless Assumptions have one.
 //   - Memory above the limit is an OOM kill. The policy sees the kill and memory at the
-//     limit. The next interval needs what the trace says: if the policy does nothing, the
+//     limit. The next interval needs the memory of the trace: if the policy does nothing, the
 //     container is killed again.
 //   - A change of either request is one resize. It always succeeds, and restarts nothing.
-//   - A trace is one pod. A World makes several uneven pods of it, and noisy minutes of its
+//   - A trace is one pod. Assumptions make several uneven pods of it, and noisy minutes of its
 //     intervals. All pods have the same requests, and figures of CPU are means over pods.
 //
 // The package reads no clock and opens no files: traces come from readers, reports go to
@@ -41,18 +41,18 @@ type Rule struct {
 	New func(Container) Policy
 }
 
-// Container is what a policy knows of a container before its first interval.
+// Container is a policy's knowledge of a container before its first interval.
 type Container struct {
 	Name string
 	// Step is the length of the intervals.
 	Step time.Duration
 	// HasMemory is true if the trace includes memory. If false, only CPU is sized.
 	HasMemory bool
-	// Requests are the initial requests, which are also those of the template; 0 for none.
+	// Requests are the requests of the template; 0 means none.
 	Requests quantity.Amounts
 	// CPULimit is the CPU limit divided by the request; 0 without a CPU limit.
 	CPULimit float64
-	// HeapBytes is that of the trace.
+	// HeapBytes is the heap of the trace.
 	HeapBytes int64
 }
 
@@ -63,15 +63,15 @@ type Policy interface {
 	Next(Observation) (quantity.Amounts, bool)
 }
 
-// Recommender is a policy that can also say what to request without it, where nothing changes requests.
+// Recommender is a policy that also recommends requests for a container without it, where nothing changes requests.
 type Recommender interface {
 	Policy
-	// Recommend returns the requests that suit what was used and needed so far. ok is false while the policy knows
+	// Recommend returns the requests that suit the usage and the need so far. ok is false while the policy knows
 	// too little.
 	Recommend() (requests quantity.Amounts, ok bool)
 }
 
-// Observation is what a policy may know at the end of an interval.
+// Observation is a policy's knowledge at the end of an interval.
 type Observation struct {
 	// Start is the beginning of the interval. Gaps between intervals are possible.
 	Start time.Time
@@ -80,10 +80,10 @@ type Observation struct {
 	// CPUMillis is the average CPU used, in fractional millicores, at most the limit. With several pods, it is the
 	// mean over them.
 	CPUMillis float64
-	// PodCPUMillis is the same for each pod, in a constant order; nil for a single pod.
+	// PodCPUMillis is the CPU of each pod, in a constant order; nil for a single pod.
 	PodCPUMillis []float64
-	// MemoryBytes is the peak of memory, at most the limit. With several pods, it is that of the
-	// largest one.
+	// MemoryBytes is the peak of memory, at most the limit. With several pods, it is the largest
+	// pod's.
 	MemoryBytes int64
 	// NeededBytes is the peak that was needed, for a Recommender only: kills follow from requests. 0 without
 	// Options.Recommend.
@@ -115,17 +115,17 @@ type static struct{}
 
 func (static) Next(o Observation) (quantity.Amounts, bool) { return o.Requests, false }
 
-// Trace is what one container needed over time.
+// Trace is the need of one container over time.
 type Trace struct {
 	Name string
-	// Table is the name of the table with the first sample, which tells where a trace is from.
-	// Empty if the trace was not read from a table.
+	// Table is the name of the table with the first sample; empty if the trace was not read from a
+	// table.
 	Table string
 	// Step is the length of the intervals.
 	Step time.Duration
 	// Requests are those that the container has today.
 	Requests quantity.Amounts
-	// HeapBytes is the heap that a flag sets, below which VerticalScaler lowers no memory request; 0 for none.
+	// HeapBytes is the heap that a flag sets, if any. VerticalScaler lowers no memory request below it.
 	HeapBytes int64
 	// HasMemory is true if memory was recorded: it is not 0 throughout.
 	HasMemory bool
@@ -133,7 +133,7 @@ type Trace struct {
 	Samples []Sample
 }
 
-// Sample is what was needed in one interval.
+// Sample is the need in one interval.
 type Sample struct {
 	// At is the beginning of the interval, in seconds since 1970.
 	At int64

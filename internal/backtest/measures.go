@@ -11,16 +11,16 @@ import (
 
 const gibi = 1 << 30
 
-// Measures are sums over the measured time of one container under one policy. Those of CPU are
+// Measures are sums over the measured time of one container under one policy. For CPU, they are
 // means over its pods.
 type Measures struct {
 	Hours float64
 
-	// CPU, in core-hours. Unserved is what was wanted above the request.
+	// CPU, in core-hours. Unserved is the wanted CPU above the request.
 	RequestedCPU, WantedCPU, UnservedCPU float64
 	// StarvedHours is the time when more CPU was wanted than requested. StarvedMeanHours is the
-	// same for means over 5 minutes, which are what a request can promise where intervals are
-	// shorter; where they are not, the two are equal.
+	// same for means over 5 minutes, which a request can promise for shorter intervals; for others,
+	// the two are equal.
 	StarvedHours, StarvedMeanHours float64
 
 	// RequestedMemory is in GiB-hours; 0 without memory.
@@ -42,8 +42,8 @@ func (m *Measures) countDays(days map[int64]bool) {
 	}
 }
 
-// add adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
-// mean over pods.
+// add adds an interval in which the pods wanted this CPU each, in millicores. All values are means
+// over pods.
 func (m *Measures) add(hasMemory bool, wanted []float64, requested quantity.Amounts, hours float64) {
 	m.Hours += hours
 	if m.HasMemory = hasMemory; hasMemory {
@@ -64,8 +64,8 @@ func (m *Measures) add(hasMemory bool, wanted []float64, requested quantity.Amou
 // averaged is the length of the means in which StarvedMeanHours is measured.
 const averaged = 5 * time.Minute
 
-// window is a span of 5 minutes, by the clock, of which the means are compared: an interval belongs
-// to the span in which it begins.
+// window is a span of 5 minutes, by the clock, whose means are compared: an interval belongs to the
+// span in which it begins.
 type window struct {
 	// isOfOne is true if each interval is its own span: it is as long, or longer.
 	isOfOne bool

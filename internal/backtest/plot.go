@@ -16,8 +16,8 @@ const (
 	plotColumns = 480
 )
 
-// Plot is a picture of one resource of a trace, for a template of SVG: an area of usage, and a line for what each rule
-// requests. Its size does not depend on the number of samples.
+// Plot is a picture of one resource of a trace, for a template of SVG: an area of usage, and a line for the requests
+// of each rule. Its size does not depend on the number of samples.
 type Plot struct {
 	Label         string
 	Width, Height int
@@ -26,9 +26,9 @@ type Plot struct {
 	// Lines has a line for each outcome, and Kills the OOM kills.
 	Lines []Line
 	Kills []Kill
-	// Top and Half are the labels of the vertical axis; Days are those of the other one.
+	// Top and Half are the labels of the vertical axis, Days of the other one.
 	Top, Half string
-	// WarmUp is the width of what was not measured.
+	// WarmUp is the width of the warm-up, which is not measured.
 	WarmUp float64
 	Days   []Day
 }
@@ -62,7 +62,7 @@ func Plots(t Trace, outcomes []Outcome, warmUp time.Duration) []Plot {
 	return plots
 }
 
-// axis is what a plot shows.
+// axis is the range of a plot.
 type axis struct {
 	label     string
 	wanted    func(Sample) float64
@@ -84,7 +84,7 @@ var (
 	}
 )
 
-// ClassOf is the class of what is drawn for a rule: p0 for the first one.
+// ClassOf is the CSS class of a rule: p0 for the first one.
 func ClassOf(rule int) string { return fmt.Sprintf("p%d", rule) }
 
 func (a axis) plot(trace Trace, outcomes []Outcome, warmUp time.Duration) Plot {

@@ -41,7 +41,7 @@ const (
 	latest = 7_258_118_399
 	// longestStep is the longest interval from which a policy can learn.
 	longestStep = daySeconds
-	// longestName bounds what a report has to print.
+	// longestName bounds the names in a report.
 	longestName = 253
 )
 
@@ -52,9 +52,9 @@ const (
 //	web,2026-01-01T00:05:00Z,0.39,523304960
 //
 // The left table is usage. The right table describes containers: the length of the intervals and
-// the current requests. The header tells the two apart. The order of columns, rows and tables does
-// not matter. Memory that was not recorded is 0 throughout. Without a step, the interval is the
-// most frequent distance of timestamps.
+// the current requests. The header distinguishes the two. The order of columns, rows and tables
+// does not matter. Unrecorded memory is 0 throughout. Without a step, the interval is the most
+// frequent distance of timestamps.
 //
 // The zero value is ready for use.
 type Reader struct {
@@ -62,13 +62,13 @@ type Reader struct {
 	table  string // that is read
 }
 
-// series is what has been read of one container.
+// series is the part of one container read so far.
 type series struct {
 	samples []Sample
-	table   string // with the first of them
+	table   string // with the first sample
 	// about is true if a table of containers has set the fields that follow.
 	about     bool
-	step      int64 // 0 for not told
+	step      int64 // 0 if not given
 	cpuMillis int64
 	memory    int64
 	hasMemory bool
@@ -200,7 +200,7 @@ func (r *row) fail(format string, args ...any) {
 	}
 }
 
-// text is a field without the spaces around it; empty where there is no such column.
+// text is a field without the spaces around it; empty without such a column.
 func (r *row) text(name string) string {
 	i, ok := r.columns[name]
 	if !ok {

@@ -132,8 +132,8 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReader: whatever the bytes, there is an error, or traces that can be replayed and
-// that are the same when written and read again.
+// FuzzReader: any bytes lead to an error, or to traces that can be replayed and that survive
+// writing and reading.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("series,timestamp,cpu_cores,memory_bytes\nweb,600,0.25,1048576\nweb,0,0.5,2097152\nweb,300,1,0\n"))
 	f.Add([]byte("series,init_cpu,init_mem,step_s\nweb,1,1,60\n"))

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// leastCPUMillis and leastMemoryBytes are the smallest requests, whatever a policy
-	// answers: slack is a share of the request.
+	// leastCPUMillis and leastMemoryBytes are the smallest requests for any answer of a policy:
+	// slack is a share of the request.
 	leastCPUMillis   = 1
 	leastMemoryBytes = 4 << 20
 
@@ -34,7 +34,7 @@ type Outcome struct {
 	// are kept only with Options.Record.
 	Changes []Change
 	Kills   []int64
-	// Recommended is what a Recommender recommends at the end, which depends on usage alone; nil if it is nothing,
+	// Recommended is a Recommender's recommendation at the end, which depends on usage alone; nil if it has none,
 	// or without Options.Recommend.
 	Recommended *quantity.Amounts
 }
@@ -45,29 +45,29 @@ type Change struct {
 	Requests quantity.Amounts
 }
 
-// Options say how traces are replayed.
+// Options control the replay of traces.
 type Options struct {
 	// WarmUp is the time at the beginning of each trace that is replayed but not
 	// measured, so that policies can learn. 0 measures everything.
 	WarmUp time.Duration
-	// World is the model of what the traces leave out.
-	World World
+	// Assumptions model facts that the traces leave out.
+	Assumptions Assumptions
 	// Record keeps the data for a plot.
 	Record bool
-	// Recommend asks what is recommended at the end.
+	// Recommend asks for the recommendation at the end.
 	Recommend bool
 }
 
 // Replay replays one trace with one policy.
 func Replay(t Trace, rule Rule, o Options) Outcome {
-	t = o.World.minutesOf(t)
+	t = o.Assumptions.minutesOf(t)
 	var (
 		out     Outcome
 		days    = map[int64]bool{} // by their number since 1970: whether there was a kill
 		means   = window{isOfOne: t.Step >= averaged}
-		pods    = o.World.pods(t.Name)
+		pods    = o.Assumptions.pods(t.Name)
 		current = atLeast(t.Requests)
-		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.World.CPULimit, HeapBytes: t.HeapBytes})
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: t.Requests, CPULimit: o.Assumptions.CPULimit, HeapBytes: t.HeapBytes})
 		warmUp  = int64(o.WarmUp / time.Second)
 	)
 	if o.Record && len(t.Samples) > 0 {
@@ -88,7 +88,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		observed := observe(sample, t.Step, o.World.used(wanted, current), current)
+		observed := observe(sample, t.Step, o.Assumptions.used(wanted, current), current)
 		observed.OOMKilled = isKilled
 		if o.Recommend {
 			observed.NeededBytes = min(sample.MemoryBytes, quantity.MaxMemoryBytes)
@@ -113,7 +113,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	return out
 }
 
-// recommendedBy is what a Recommender recommends; nil if it is nothing.
+// recommendedBy is a Recommender's recommendation, or nil.
 func recommendedBy(policy Policy) *quantity.Amounts {
 	if recommender, ok := policy.(Recommender); ok {
 		if requests, ok := recommender.Recommend(); ok {
@@ -123,7 +123,7 @@ func recommendedBy(policy Policy) *quantity.Amounts {
 	return nil
 }
 
-// observe is what a policy may know of a sample, in which the pods used this CPU.
+// observe is a policy's observation of a sample, in which the pods used this CPU.
 func observe(s Sample, step time.Duration, used []float64, current quantity.Amounts) Observation {
 	o := Observation{
 		Start: time.Unix(s.At, 0).UTC(), Step: step, CPUMillis: mean(used),

@@ -96,7 +96,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestObservations shows what a policy is told.
+// TestObservations shows a policy's observations.
 func TestObservations(t *testing.T) {
 	var got []backtest.Observation
 	watching := rule(func(o backtest.Observation) (quantity.Amounts, bool) {

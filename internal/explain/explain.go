@@ -28,35 +28,35 @@ import (
 // Evidence is the input of an explanation.
 type Evidence struct {
 	Scaler *v1beta1.VerticalScaler
-	// Deployment is the scaler's; nil if there is none, or the user may not read it.
+	// Deployment is the scaler's; nil if it does not exist or the user may not read it.
 	Deployment *appsv1.Deployment
 	// Pods are the Deployment's running pods; nil if the user may not read them.
 	Pods []workload.Pod
 	// HPAs are the HorizontalPodAutoscalers of the namespace, if one is in conflict with the scaler and the user may read them.
 	HPAs []autoscalingv2.HorizontalPodAutoscaler
-	// Operators are the operators that run or ran; empty if they are not known.
+	// Operators are the operators that run or ran, if known.
 	Operators Operators
-	// Now is the time, for the age of what the operators report.
+	// Now is the time, for the age of the operators' reports.
 	Now time.Time
-	// Missing lists what could not be read and why.
+	// Missing lists the objects that could not be read, and why.
 	Missing []string
 }
 
 // Explanation is all that is known about a scaler.
 type Explanation struct {
-	// Row is the line of an overview. Its state is that of the first finding.
+	// Row is the line of an overview. Its state is the first finding's.
 	Row `json:",inline"`
-	// Purpose is what the scaler is for, in a sentence.
+	// Purpose describes the scaler's purpose in a sentence.
 	Purpose string `json:"purpose"`
 	// ModeMeans is the meaning of its update mode.
 	ModeMeans string `json:"modeMeans"`
-	// Origin is the policy that has created the scaler; nil for none.
+	// Origin is the policy that has created the scaler, if any.
 	Origin *Origin `json:"origin,omitempty"`
 	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
 	// Applied reports whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
-	// Operator is the operator that serves the scaler; nil if it is not known.
+	// Operator is the operator that serves the scaler, if known.
 	Operator *Operator `json:"operator,omitempty"`
 	// Findings are the reasons for that, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
@@ -66,7 +66,7 @@ type Explanation struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
-	// Missing lists what could not be read.
+	// Missing lists the objects that could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -77,11 +77,11 @@ type Finding struct {
 	Condition string `json:"condition,omitempty"`
 	// Message is the operator's own.
 	Message string `json:"message,omitempty"`
-	// Since is when the reason began; nil if unknown.
+	// Since is the start of the reason; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Waiting are the pods that wait for room on their nodes, the longest first.
 	Waiting []WaitingPod `json:"waiting,omitempty"`
-	// Apply are commands that resolve it, or what to edit; empty if none is known.
+	// Apply lists commands that resolve it, or fields to edit, if known.
 	Apply []string `json:"apply,omitempty"`
 }
 
@@ -103,7 +103,7 @@ type Container struct {
 type Resource struct {
 	// Resource is cpu or memory.
 	Resource string `json:"resource"`
-	// Unmanaged is why the scaler's policy excludes the resource; empty if it does not.
+	// Unmanaged is the reason for which the scaler's policy excludes the resource, if it does.
 	Unmanaged string `json:"unmanaged,omitempty"`
 	// Target is the recommended request. A request outside of the bounds changes.
 	Target     *Amount `json:"target,omitempty"`
@@ -119,18 +119,18 @@ type Resource struct {
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
 	// Decided is the request of the last decision.
 	Decided *Amount `json:"decided,omitempty"`
-	// LastGood is the previous request, while the decided one is verified: it is restored
-	// if the changed pods are clearly less healthy. VerifyingSince is when that began.
+	// LastGood is the previous request, while the decided one is verified: it is restored if the
+	// changed pods are clearly less healthy. VerifyingSince is the start of the verification.
 	LastGood       *Amount      `json:"lastGood,omitempty"`
 	VerifyingSince *metav1.Time `json:"verifyingSince,omitempty"`
 	// Reverted are reverted requests, the last first.
 	Reverted []Reverted `json:"reverted,omitempty"`
-	// LoweredInSeconds is about how long it takes until the request is lowered, if usage stays
-	// as it is. It is 0 if the request does not wait for more usage to be observed, or if the
-	// time is not known. LoweredAfterSeconds is how much usage must have been observed until then, from its beginning.
+	// LoweredInSeconds is the estimated time until the request is lowered if usage stays the same. It is 0 if the
+	// request does not wait for more usage, or if the time is unknown. LoweredAfterSeconds is the usage that must have
+	// been observed until then, from its beginning.
 	LoweredInSeconds    int64 `json:"loweredInSeconds,omitempty"`
 	LoweredAfterSeconds int64 `json:"loweredAfterSeconds,omitempty"`
-	// Floor is why the request is not lowered for less usage, or not below some amount; empty if nothing prevents it.
+	// Floor is the reason why the request is not lowered for less usage, or not below some amount, if any.
 	Floor string `json:"floor,omitempty"`
 	floor int64
 	// TolerancePercent is the smallest change, in percent of the request.
@@ -138,7 +138,7 @@ type Resource struct {
 	// Moves is true if requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
 	Moves bool `json:"moves"`
-	// Template is the size in the Deployment's pod template, and Pods are those of its pods.
+	// Template is the size in the Deployment's pod template, and Pods are its pods' sizes.
 	Template *Size  `json:"template,omitempty"`
 	Pods     []Size `json:"pods,omitempty"`
 }
@@ -149,15 +149,15 @@ type Reverted struct {
 	Value    *Amount     `json:"value"`
 	LastGood *Amount     `json:"lastGood"`
 	Time     metav1.Time `json:"time"`
-	// Message says what happened, on which pods.
+	// Message describes what happened, on which pods.
 	Message string `json:"message,omitempty"`
 }
 
-// Size is a request and limit, and how many pods have it.
+// Size is a request and limit, and the number of pods that have it.
 type Size struct {
 	Request *Amount `json:"request,omitempty"`
 	Limit   *Amount `json:"limit,omitempty"`
-	// Pods is how many pods have it; 0 for the template.
+	// Pods is the number of pods that have it; 0 for the template.
 	Pods int `json:"pods,omitempty"`
 }
 
@@ -197,7 +197,7 @@ func containersIn(e Evidence) (containers []Container) {
 	return containers
 }
 
-// modeName is the mode as the spec has it, also one that this version does not know.
+// modeName is the mode in the spec, also if it is unknown to this version.
 func modeName(s *v1beta1.VerticalScaler) string {
 	if mode, ok := scaler.UnknownMode(&s.Spec); ok {
 		return string(mode)
@@ -251,8 +251,8 @@ var (
 	}
 )
 
-// doubts are why the status of an object cannot be relied on, the most important first. observed is the generation that
-// the status is about.
+// doubts are reasons against relying on the status of an object, the most important first. observed is the status's
+// generation.
 func doubts(object metav1.Object, observed int64, operators Operators, now time.Time) (out []Finding) {
 	if silent, ok := operators.nobody(object.GetNamespace(), now); ok {
 		out = append(out, silent)
@@ -266,7 +266,7 @@ func doubts(object metav1.Object, observed int64, operators Operators, now time.
 	return out
 }
 
-// onlyActions removes the advice of what needs no action if something else does.
+// onlyActions removes the advice of findings that need no action if another one does.
 func onlyActions(all []Finding) []Finding {
 	if slices.ContainsFunc(all, func(f Finding) bool { return f.Ends != Fine }) {
 		for i := range all {
@@ -281,12 +281,12 @@ func onlyActions(all []Finding) []Finding {
 // inViews are the reasons that views show under one name: that there is too little evidence.
 var inViews = map[string]string{v1beta1.ReasonCollectingHistory: v1beta1.ReasonLearning, v1beta1.ReasonNoRecommendation: v1beta1.ReasonLearning}
 
-// findings are why the status cannot be relied on, the reason in short, and the reasons that block something, the most
-// important first, and always that of Applied. Of reasons with the same advice, only the first is included.
+// findings are the doubts about the status, the reason in short, and the reasons that block something, the most
+// important first, and always the reason of Applied. Of reasons with the same advice, only the first is included.
 func findings(e Evidence, containers []Container) (out []Finding) {
 	s := e.Scaler
-	told := scaler.InShort(s.Status.Conditions)
-	if told == nil {
+	short := scaler.InShort(s.Status.Conditions)
+	if short == nil {
 		out = doubts(s, s.Generation, e.Operators, e.Now)
 		return append(out, Finding{Reason: notObserved})
 	}
@@ -308,12 +308,12 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
 	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
-	add(told.Type, func(metav1.Condition) bool { return true })
+	add(short.Type, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionStalled, isTrue)
 	add(v1beta1.ConditionTargetFound, isNot)
 	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		// TargetFound reports that there is nothing to size.
+		// TargetFound reports that there is no pod to size.
 		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
 	add(v1beta1.ConditionContainersFound, isNot)
@@ -330,7 +330,7 @@ type WaitingPod struct {
 	Pod   string      `json:"pod"`
 	Node  string      `json:"node"`
 	Since metav1.Time `json:"since"`
-	// Message is what the kubelet says that the node lacks; empty if it says nothing.
+	// Message is the kubelet's report of what the node lacks, if any.
 	Message string `json:"message,omitempty"`
 }
 
@@ -348,7 +348,7 @@ func waiting(e Evidence, reason string) (pods []WaitingPod) {
 	return pods
 }
 
-// averages are the absolute targets with which the HPAs of a conflict scale as they do now.
+// averages are the absolute targets that keep the current behavior of the HPAs of a conflict.
 func averages(e Evidence, reason string) []string {
 	if reason != v1beta1.ReasonHPAConflict || e.Deployment == nil {
 		return nil
@@ -360,12 +360,12 @@ func averages(e Evidence, reason string) []string {
 	})
 }
 
-// hasPods reports whether pods of the scaler run, as far as its status tells.
+// hasPods reports whether pods of the scaler run, by its status.
 func hasPods(s *v1beta1.VerticalScaler) bool {
 	return s.Status.Summary != nil && s.Status.Summary.Pods != "" && s.Status.Summary.Pods != "0/0"
 }
 
-// reasonTime is when the reason began; nil if unknown. Transition times of conditions are those of their statuses.
+// reasonTime is the start of the reason; nil if unknown. Transition times of conditions are those of their statuses.
 func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 	if short := s.Status.Summary; short != nil && short.Reason == reason {
 		return short.ReasonTime
@@ -373,8 +373,7 @@ func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 	return nil
 }
 
-// containersOf names the containers, in the template's order; without a template, those of
-// the status.
+// containersOf names the containers, in the template's order; without a template, in the status's.
 func containersOf(e Evidence) (names []string) {
 	if e.Deployment != nil {
 		return workload.NamesOf(&e.Deployment.Spec.Template.Spec)
@@ -446,7 +445,7 @@ func resourceOf(e Evidence, container, resource string, rec recommend.Container)
 	return out
 }
 
-// floorOf is the amount below which a request is not lowered, and why; 0 and empty for none.
+// floorOf is the amount below which a request is not lowered, and the reason, if any.
 func floorOf(e Evidence, container, resource string) (least int64, why string) {
 	if scaler.IsRaiseOnly(&e.Scaler.Spec, v1beta1.ControlledResource(resource)) {
 		return math.MaxInt64, "None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include " + resource + "."

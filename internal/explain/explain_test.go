@@ -86,7 +86,7 @@ func checkout(changes ...change) explain.Evidence {
 	return e
 }
 
-// pod has so many millicores and MiB, and twice of the CPU as its limit.
+// pod has these millicores and MiB, and twice the CPU as its limit.
 func pod(cpu, memory int64) workload.Pod {
 	amounts := quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory << 20}
 	return workload.Pod{Containers: []workload.Container{{Name: "app", Resources: workload.Resources{
@@ -95,9 +95,9 @@ func pod(cpu, memory int64) workload.Pod {
 }
 
 // conditions sets conditions, each as "Type Status Reason Message".
-func conditions(said ...string) change {
+func conditions(lines ...string) change {
 	return func(e *explain.Evidence) {
-		for _, s := range said {
+		for _, s := range lines {
 			words := strings.SplitN(s, " ", 4)
 			all := &e.Scaler.Status.Conditions
 			*all = slices.DeleteFunc(*all, func(c metav1.Condition) bool { return c.Type == words[0] })
@@ -212,7 +212,7 @@ func cases() map[string]explain.Evidence {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 1},
 			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"}, Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
 		}},
-		// What a status says that somebody else has written, or a newer operator; and what may not be read.
+		// A status written by another client or a newer operator; and objects that may not be read.
 		"strange": checkout(func(e *explain.Evidence) {
 			e.Deployment, e.Pods, e.Missing = nil, nil, []string{"The pod template and the pods of Deployment shop/checkout: forbidden"}
 			e.Scaler.Generation, e.Scaler.Spec.UpdatePolicy.UpdateMode = 4, "Newer"
@@ -261,7 +261,7 @@ func TestOverview(t *testing.T) {
 		e := cases()[name]
 		e.Scaler.Name = name
 		e.Scaler.Generation = max(0, e.Scaler.Status.ObservedGeneration) // no edit is ahead
-		if name == "contested" {                                         // the template was taken over, and what its author requests is held
+		if name == "contested" {                                         // the template was taken over, and its author's requests are kept
 			e.Deployment.UID = "uid"
 			e.Scaler.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)}}
 			e.Scaler.Status.OriginalResources = &v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
@@ -300,8 +300,8 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// Nothing is called saved that is not known.
-func TestSavedIsKnownOrNotTold(t *testing.T) {
+// Only known savings are shown.
+func TestSavingsAreShownOnlyIfTheyAreKnown(t *testing.T) {
 	e := checkout()
 	saved := explain.RowOf(e).Saved
 	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.0625}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)

@@ -15,7 +15,7 @@ import (
 type Change struct {
 	Cause `json:",inline"`
 	Time  metav1.Time `json:"time"`
-	// Change is what was changed, such as "app cpu 500m->310m; log memory 64Mi->80Mi".
+	// Change lists the changes, such as "app cpu 500m->310m; log memory 64Mi->80Mi".
 	Change string `json:"change"`
 }
 

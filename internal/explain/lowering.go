@@ -30,8 +30,8 @@ func waitsForEvidence(e Evidence) bool {
 	return !ok || !operator.IsSilent(e.Now)
 }
 
-// observedNow is about how much usage has been observed until now. The status says how much there was when the
-// recommendation last changed.
+// observedNow estimates the usage observed until now. The status has the usage when the recommendation last
+// changed.
 func observedNow(e Evidence, published time.Duration) time.Duration {
 	written := statusWritten(e.Scaler)
 	if written.IsZero() {
@@ -40,7 +40,7 @@ func observedNow(e Evidence, published time.Duration) time.Duration {
 	return min(published+max(0, e.Now.Sub(written)), recommend.NextNote(published, scaler.Share(e.Scaler.UID)))
 }
 
-// statusWritten is when the status was last written, as far as its times and the managed fields tell.
+// statusWritten is the time of the last status write, by its times and the managed fields.
 func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
 	note := func(t time.Time) {
 		if t.After(latest) {
@@ -58,8 +58,8 @@ func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
 	return latest
 }
 
-// estimateLowering adds when the request of a resource is lowered, if usage stays as it is: when enough of it has been
-// observed, and the cooldown has passed. It adds nothing if the request does not wait for that, or if something else may keep it.
+// estimateLowering adds the time at which the request of a resource is lowered if usage stays the same: after enough usage and
+// the cooldown. It adds nothing if the request does not wait for that, or may stay for another reason.
 func (r *Resource) estimateLowering(e Evidence, rec recommend.Container) {
 	request := r.request()
 	isClose := (request-r.Target.Value())*100 <= request*int64(r.TolerancePercent)
@@ -78,7 +78,7 @@ func (r *Resource) estimateLowering(e Evidence, rec recommend.Container) {
 }
 
 // request is the request that the operator compares with the target: the decided one, or else the
-// largest of the pods, or else that of the template.
+// largest of the pods, or else the template's.
 func (r Resource) request() int64 {
 	if r.Decided != nil {
 		return r.Decided.Value()
@@ -103,8 +103,8 @@ func (r Resource) hasWholeCores(e Evidence) bool {
 		r.Template.Limit.Value() == r.Template.Request.Value()
 }
 
-// Lowering says when the request is lowered, as a sentence; empty if it does not wait for more usage to
-// be observed, or if the time is not known.
+// Lowering is a sentence about when the request is lowered; empty if it does not wait for more usage,
+// or if the time is unknown.
 func (r Resource) Lowering() string {
 	if r.LoweredInSeconds == 0 {
 		return ""
@@ -117,8 +117,8 @@ func (r Resource) whenLowered() string {
 	return fmt.Sprintf("in about %s, %s", about(r.LoweredInSeconds), model.AfterObserving(time.Duration(r.LoweredAfterSeconds)*time.Second))
 }
 
-// adviceFor is the advice for a reason. For requests that wait for more usage to be observed, it says when the first of
-// them is lowered, as far as that is known.
+// adviceFor is the advice for a reason. For requests that wait for more usage, it has the time until the first one is
+// lowered, if known.
 func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container) string {
 	var first Resource
 	what := ""

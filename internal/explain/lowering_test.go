@@ -43,7 +43,7 @@ func waiting(changes ...change) explain.Evidence {
 	}, conditions("Applied True WithinBounds app cpu: 800m stays until the upper bound of 1524m falls below it, after about 4h16m of observed time")}, changes...)...)
 }
 
-// lowered is when CPU and memory of the first container are lowered, as the advice says it.
+// lowered is the time until CPU and memory of the first container are lowered, and the advice.
 func lowered(t *testing.T, e explain.Evidence) (cpu, memory time.Duration, advice string) {
 	t.Helper()
 	x := explain.Of(e)
@@ -58,7 +58,7 @@ func lowered(t *testing.T, e explain.Evidence) (cpu, memory time.Duration, advic
 	return seconds(0), seconds(1), advice
 }
 
-func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
+func TestTheTimeOfALoweringIsShown(t *testing.T) {
 	e := waiting()
 	cpu, memory, advice := lowered(t, e)
 	if cpu != 140*time.Minute || memory != 396*time.Minute {
@@ -77,8 +77,8 @@ func TestItIsSaidWhenARequestIsLowered(t *testing.T) {
 	}
 }
 
-// A time that something else may change is not named.
-func TestNoTimeIsSaidThatIsNotKnown(t *testing.T) {
+// A time that may change for another reason is not shown.
+func TestNoUnknownTimeIsShown(t *testing.T) {
 	policy := func(p v1beta1.ContainerPolicy) change {
 		p.ContainerName = "app"
 		return spec(func(s *v1beta1.VerticalScalerSpec) {
@@ -186,7 +186,7 @@ func TestTheTimeUntilARequestIsLoweredIsBounded(t *testing.T) {
 	}
 }
 
-func TestTheFirstLoweringIsTold(t *testing.T) {
+func TestTheFirstLoweringIsShown(t *testing.T) {
 	e := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
 		s.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 2 * * *", DurationMinutes: 60}}
 	}))
@@ -197,7 +197,7 @@ func TestTheFirstLoweringIsTold(t *testing.T) {
 	}
 }
 
-// TestAppliedAndExplainNameTheSameTime: what bounds a raise, such as the node, does not matter to when a request is lowered.
+// TestAppliedAndExplainNameTheSameTime: bounds of a raise, such as the node, do not change when a request is lowered.
 func TestAppliedAndExplainNameTheSameTime(t *testing.T) {
 	for name, change := range map[string]change{
 		"a day":                    func(*explain.Evidence) {},

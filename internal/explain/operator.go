@@ -19,15 +19,15 @@ import (
 // Operator is an operator of the cluster, as its leases show it.
 type Operator struct {
 	Namespace string `json:"namespace"`
-	// LastHeard is when its leader last renewed the lease, by the clock of its node.
+	// LastHeard is the last renewal of the lease by the leader, by the clock of its node.
 	LastHeard metav1.Time `json:"lastHeard"`
-	// Lease is how long it may be silent: the duration of the lease.
+	// Lease is the time for which it may be silent: the duration of the lease.
 	Lease time.Duration `json:"-"`
 	// HasStopped is true if the leader has released the lease: it was stopped, and did not crash.
 	HasStopped bool `json:"hasStopped,omitempty"`
-	// Version is the version of the leader; empty if it is not known.
+	// Version is the version of the leader, if known.
 	Version string `json:"version,omitempty"`
-	// Fallback is that of scalers that name none; empty if it is not known.
+	// Fallback is the default fallback of scalers, if known.
 	Fallback v1beta1.Fallback `json:"fallback,omitempty"`
 	// UsageMissing is true if usage of nearly all pods is missing.
 	UsageMissing bool `json:"usageMissing,omitempty"`
@@ -100,13 +100,13 @@ func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok b
 }
 
 // areBlind reports whether the operator of a namespace has no usage of nearly all pods. The status of a single object does not
-// say so.
+// report this.
 func (o Operators) areBlind(namespace string) bool {
 	operator, ok := o.For(namespace)
 	return ok && operator.UsageMissing
 }
 
-// Report says when the operator was last heard of.
+// Report is a sentence about when the operator was last heard of.
 func (o Operator) Report(now time.Time) string {
 	if o.HasStopped {
 		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, Age(now, o.LastHeard.Time))

@@ -80,8 +80,8 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 	}
 }
 
-// What was edited after the last reconcile is not Ready because the previous spec was. Deleting an object also changes its
-// generation.
+// An object edited after the last reconcile is not Ready because its previous spec was. Deleting an object also changes
+// its generation.
 func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 	e := checkout()
 	e.Scaler.Generation++
@@ -94,8 +94,8 @@ func TestAnEditIsNotReadyBeforeItIsObserved(t *testing.T) {
 	}
 }
 
-// A profile that is gone still applies, as Balanced, and the user is told where to set another: in the policy, for its scalers.
-func TestAProfileThatIsGoneIsTold(t *testing.T) {
+// A missing profile applies as Balanced, and the advice names the place to set another: in the policy, for its scalers.
+func TestAMissingProfileIsReported(t *testing.T) {
 	for profile, want := range map[v1beta1.RecommendationProfile]string{"": "", "Balanced": "", "Safe": "", "Calm": "The profile Calm counts as Balanced"} {
 		e := checkout()
 		e.Scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
@@ -122,7 +122,7 @@ func TestTextOfASilentOperator(t *testing.T) {
 	golden.Compare(t, "operator-silent.txt", got)
 }
 
-// A scaler that does not see usage of its pods is not green, whatever else its status says, and claims no savings.
+// A scaler without usage of its pods is never green and claims no savings, also if its status differs.
 func TestMissingUsageIsNeverGreen(t *testing.T) {
 	for reason, e := range map[string]explain.Evidence{
 		"Applied":           checkout(),
@@ -153,8 +153,8 @@ func TestMissingUsageIsNeverGreen(t *testing.T) {
 	}
 }
 
-// While usage of nearly all pods is missing, statuses do not say so: the operator does, and all views believe it.
-func TestMetricsThatAreDownAreSaidOnce(t *testing.T) {
+// While usage of nearly all pods is missing, only the operator reports it, and all views follow it.
+func TestMissingMetricsAreReportedOnce(t *testing.T) {
 	down := lease("system", 0)
 	down.Labels = map[string]string{v1beta1.UsageLabel: v1beta1.UsageMissing}
 	operators := explain.OperatorsOf([]coordinationv1.Lease{down})

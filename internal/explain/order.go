@@ -21,9 +21,9 @@ func SortKeys() []string {
 	return []string{"name", "ready", "reason", "changed", "saved-cores", "saved-gib"}
 }
 
-// Sort sorts the scalers by a key: what is not Ready, changed last, or saves most comes first, and what
-// is unknown comes last. Equal ones are sorted by namespace and name, and so are ScaledDeployments and policies.
-// It keeps the order for a key that is not one of SortKeys.
+// Sort sorts the scalers by a key: those that are not Ready, changed last, or save most come first, and unknown
+// values last. Equal ones are sorted by namespace and name, and so are ScaledDeployments and policies. It keeps
+// the order for a key that is not one of SortKeys.
 func (o *Overview) Sort(key string) {
 	compare, ok := map[string]func(a, b Row) int{
 		"name":   func(Row, Row) int { return 0 },
@@ -48,13 +48,13 @@ func (o *Overview) Sort(key string) {
 	slices.SortStableFunc(o.ScaledDeployments, func(a, b OwnedRow) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	// Those of the cluster come first.
+	// Cluster policies come first.
 	slices.SortStableFunc(o.Policies, func(a, b PolicyRow) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// readiness orders what needs a user before the rest.
+// readiness orders objects that need a user before the rest.
 func readiness(status metav1.ConditionStatus) int {
 	return slices.Index([]metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue}, status)
 }
@@ -77,7 +77,7 @@ const columnsOfCSV = "kind,namespace,name,deployment,owner,policy,mode,profile,c
 	"podsAtSize,runningPods,savedCores,savedBytes,availablePods,replicas,selected,scaled,promoted,withoutUsage,ready,reason,since,ends,changed"
 
 // CSV is the overview as a table for a spreadsheet: a line for each scaler, ScaledDeployment and policy, with one value in each
-// column, in base units. What is unknown, or another kind does not have, is empty.
+// column, in base units. Unknown values, and columns of other kinds, are empty.
 func (o Overview) CSV(hasHeader bool) string {
 	var b strings.Builder
 	out, columns := csv.NewWriter(&b), strings.Split(columnsOfCSV, ",")

@@ -43,7 +43,7 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// A program reads a number in each column of numbers, in base units, and a spreadsheet must not calculate what a status says.
+// A program reads a number in each column of numbers, in base units, and a spreadsheet must not evaluate text of a status.
 func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 	summary := func(cpu, memory, pods string) explain.Row {
 		return explain.RowOf(checkout(func(e *explain.Evidence) {
@@ -90,7 +90,7 @@ func TestCSVHasNumbersAndNoFormulas(t *testing.T) {
 	}
 }
 
-// A table fits into a terminal, and what it shows of a state is whole.
+// A table fits into a terminal, and its states are not cut.
 func TestTablesFitInto80Columns(t *testing.T) {
 	row := explain.RowOf(cases()["metrics-unavailable"])
 	row.Namespace, row.Name, row.Deployment, row.Reason = strings.Repeat("n", 40), strings.Repeat("s", 60), strings.Repeat("d", 60), "ProgressDeadlineExceeded"
@@ -110,14 +110,14 @@ func TestTablesFitInto80Columns(t *testing.T) {
 	}
 }
 
-// Nothing saved is 0, whatever its sign.
+// Savings of nothing are 0, without a sign.
 func TestNothingSavedHasNoSign(t *testing.T) {
 	if data, err := json.Marshal(explain.Saved{Cores: explain.Rounded(-0.0004)}); err != nil || strings.Contains(string(data), ":-0") {
 		t.Errorf("%v: a negative zero: %s", err, data)
 	}
 }
 
-// Of a later overview, only what has changed is shown, aligned with the rest. Time that passes is no change.
+// A later overview shows only changes, aligned with the rest. Passing time does not count.
 func TestLaterTablesHaveChanges(t *testing.T) {
 	row := func(name, reason, advice string) explain.Row {
 		return explain.Row{Name: name, Deployment: "d", State: explain.State{Reason: reason, Advice: advice}}

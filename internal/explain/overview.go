@@ -25,16 +25,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// State is how an object is doing. All views show the same one.
+// State is the state of an object. All views show the same one.
 type State struct {
 	// Ready is the status of the condition: Unknown if the status cannot be relied on, and False without usage.
-	// Reason is that of the first finding.
+	// Reason is the first finding's.
 	Ready   metav1.ConditionStatus `json:"ready"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message,omitempty"`
-	// Since is when the reason began; nil if unknown.
+	// Since is the start of the reason; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Ends and Advice say what resolves the state.
+	// Ends and Advice tell how the state is resolved.
 	Ends   End    `json:"ends"`
 	Advice string `json:"advice"`
 }
@@ -61,8 +61,7 @@ func (s State) whenReported() string {
 	return ""
 }
 
-// Overview is how several scalers, ScaledDeployments and policies are doing. Operators are those that serve them; empty if
-// they are not known.
+// Overview is the state of several scalers, ScaledDeployments and policies. Operators serve them, if known.
 type Overview struct {
 	Scalers           []Row      `json:"scalers"`
 	ScaledDeployments []OwnedRow `json:"scaledDeployments,omitempty"`
@@ -71,7 +70,7 @@ type Overview struct {
 	Operators Operators   `json:"operators,omitempty"`
 }
 
-// states are those of all objects.
+// states are the states of all objects.
 func (o Overview) states() (all []State) {
 	for _, r := range o.Scalers {
 		all = append(all, r.State)
@@ -90,7 +89,7 @@ type Tally struct {
 	Scalers, ScaledDeployments, Policies int
 	// NotReady are all objects that are not Ready, and NeedUser those that a user must act on.
 	NotReady, NeedUser int
-	// Sized are the scalers with running pods, and Blind those of them that lack usage.
+	// Sized counts the scalers with running pods, and Blind those that lack usage.
 	Sized, Blind int
 }
 
@@ -149,7 +148,7 @@ func Counted(n int, one, many string) string {
 // IsBlind reports whether usage is missing for nearly all pods of several scalers.
 func (t Tally) IsBlind() bool { return scaler.IsUsageDown(t.Blind, t.Sized) }
 
-// Usage says for how many scalers usage is missing; empty for none.
+// Usage reports the number of scalers without usage; empty for 0.
 func (t Tally) Usage() string {
 	switch {
 	case t.Blind == 0:
@@ -164,8 +163,7 @@ func (t Tally) Usage() string {
 	return fmt.Sprintf("%d of %d scalers %s no usage of some or all pods", t.Blind, t.Sized, verb)
 }
 
-// Headlines are what concerns more than one object, each a sentence: that no operator is in charge, and that usage is
-// missing.
+// Headlines are sentences about more than one object: no operator is in charge, or usage is missing.
 func (o Overview) Headlines(now time.Time) (lines []string) {
 	if silent, ok := o.Operators.nobody("", now); ok && o.IsEmpty() {
 		lines = append(lines, stateOf([]Finding{silent}, nil).Headline(now))
@@ -197,7 +195,7 @@ func (o Overview) Actions() (lines []string) {
 	return lines
 }
 
-// Headline says that no operator is in charge; empty if one is.
+// Headline reports that no operator is in charge; empty if one is.
 func (s State) Headline(now time.Time) string {
 	switch {
 	case s.Reason != operatorSilent.Reason:
@@ -208,14 +206,14 @@ func (s State) Headline(now time.Time) string {
 	return "No operator is in charge: " + s.Message
 }
 
-// Row is how one scaler is doing.
+// Row is the state of one scaler.
 type Row struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
-	// Owner is the ScaledDeployment that the scaler belongs to; empty for none.
+	// Owner is the ScaledDeployment that the scaler belongs to, if any.
 	Owner string `json:"owner,omitempty"`
-	// Policy is the policy that has created the scaler, such as "ClusterScalingPolicy/fleet"; empty for none.
+	// Policy is the policy that has created the scaler, such as "ClusterScalingPolicy/fleet", if any.
 	Policy  string `json:"policy,omitempty"`
 	Mode    string `json:"mode"`
 	Profile string `json:"profile"`
@@ -228,20 +226,20 @@ type Row struct {
 	State   `json:",inline"`
 	// Changed is the time of the last change; nil before the first.
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Saved is how much less the resized pods request than their original template;
-	// negative for more, nil if unknown.
+	// Saved is the reduction of the resized pods' requests from their original template; negative
+	// for an increase, nil if unknown.
 	Saved *Saved `json:"-"`
 }
 
-// Numbers are what a line about a scaler says, with one value in each field, in cores and bytes. Nil is unknown.
+// Numbers are the values in a line about a scaler, one in each field, in cores and bytes. Nil means unknown.
 type Numbers struct {
-	// CPUCores and MemoryBytes are the requests of a pod. The targets are what they become, or what is recommended; nil if
-	// they stay.
+	// CPUCores and MemoryBytes are the requests of a pod. The targets are the decided or recommended requests; nil if they
+	// stay.
 	CPUCores          *float64 `json:"cpuCores,omitempty"`
 	CPUTargetCores    *float64 `json:"cpuTargetCores,omitempty"`
 	MemoryBytes       *float64 `json:"memoryBytes,omitempty"`
 	MemoryTargetBytes *float64 `json:"memoryTargetBytes,omitempty"`
-	// PodsAtSize is the number of pods with the decided size, and RunningPods that of all of them.
+	// PodsAtSize is the number of pods with the decided size, and RunningPods the number of all pods.
 	PodsAtSize  *float64 `json:"podsAtSize,omitempty"`
 	RunningPods *float64 `json:"runningPods,omitempty"`
 	SavedCores  *float64 `json:"savedCores,omitempty"`
@@ -259,7 +257,7 @@ func numbersOf(r Row) (n Numbers) {
 	return n
 }
 
-// numbersIn are the quantities in "500m", "500m->310m", "500m (310m)" or "4/6"; nil for what is none.
+// numbersIn are the quantities in "500m", "500m->310m", "500m (310m)" or "4/6"; nil for other text.
 func numbersIn(text, between string) (first, second *float64) {
 	before, after, _ := strings.Cut(strings.NewReplacer(" (", between, ")", "").Replace(text), between)
 	return numberIn(before), numberIn(after)
@@ -287,7 +285,7 @@ type Saved struct {
 	GiB   float64 `json:"gib"`
 }
 
-// OwnedRow is how one ScaledDeployment is doing.
+// OwnedRow is the state of one ScaledDeployment.
 type OwnedRow struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
@@ -331,7 +329,7 @@ func rowOf(e Evidence, found []Finding) Row {
 	}
 	out.State = stateOf(found, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
 	if scaler.LacksUsage(out.Reason) {
-		out.Saved = nil // A size that usage does not confirm saves nothing yet.
+		out.Saved = nil // A size without confirming usage saves nothing yet.
 	}
 	out.Numbers = numbersOf(out)
 	return out
@@ -385,15 +383,14 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 // mostPods is more than any Deployment has.
 const mostPods = 1_000_000
 
-// originalRequests are the requests of the original template: the recorded values if the
-// scaler has taken it over, else those of the template. Without a request, the API server
-// uses the limit.
+// originalRequests are the requests of the original template: the recorded values if the scaler has
+// taken it over, else the current ones. Without a request, the API server uses the limit.
 func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
 	before := scaler.Original(c, scaler.Originals(s.Status.OriginalResources, deployment.UID))
 	return before.Requests.Or(before.Limits)
 }
 
-// IsEmpty is true if there is nothing to show.
+// IsEmpty is true if there are no objects to show.
 func (o Overview) IsEmpty() bool { return len(o.Scalers)+len(o.ScaledDeployments)+len(o.Policies) == 0 }
 
 // Rounded is a number of cores or GiB, to a thousandth. A negative value that rounds to nothing is 0, not -0.

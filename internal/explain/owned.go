@@ -17,7 +17,7 @@ import (
 // OwnedExplanation is all that is known about a ScaledDeployment that has no scaler.
 type OwnedExplanation struct {
 	OwnedRow `json:",inline"`
-	// Purpose is what the object is for, in a sentence.
+	// Purpose describes the object's purpose in a sentence.
 	Purpose string `json:"purpose"`
 	// Findings are the reasons for its state, with meaning and advice.
 	Findings []Finding `json:"findings"`
@@ -35,7 +35,7 @@ func OfOwned(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) Ow
 	return out
 }
 
-// ownedFindings are why the status cannot be relied on, the reason of Ready, and why the Deployment is not sized.
+// ownedFindings are the doubts about the status, the reason of Ready, and the reason why the Deployment is not sized.
 func ownedFindings(d *v1beta1.ScaledDeployment, operators Operators, now time.Time) []Finding {
 	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil {
@@ -48,7 +48,7 @@ func ownedFindings(d *v1beta1.ScaledDeployment, operators Operators, now time.Ti
 	return onlyActions(out)
 }
 
-// findingOf is a condition in words. Its transition time is that of its status, which may be older than the reason.
+// findingOf is a condition in words. The transition time belongs to its status, which may be older than the reason.
 func findingOf(c metav1.Condition, inWords func(reason string) Reason) Finding {
 	return Finding{Reason: inWords(c.Reason), Condition: c.Type, Message: c.Message}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-// docs/plugin.md shows what status prints.
+// docs/plugin.md shows the output of status.
 func TestThePageShowsWhatStatusPrints(t *testing.T) {
 	named := func(name string, summary v1beta1.Summary, changes ...change) explain.Row {
 		e := checkout(changes...)

@@ -21,14 +21,14 @@ import (
 // Policy is a ScalingPolicy or a ClusterScalingPolicy.
 type Policy struct {
 	fleet.View
-	// Operators tell the fallback of scalers that name none; nil if it is not known.
+	// Operators have the default fallback of scalers; nil if unknown.
 	Operators Operators
 }
 
 // PolicyOf is the policy without Operators.
 func PolicyOf(policy metav1.Object) Policy { return Policy{View: fleet.ViewOf(policy)} }
 
-// Purpose is what the policy is for, in a sentence.
+// Purpose describes the policy's purpose in a sentence.
 func (p Policy) Purpose() string {
 	deployments := "each Deployment"
 	if p.Rules.DeploymentSelector != nil {
@@ -40,7 +40,7 @@ func (p Policy) Purpose() string {
 	return fmt.Sprintf("Creates a VerticalScaler for %s in namespaces with %s.", deployments, metav1.FormatLabelSelector(&p.Cluster.NamespaceSelector))
 }
 
-// Exclusions are what the policy leaves alone, in a sentence; empty for nothing.
+// Exclusions describe the excluded objects in a sentence; empty without any.
 func (p Policy) Exclusions() string {
 	var all []string
 	if p.Cluster != nil && p.Cluster.SystemNamespaces != v1beta1.SystemNamespacesInclude {
@@ -63,7 +63,7 @@ func (p Policy) Exclusions() string {
 	return "Excludes " + strings.Join(all, "; ") + "."
 }
 
-// mostListed is how many names a sentence has.
+// mostListed limits the names in a sentence.
 const mostListed = 10
 
 func listed(names []string) string {
@@ -73,12 +73,12 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Mode is the update mode of promoted scalers, and what it means.
+// Mode is the update mode of promoted scalers, and its meaning.
 func (p Policy) Mode() (mode, means string) {
 	return p.modeOf(p.Rules.Template.UpdatePolicy.UpdateMode)
 }
 
-// Start is the update mode of new scalers, and what it means.
+// Start is the update mode of new scalers, and its meaning.
 func (p Policy) Start() (mode, means string) {
 	return p.modeOf(fleet.RolloutOf(p.Rules.Rollout).Start)
 }
@@ -89,14 +89,14 @@ func (p Policy) modeOf(mode v1beta1.UpdateMode) (name, means string) {
 	return modeName(s), modeMeans(s, p.Operators)
 }
 
-// Promotes reports whether new scalers begin in another update mode than that of the template.
+// Promotes reports whether new scalers begin in another update mode than the template's.
 func (p Policy) Promotes() bool {
 	start, _ := p.Start()
 	mode, _ := p.Mode()
 	return start != mode
 }
 
-// Rollout says when scalers are promoted, in sentences.
+// Rollout describes in sentences when scalers are promoted.
 func (p Policy) Rollout() []string {
 	r := fleet.RolloutOf(p.Rules.Rollout)
 	first := fmt.Sprintf("A scaler is promoted after %s of usage for which its recommendations would have been enough: always for memory, and for CPU except in %d %% of the time.",
@@ -111,21 +111,21 @@ func (p Policy) Rollout() []string {
 	}
 }
 
-// PolicyRow is how one policy is doing.
+// PolicyRow is the state of one policy.
 type PolicyRow struct {
 	Kind string `json:"kind"`
 	// Namespace is empty for a ClusterScalingPolicy.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Mode is the update mode of promoted scalers, and Start that of new ones.
+	// Mode is the update mode of promoted scalers, and Start the mode of new ones.
 	Mode  string `json:"mode"`
 	Start string `json:"start"`
 	// Deployments is the number of Deployments with a scaler of the policy, of all that it selects: "480/500".
 	// Promoted is the number of promoted scalers, of all scalers of the policy.
 	Deployments string `json:"-"`
 	Promoted    string `json:"-"`
-	// Selected is the number of Deployments that the policy selects, and Scaled that of its scalers. Of these, PromotedScalers
-	// are promoted, and WithoutUsage lack usage of pods.
+	// Selected counts the Deployments that the policy selects, and Scaled its scalers. Of these, PromotedScalers are promoted,
+	// and WithoutUsage lack usage of pods.
 	Selected        int32    `json:"selected"`
 	Scaled          int32    `json:"scaled"`
 	PromotedScalers *float64 `json:"promoted,omitempty"`
@@ -133,7 +133,7 @@ type PolicyRow struct {
 	State           `json:",inline"`
 }
 
-// withoutUsage says how many scalers lack usage; empty for none.
+// withoutUsage reports the number of scalers without usage; empty for 0.
 func (r PolicyRow) withoutUsage() string {
 	if r.WithoutUsage == 0 {
 		return ""
@@ -173,7 +173,7 @@ func (p Policy) withoutUsage(operators Operators) (n int32) {
 	return n
 }
 
-// ofPolicies are reasons that mean something else for a policy than for a scaler.
+// ofPolicies are reasons with another meaning for a policy than for a scaler.
 var ofPolicies = []Reason{
 	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
 	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
@@ -193,29 +193,29 @@ func policyReason(reason string) Reason {
 type Origin struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Stage is how far the promotion of the scaler is.
+	// Stage is the stage of the scaler's promotion.
 	Stage Stage `json:"stage"`
-	// Promoted and Harmed are when the scaler was promoted, and when it did harm after that; nil if it did
-	// not, or if the time is unknown.
+	// Promoted and Harmed are the times of the scaler's promotion and of harm after it; nil without one,
+	// or if unknown.
 	Promoted *metav1.Time `json:"promoted,omitempty"`
 	Harmed   *metav1.Time `json:"harmed,omitempty"`
-	// Message is that of the condition ReadyForPromotion.
+	// Message is the message of the condition ReadyForPromotion.
 	Message string `json:"message,omitempty"`
 	// Detaching is true if the scaler is about to become one of its users.
 	Detaching bool `json:"detaching,omitempty"`
 }
 
-// Stage is how far the promotion of a scaler is.
+// Stage is the stage of a scaler's promotion.
 type Stage string
 
 const (
-	// StagePromoted is that of a scaler with the update mode of the template.
+	// StagePromoted means that the scaler has the update mode of the template.
 	StagePromoted Stage = "Promoted"
-	// StageWaiting is that of a scaler that can be promoted, and waits for its turn.
+	// StageWaiting means that the scaler can be promoted, and waits for its turn.
 	StageWaiting Stage = "Waiting"
-	// StageCollecting is that of a scaler with too little evidence.
+	// StageCollecting means that the scaler has too little evidence.
 	StageCollecting Stage = "Collecting"
-	// StageNone is that of a scaler that does not wait to be promoted.
+	// StageNone means that the scaler does not wait to be promoted.
 	StageNone Stage = "None"
 )
 
@@ -249,7 +249,7 @@ func timeOf(at time.Time) *metav1.Time {
 	return &t
 }
 
-// write says who has created a scaler, and how it is changed.
+// write writes which policy has created a scaler, and how to change it.
 func (o *Origin) write(line func(string, ...any), deployment string, now time.Time) {
 	if o.Detaching {
 		line("  Created by %s %s, and about to be detached from it.", o.Kind, o.Name)
@@ -282,7 +282,7 @@ func (o *Origin) promotion(now time.Time) string {
 // sentence is a message of a condition with a full stop.
 func sentence(message string) string { return strings.TrimSuffix(message, ".") + "." }
 
-// forOrigin is a reason of a scaler that a policy has created: its spec is that of the policy.
+// forOrigin adapts a reason to a scaler that a policy has created: its spec comes from the policy.
 func forOrigin(reason Reason, s *v1beta1.VerticalScaler) Reason {
 	origin := OriginOf(s)
 	if origin == nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // policyConditions are conditions, each as "Type Status Reason Message".
-func policyConditions(said ...string) (all []metav1.Condition) {
-	for _, s := range said {
+func policyConditions(lines ...string) (all []metav1.Condition) {
+	for _, s := range lines {
 		words := strings.SplitN(s, " ", 4)
 		all = append(all, metav1.Condition{
 			Type: words[0], Status: metav1.ConditionStatus(words[1]), Reason: words[2], Message: words[3], LastTransitionTime: ago(90 * time.Minute),
@@ -130,7 +130,7 @@ func recommendOnly(e *explain.Evidence) {
 	conditions("Ready True RecommendOnly Recommendations are not applied", "Applied False RecommendOnly updateMode is Recommend: recommendations are not applied")(e)
 }
 
-// A scaler of a policy says who has created it, how to change it, and when it is promoted. Its advice is about the policy.
+// The text about a policy's scaler has its creator, how to change it, and when it is promoted. Its advice is about the policy.
 func TestScalersOfPoliciesAreExplained(t *testing.T) {
 	promoted := map[string]string{v1beta1.PromotedAnnotation: noon.Add(-26 * time.Hour).Format(time.RFC3339)}
 	harmed := map[string]string{v1beta1.PromotedAnnotation: "some day", v1beta1.HarmedAnnotation: noon.Add(-time.Hour).Format(time.RFC3339)}
@@ -145,7 +145,7 @@ func TestScalersOfPoliciesAreExplained(t *testing.T) {
 			conditions("Ready True Suspended Nothing is changed while the scaler is suspended", "Applied False Suspended Nothing is changed while the scaler is suspended")),
 	} {
 		got := explain.Of(e).Text(noon)
-		// What follows is that of each scaler.
+		// The rest is the same for each scaler.
 		head, _, _ := strings.Cut(got, "\nContainer ")
 		golden.Compare(t, name+".txt", head)
 	}
@@ -179,7 +179,7 @@ func TestPoliciesInAnOverview(t *testing.T) {
 	}
 }
 
-// A policy says how many of its scalers lack usage. It is not Ready if nearly all do.
+// A policy reports the number of its scalers without usage. It is not Ready if nearly all do.
 func TestPoliciesAreBlindWithTheirScalers(t *testing.T) {
 	for blind, want := range map[int32]struct{ reason, ready, text string }{
 		140: {"PromotionInProgress", "True", "140 of 480 are without usage"},

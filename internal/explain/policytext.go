@@ -29,17 +29,17 @@ type PolicyEvidence struct {
 // Deployments.
 type PolicyExplanation struct {
 	PolicyRow `json:",inline"`
-	// Purpose is what the policy is for, and Exclusions what it leaves alone; empty for nothing.
+	// Purpose describes the policy's purpose, and Exclusions the excluded objects, if any.
 	Purpose    string `json:"purpose"`
 	Exclusions string `json:"exclusions,omitempty"`
 	// ModeMeans and StartMeans are the meanings of the update modes.
 	ModeMeans  string `json:"modeMeans"`
 	StartMeans string `json:"startMeans"`
-	// Rules say when scalers are promoted; empty if none is.
+	// Rules describe when scalers are promoted; empty if none is.
 	Rules []string `json:"rules,omitempty"`
 	// Findings are the reasons for the state, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
-	// Rollout is how far the promotion is; nil if scalers are not promoted.
+	// Rollout is the progress of the promotion; nil if scalers are not promoted.
 	Rollout *v1beta1.PolicyRolloutStatus `json:"rollout,omitempty"`
 	// States are the scalers by their reason.
 	States []v1beta1.PolicyCount `json:"states,omitempty"`
@@ -47,13 +47,13 @@ type PolicyExplanation struct {
 	UnsizedNewPods []ReasonCount `json:"unsizedNewPods,omitempty"`
 	// Skipped are the Deployments without a scaler of the policy, by reason.
 	Skipped []ReasonCount `json:"skipped,omitempty"`
-	// Savings are how much less is requested; nil if it is not known. SavedCores to RecommendedBytes are the same for programs.
+	// Savings are the reductions of requests; nil if unknown. SavedCores to RecommendedBytes are the same for programs.
 	Savings          *v1beta1.PolicySavings `json:"-"`
 	SavedCores       *float64               `json:"savedCores,omitempty"`
 	SavedBytes       *float64               `json:"savedBytes,omitempty"`
 	RecommendedCores *float64               `json:"recommendedCores,omitempty"`
 	RecommendedBytes *float64               `json:"recommendedBytes,omitempty"`
-	// Missing lists what could not be read.
+	// Missing lists the objects that could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -63,7 +63,7 @@ type ReasonCount struct {
 	Count  int `json:"count"`
 	// Examples are some of them, as "<namespace>/<name>".
 	Examples []string `json:"examples,omitempty"`
-	// Message says more, such as which policy sizes one of them.
+	// Message has details, such as the policy that sizes one of them.
 	Message string `json:"message,omitempty"`
 }
 
@@ -97,8 +97,8 @@ func OfPolicy(e PolicyEvidence) PolicyExplanation {
 	return out
 }
 
-// policyFindings are why the status cannot be relied on, why a policy is not Ready, how its promotion is doing, and how
-// many of its scalers lack usage. If nearly all do, that comes first.
+// policyFindings are the doubts about the status, the reason why a policy is not Ready, the state of its promotion, and
+// its scalers without usage. If nearly all lack usage, that comes first.
 func policyFindings(p Policy, operators Operators, now time.Time) (out []Finding) {
 	all := p.Status.Conditions
 	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
@@ -220,7 +220,7 @@ func (x PolicyExplanation) writeStates(line func(string, ...any)) {
 	}
 }
 
-// WriteCounts writes how many Deployments have each reason, and what it means; nothing if there are none.
+// WriteCounts writes the number of Deployments with each reason, and its meaning, if there are any.
 func WriteCounts(line func(string, ...any), title string, all []ReasonCount) {
 	if len(all) == 0 {
 		return
@@ -244,7 +244,7 @@ func suchAs(examples []string) string {
 	return ", such as " + strings.Join(examples, ", ")
 }
 
-// WriteSavings writes how much less is requested, compared with pod templates of some scalers; nil for nothing.
+// WriteSavings writes the reduction of requests, compared with pod templates of some scalers, if there is any.
 func WriteSavings(line func(string, ...any), s *v1beta1.PolicySavings, of string) {
 	if s == nil {
 		return

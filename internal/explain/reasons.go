@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain turns the codes in the status of a scaler into words: how a target came
-// about, why it is not applied, and what would unblock it.
+// Package explain turns the codes in the status of a scaler into words: how a target came about,
+// why it is not applied, and how to unblock it.
 //
-// It is pure. Its input is what the user may read of the API server. It lists what is
-// missing, and does not guess.
+// It is pure. Its input are the objects that the user may read. It lists missing objects, and does
+// not guess.
 package explain
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// End says what resolves the state that a reason describes.
+// End is the way in which the state of a reason is resolved.
 type End string
 
 const (
@@ -33,14 +33,13 @@ type Reason struct {
 	Reason string `json:"reason"`
 	// Means is its meaning, in a sentence or two.
 	Means string `json:"means"`
-	// Ends says what resolves it.
+	// Ends is the way in which it is resolved.
 	Ends End `json:"ends"`
-	// Advice says what to do about it, in a sentence or two.
+	// Advice tells the user what to do, in a sentence or two.
 	Advice string `json:"advice"`
 }
 
-// ReasonFor is a reason in words. It is false for an unknown one, such as that of a newer
-// operator.
+// ReasonFor is a reason in words. It is false for an unknown one, such as a newer operator's.
 func ReasonFor(reason string) (Reason, bool) {
 	all := slices.Concat(Reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
 	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
@@ -87,7 +86,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
 	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByUser, "Check why the pod crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
-	// There is nothing to size.
+	// There is no pod to size.
 	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace. After 10 minutes the scaler is Stalled.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
@@ -138,7 +137,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonRejected, "The API server refused the change, often because of a webhook or policy, or a size in the Deployment is out of range.", ByUser, "Change the rule or the value that the message names. The operator tries again within a minute."},
 	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait. If it stays, see the operator's log for the error."},
 
-	// What the operator cannot see.
+	// Objects that the operator cannot see.
 	{v1beta1.ReasonNamespacedInstall, "The operator watches only some namespaces, and reads no nodes.", Fine, "No action needed. To know in advance which sizes no node can hold, install it for all namespaces."},
 	{v1beta1.ReasonNodesForbidden, "The operator watches all namespaces, but may not read nodes.", ByUser, "Grant it to list and watch nodes, so that it knows in advance which sizes no node can hold."},
 
@@ -168,7 +167,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonNameTooLong, "The name of the Deployment has more than 63 characters, the most for a VerticalScaler.", ByUser, "Create a scaler with a shorter name for the Deployment, or shorten the name of the Deployment."},
 }
 
-// Cause is why sizes were decided, in words.
+// Cause is the reason for decided sizes, in words.
 type Cause struct {
 	// Cause is the code: status.decision.reason, and the first word of the history.
 	Cause string `json:"cause"`
@@ -176,7 +175,7 @@ type Cause struct {
 	Means string `json:"means"`
 }
 
-// CauseOf is a cause in words, also one that is not known.
+// CauseOf is a cause in words, also an unknown one.
 func CauseOf(cause string) Cause {
 	if i := slices.IndexFunc(Causes, func(c Cause) bool { return c.Cause == cause }); i >= 0 {
 		return Causes[i]

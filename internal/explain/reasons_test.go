@@ -62,8 +62,7 @@ func constants(t *testing.T, folder, names string) (values []string) {
 	return values
 }
 
-// Each code that the operator can say is explained once, and nothing is explained that it
-// cannot say.
+// Each code that the operator can report is explained once, and no other code is.
 func TestEverythingIsExplained(t *testing.T) {
 	var reasons, steps, causes []string
 	for _, r := range explain.Reasons {
@@ -96,7 +95,7 @@ func TestEverythingIsExplained(t *testing.T) {
 	}
 }
 
-// What is explained is a sentence or two each, and says what to do where a person has to.
+// Each explanation is a sentence or two, with advice where a user must act.
 func TestAdvice(t *testing.T) {
 	for _, r := range explain.Reasons {
 		for what, text := range map[string]string{"meaning": r.Means, "advice": r.Advice} {
@@ -116,7 +115,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The tables in the documentation are those of the code.
+// The tables in the documentation equal the code's.
 func TestDocumentedReasons(t *testing.T) {
 	const page = "../../docs/reasons.md"
 	before, err := os.ReadFile(page)

@@ -22,7 +22,7 @@ type Amount struct {
 // MarshalJSON writes a number of cores or bytes.
 func (a Amount) MarshalJSON() ([]byte, error) { return json.Marshal(NumberOf(a.resource, a.amount)) }
 
-// Value is the amount in millicores or bytes; 0 for none.
+// Value is the amount in millicores or bytes; 0 for nil.
 func (a *Amount) Value() int64 {
 	if a == nil {
 		return 0
@@ -49,7 +49,7 @@ func NumberOf(resource string, amount int64) any {
 	return amount
 }
 
-// amountOf is nil for 0, which stands for none.
+// amountOf is nil for 0.
 func amountOf(resource string, amount int64) *Amount {
 	if amount == 0 {
 		return nil
@@ -69,16 +69,16 @@ func AmountOf(resource string, a quantity.Amounts) int64 {
 type Step struct {
 	// Code is the code, one of the constants in internal/recommend.
 	Code string `json:"code"`
-	// Means is what the step does, in words.
+	// Means describes the step in words.
 	Means string `json:"means"`
-	// MarginPercent is what it adds, in percent of the amount before it; 0 for a step
-	// that sets the amount to Value.
+	// MarginPercent is its addition, in percent of the amount before it; 0 for a step that sets the
+	// amount to Value.
 	MarginPercent float64 `json:"marginPercent,omitempty"`
 	// Value is the amount after the step, as the status has it.
 	Value *Amount `json:"value,omitempty"`
 }
 
-// InWords is what the step does, with its margin.
+// InWords describes the step with its margin.
 func (s Step) InWords() string {
 	if s.MarginPercent == 0 {
 		return s.Means
@@ -86,7 +86,7 @@ func (s Step) InWords() string {
 	return fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
 }
 
-// stepMeans is the meaning of a step, also of one that is not known.
+// stepMeans is the meaning of a step, also of an unknown one.
 func stepMeans(code string) string {
 	if i := slices.IndexFunc(Steps, func(s Step) bool { return s.Code == code }); i >= 0 {
 		return Steps[i].Means

@@ -116,13 +116,13 @@ func Table(columns []Column, gap int) []string {
 	return lines
 }
 
-// Columns chooses what the tables of an overview show.
+// Columns selects the columns of the tables of an overview.
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.
 	Namespace, Wide, Bare bool
 	// Width is the width of the terminal; 0 for any.
 	Width int
-	// Since leaves out the rows that an earlier overview has, too; nil for none.
+	// Since, if set, leaves out rows that are also in this earlier overview.
 	Since *Overview
 }
 
@@ -155,7 +155,7 @@ func (o Overview) Table(now time.Time, columns Columns) string {
 	return b.String()
 }
 
-// leftOut are the columns that are left out of a table that is too wide, the last of them first.
+// leftOut are the columns to leave out of a table that is too wide, the last one first.
 var leftOut = []string{"NAMESPACE", "CPU", "MEMORY", "PODS", "DEPLOYMENTS", "AVAILABLE", "PROMOTED", "SIZED", "MODE", "DEPLOYMENT"}
 
 const (
@@ -164,8 +164,8 @@ const (
 	leastName = 16
 )
 
-// section writes the table of rows of one kind, after an empty line if it is not the first. The header has all columns, with
-// that of the namespace first.
+// section writes the table of rows of one kind, after an empty line if it is not the first. The header has all columns, the
+// namespace first.
 func section[R any](b *strings.Builder, columns Columns, header, wide string, rows, last []R, cellsOf func(R) []string) {
 	names := strings.Fields(header)
 	if columns.Wide {
@@ -178,7 +178,7 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 	all[1].ShrinksTo = leastName
 	known := map[string]bool{}
 	for _, r := range last {
-		known[told(r)] = true
+		known[identity(r)] = true
 	}
 	var shown []bool
 	for _, r := range rows {
@@ -186,7 +186,7 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 		for i := range all {
 			all[i].Cells = append(all[i].Cells, cmp.Or(Printable(cells[i]), "-"))
 		}
-		shown = append(shown, len(known) == 0 || !known[told(r)])
+		shown = append(shown, len(known) == 0 || !known[identity(r)])
 	}
 	if !slices.Contains(shown, true) {
 		return
@@ -204,8 +204,8 @@ func section[R any](b *strings.Builder, columns Columns, header, wide string, ro
 	}
 }
 
-// told is a row without its advice, which follows from the reason, but for the time that it may name.
-func told(row any) string {
+// identity is a row without its advice, which follows from the reason, except for a time.
+func identity(row any) string {
 	fields := fieldsOf(row)
 	delete(fields, "advice")
 	text, err := json.Marshal(fields)

@@ -62,7 +62,7 @@ func lines(headline string) (b *strings.Builder, line func(format string, args .
 	return b, line
 }
 
-// WriteMissing writes what could not be read.
+// WriteMissing writes the objects that could not be read.
 func WriteMissing(line func(string, ...any), missing []string) {
 	if len(missing) > 0 {
 		line("")
@@ -73,7 +73,7 @@ func WriteMissing(line func(string, ...any), missing []string) {
 	}
 }
 
-// mostWaiting is how many pods that wait for room are listed.
+// mostWaiting limits the listed pods that wait for room.
 const mostWaiting = 3
 
 func (f Finding) write(line func(string, ...any), now time.Time) {
@@ -161,7 +161,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		line("    %8s  %s (%s)", value, s.InWords(), s.Code)
 	}
 	if !r.Agrees {
-		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", sayAmount(r.Recomputed))
+		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", formatAmount(r.Recomputed))
 	}
 	facts := []string{r.Rule()}
 	if allowed := r.Allowed(); allowed != "" {
@@ -183,7 +183,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	}
 }
 
-// Rule says when a request is changed; empty if it is not.
+// Rule describes when a request is changed; empty if it is not.
 func (r Resource) Rule() string {
 	if !r.Moves || r.LowerBound == nil || r.UpperBound == nil {
 		return ""
@@ -206,12 +206,12 @@ func (r Resource) Developments(now time.Time) []string {
 		all = append(all, fmt.Sprintf("Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", Age(now, r.VerifyingSince.Time), r.LastGood))
 	}
 	for _, f := range r.Reverted {
-		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), Age(now, f.Time.Time), f.Message))
+		all = append(all, fmt.Sprintf("%s was reverted to %s %s ago: %s", formatAmount(f.Value), formatAmount(f.LastGood), Age(now, f.Time.Time), f.Message))
 	}
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
 
-// Allowed are the bounds of the policy; empty for none.
+// Allowed are the bounds of the policy, if any.
 func (r Resource) Allowed() string {
 	switch {
 	case r.MinAllowed != nil && r.MaxAllowed != nil:
@@ -233,17 +233,17 @@ func (s Size) words() string {
 	if s.Limit != nil {
 		limit = "limit " + s.Limit.String()
 	}
-	return fmt.Sprintf("%s %s, %s", verb, sayAmount(s.Request), limit)
+	return fmt.Sprintf("%s %s, %s", verb, formatAmount(s.Request), limit)
 }
 
-func sayAmount(a *Amount) string {
+func formatAmount(a *Amount) string {
 	if a == nil {
 		return "none"
 	}
 	return a.String()
 }
 
-// Age is how long ago something was. It is at least 0, because clocks differ.
+// Age formats the time since then. It is at least 0, because clocks differ.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"

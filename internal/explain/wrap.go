@@ -13,11 +13,11 @@ import (
 // leastWidth is the narrowest terminal that text is wrapped for.
 const leastWidth = 40
 
-// label is what stands before the text of a line: spaces, and a word with spaces after it.
+// label matches the start of a line before its text: spaces, and a word with spaces after it.
 var label = regexp.MustCompile(`^ *(?:\S{1,16} {2,})?`)
 
-// Wrap breaks lines that are longer than a terminal is wide. What continues a line is indented like
-// its text. A width of 0 breaks nothing.
+// Wrap breaks lines that are longer than a terminal is wide. Continuation lines are indented like
+// the text. A width of 0 breaks nothing.
 func Wrap(text string, width int) string {
 	if width <= 0 {
 		return text

@@ -27,7 +27,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// In a terminal, nothing is wider than it, and nothing is lost.
+// Lines fit into the terminal, and no text is lost.
 func TestWidthOfExplanations(t *testing.T) {
 	for name, e := range cases() {
 		got := explain.Of(e).Text(noon)

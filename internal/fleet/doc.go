@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet decides which policy sizes which Deployment, what its scaler looks like, and which
+// Package fleet decides which policy sizes which Deployment, the spec of its scaler, and which
 // scalers are promoted.
 //
 // A Deployment has at most one scaler that a policy has created. That scaler has the name of the

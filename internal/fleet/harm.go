@@ -12,15 +12,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// historyLength is how many entries the history of a status has at most.
+// historyLength is the largest number of entries in the history of a status.
 const historyLength = 10
 
-// Harm is when a scaler first reverted a change or answered an OOM kill, after its promotion and before its
-// verification ends. ok is false if it did neither.
+// Harm is the first time at which a scaler reverted a change or answered an OOM kill, after its promotion
+// and before its verification ends. ok is false if it did neither.
 //
-// An OOM kill is not counted while no decision before it has changed anything: it was not the promotion that led to
-// it. In Recommend, there is no decision, so a container that was OOM-killed before the promotion gets more memory with
-// the first decision after it.
+// An OOM kill is not counted while no decision before it has changed anything: the promotion did not cause it. In
+// Recommend, there is no decision, so a container that was OOM-killed before the promotion gets more memory with the
+// first decision after it.
 func Harm(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification time.Duration) (at time.Time, ok bool) {
 	if status == nil || promoted.IsZero() {
 		return time.Time{}, false
@@ -49,7 +49,7 @@ type decided struct {
 	reason string
 }
 
-// decisionsOf are the decisions that a status tells of, the oldest one first.
+// decisionsOf are the decisions in a status, the oldest one first.
 func decisionsOf(status *v1beta1.VerticalScalerStatus) (all []decided) {
 	for _, entry := range slices.Backward(status.History) {
 		reason, _, _ := strings.Cut(entry.Message, ": ")

@@ -13,7 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// promotedAtNoon is when the scalers of these tests were promoted. It is not in UTC, as a status that was read is not.
+// promotedAtNoon is the promotion of the scalers of these tests. Like a time read from a status, it is not in UTC.
 var promotedAtNoon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.FixedZone("CET", 3600))
 
 func after(d time.Duration) metav1.Time { return metav1.NewTime(promotedAtNoon.Add(d).UTC()) }
@@ -51,7 +51,7 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 	}
 	for name, c := range map[string]struct {
 		status v1beta1.VerticalScalerStatus
-		want   time.Duration // 0 for no harm
+		want   time.Duration // 0 without harm
 	}{
 		"nothing has happened":               {v1beta1.VerticalScalerStatus{}, 0},
 		"a change that went well":            {withHistory(entry(time.Hour, lowered)), 0},

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// HarmWindow is how long a promotion counts: a harmed scaler is compared with the scalers that were promoted in
-	// this time before it did harm.
+	// HarmWindow is the time for which a promotion counts: a harmed scaler is compared with the scalers that were
+	// promoted in this time before the harm.
 	HarmWindow = 7 * 24 * time.Hour
-	// MinHarmed is how many scalers must do harm before promotion halts: less may be chance.
+	// MinHarmed is the number of harmed scalers at which promotion halts: fewer may be chance.
 	MinHarmed = 3
 
 	defaultAfterSeconds        = 7 * 24 * 60 * 60
@@ -37,13 +37,13 @@ const (
 type Rollout struct {
 	// Start is the update mode of scalers that are not promoted.
 	Start v1beta1.UpdateMode
-	// Evidence is how much usage the recommendations of a scaler must cover before it is promoted.
+	// Evidence is the usage that the recommendations of a scaler must cover before its promotion.
 	Evidence history.Goal
-	// MaxConcurrentPercent is how many scalers of the policy may be verified at the same time, in percent.
+	// MaxConcurrentPercent is the share of the policy's scalers that may be verified at the same time.
 	MaxConcurrentPercent int
-	// MaxHarmedPercent is how many of the promoted scalers may do harm, in percent.
+	// MaxHarmedPercent is the share of the promoted scalers that may do harm.
 	MaxHarmedPercent int
-	// Verification is how long a promoted scaler is verified.
+	// Verification is the time for which a promoted scaler is verified.
 	Verification time.Duration
 	// Resumed is the time until which harm does not count; zero if all harm counts.
 	Resumed time.Time
@@ -67,31 +67,31 @@ func RolloutOf(r v1beta1.PolicyRollout) Rollout {
 	return out
 }
 
-// Limit is how many of the scalers may be verified at the same time: at least one.
+// Limit is the number of scalers that may be verified at the same time: at least one.
 func (r Rollout) Limit(scalers int) int {
 	return max(1, (r.MaxConcurrentPercent*scalers+99)/100)
 }
 
-// isExceededBy reports whether more scalers did harm than may, and enough to tell.
+// isExceededBy reports whether too many scalers did harm, and enough for it not to be chance.
 func (r Rollout) isExceededBy(harmed, promoted int) bool {
 	return harmed >= MinHarmed && 100*harmed > r.MaxHarmedPercent*promoted
 }
 
-// Candidate is what the promotion sees of one scaler of the policy.
+// Candidate is one scaler of the policy for the promotion.
 type Candidate struct {
 	Key types.NamespacedName
 	// Ready is true if the condition ReadyForPromotion is True.
 	Ready bool
-	// Promoted is when the scaler was promoted; zero if it is not.
+	// Promoted is the time of the promotion; zero before.
 	Promoted time.Time
-	// Harmed is when the scaler did harm; zero if it did not.
+	// Harmed is the time of harm; zero without any.
 	Harmed time.Time
 	// Blocked is true if the scaler is frozen, paused or suspended. It is not promoted now.
 	Blocked bool
 }
 
-// isVerified reports whether the scaler is being verified. One that was promoted in the future, by another clock, is:
-// too few scalers are promoted rather than too many.
+// isVerified reports whether the scaler is being verified. A promotion in the future, by another clock, counts: too
+// few scalers are promoted rather than too many.
 func (c *Candidate) isVerified(r Rollout, now time.Time) bool {
 	return !c.Promoted.IsZero() && now.Before(c.Promoted.Add(r.Verification))
 }
@@ -102,8 +102,8 @@ func (c *Candidate) didHarm(r Rollout) bool {
 		!c.Harmed.Before(c.Promoted) && !c.Harmed.After(c.Promoted.Add(r.Verification))
 }
 
-// Promotion says who is promoted now, and why no more are. The counts are those before that: each scaler is either
-// promoted, waiting or collecting evidence.
+// Promotion lists the scalers to promote now, and the reason why no more are. The counts are before that: each
+// scaler is either promoted, waiting or collecting evidence.
 type Promotion struct {
 	// Promote are the scalers to promote now, the first one first.
 	Promote []types.NamespacedName
@@ -121,13 +121,13 @@ type Promotion struct {
 	// HarmedExamples are the last three of them, the last one first.
 	HarmedExamples []types.NamespacedName
 
-	// Halts are where promotion halts, and why; the whole policy first, then by namespace.
+	// Halts are the halts of the promotion: of the whole policy first, then by namespace.
 	Halts []Halt
 
-	// Reason and Message are those of the condition Promoting. They change only if a count does.
+	// Reason and Message are for the condition Promoting. They change only if a count does.
 	Reason, Message string
-	// LookAgain is when the next verification ends, which frees a place; 0 if no scaler is being verified: then an
-	// event tells.
+	// LookAgain is the time until the next verification ends and frees a place; 0 if no scaler is being verified:
+	// then an event follows.
 	LookAgain time.Duration
 }
 
@@ -135,8 +135,8 @@ type Promotion struct {
 //
 // At most MaxConcurrentPercent of the scalers, and at least one, are verified at the same time. A scaler that did harm
 // keeps its place until its verification ends. Namespaces take turns: the next place goes to the namespace with the
-// fewest scalers that are being verified. Within a namespace, a hash of the name decides, because names that are
-// alike are often of workloads that are alike.
+// fewest scalers that are being verified. Within a namespace, a hash of the name decides, because similar names often
+// belong to similar workloads.
 //
 // Promotion halts in a namespace at the first time t after Resumed at which a scaler did harm and
 //
@@ -146,8 +146,8 @@ type Promotion struct {
 // after Resumed and until t. It halts in all namespaces if the same is true for the scalers of all of them, and h counts
 // each namespace once: one tenant cannot halt the fleet.
 //
-// Only harm of the last HarmWindow is judged. A halt is a fact: known are those that were found before, which stay until
-// Resumed is t or later, whatever becomes of the scalers.
+// Only harm of the last HarmWindow counts. known are the halts found before. They stay until Resumed is t or later, also
+// if the scalers change.
 func Promote(r Rollout, known []Halt, all []Candidate, now time.Time) Promotion {
 	p := counted(r, all, now)
 	p.Halts = haltsOf(r, known, all, now)
@@ -208,7 +208,7 @@ func next(r Rollout, halts []Halt, all []Candidate, now time.Time, free int) (ke
 	type waiting struct { // without pointers, which are slow to sort
 		index int
 		hash  uint64
-		turn  int // how many scalers of the namespace are verified before it
+		turn  int // number of scalers of the namespace that are verified before it
 	}
 	if free <= 0 {
 		return nil
@@ -251,14 +251,14 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// maxHalts is how many namespaces may halt before the whole policy does.
+// maxHalts is the number of halted namespaces above which the whole policy halts.
 const maxHalts = 16
 
 // Halt is that promotion has halted.
 type Halt struct {
-	// Namespace is where; empty for all of them.
+	// Namespace is the halted namespace; empty means all.
 	Namespace string
-	// Since is when the last of the harm was done.
+	// Since is the time of the last harm.
 	Since time.Time
 	// Message names the cause.
 	Message string
@@ -326,7 +326,7 @@ func haltOf(r Rollout, harmed, all []Candidate, namespace string) (_ Halt, ok bo
 		if i+1 < len(harmed) && harmed[i+1].Harmed.Equal(at) {
 			continue // They count together.
 		}
-		// What was promoted before the window did its harm before at: a verification is not longer than the window.
+		// Scalers promoted before the window did their harm before at: a verification is not longer than the window.
 		from := at.Add(-window)
 		h, n := i+1-harmful.before(from), promoted.until(at)-promoted.before(from)
 		if r.isExceededBy(h, n) {
@@ -340,7 +340,7 @@ func haltOf(r Rollout, harmed, all []Candidate, namespace string) (_ Halt, ok bo
 // promotions are the times of promotions, in order.
 type promotions []time.Time
 
-// promotionsOf are those of a namespace, or of all if it is empty.
+// promotionsOf are the promotions in a namespace, or in all if it is empty.
 func promotionsOf(all []Candidate, namespace string) (times promotions) {
 	for i := range all {
 		if at := all[i].Promoted; !at.IsZero() && (namespace == "" || all[i].Key.Namespace == namespace) {
@@ -377,7 +377,7 @@ func haltMessage(r Rollout, namespace string, at time.Time, harmed, promoted int
 		harmed, promoted, at.UTC().Format(time.RFC3339), where, r.MaxHarmedPercent, strings.Join(names, ", "))
 }
 
-// progress says how far a promotion is that is not halted.
+// progress describes the progress of a promotion that is not halted.
 func (p *Promotion) progress(r Rollout, all []Candidate) (reason, message string) {
 	parts := []string{fmt.Sprintf("%d of %d scalers are promoted", p.Promoted, len(all))}
 	if p.Verifying > 0 {

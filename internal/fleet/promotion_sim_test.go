@@ -18,7 +18,7 @@ const (
 	simulatedScalers    = 1000
 	simulatedNamespaces = 40
 	simulatedTime       = 32 * day // since the policy was created
-	// ownKills is how often a container is OOM-killed for reasons of its own, while it is verified: once in 2,000 days.
+	// ownKills is the rate of unrelated OOM kills of a container while it is verified: once in 2,000 days.
 	ownKills = 1.0 / 2000
 )
 
@@ -30,7 +30,7 @@ type simulation struct {
 	*rand.Rand
 	rollout Rollout
 	harm    float64 // the share of promotions that do harm within the verification
-	kills   float64 // how many OOM kills of its own a scaler has in a day
+	kills   float64 // unrelated OOM kills of a scaler per day
 
 	start, now time.Time
 	skew       time.Duration // of the clock
@@ -40,7 +40,7 @@ type simulation struct {
 	candidates []Candidate
 }
 
-// simulated is what a policy does not see of a scaler.
+// simulated is the part of a scaler that a policy does not see.
 type simulated struct {
 	readyAt time.Time
 	harmAt  time.Time // zero for never
@@ -117,7 +117,7 @@ func (s *simulation) wait() {
 	}
 }
 
-// live is what happens to the fleet meanwhile.
+// live simulates the fleet meanwhile.
 func (s *simulation) live() {
 	for i := range s.candidates {
 		c := &s.candidates[i]
@@ -139,7 +139,7 @@ func (s *simulation) live() {
 	}
 }
 
-// answered is when the operator notices something: at once, or when it is back.
+// answered is the time at which the operator notices something: at once, or when it is back.
 func (s *simulation) answered(at time.Time) time.Time {
 	for _, o := range s.outages {
 		if at.After(o.from) && at.Before(o.to) {

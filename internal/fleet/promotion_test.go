@@ -83,7 +83,7 @@ func TestTheOrderIsTheSameForever(t *testing.T) {
 	}
 }
 
-func TestAPromotionSaysWhyNoMoreArePromoted(t *testing.T) {
+func TestAPromotionReportsWhyNoMoreArePromoted(t *testing.T) {
 	blocked := func(_ int, c *Candidate) { c.Ready, c.Blocked = true, true }
 	collecting := func(int, *Candidate) {}
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
 	}
 }
 
-func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
+func TestAHaltReportsWhatToDoAndDoesNotMove(t *testing.T) {
 	all := slices.Concat(
 		scalersOf("shop", 200, promotedAgo(5*time.Hour, 0)),
 		scalersOf("pay", 300, ready),
@@ -250,7 +250,7 @@ func TestOneTenantHaltsNobodyElse(t *testing.T) {
 	}
 }
 
-// FuzzPromote checks what Promote promises, in random fleets.
+// FuzzPromote checks the promises of Promote in random fleets.
 func FuzzPromote(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -359,7 +359,7 @@ func checkPlaces(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	}
 }
 
-// checkHalt compares with the rule as it is documented, word by word, and checks that a halt lasts.
+// checkHalt compares with the documented rule, word by word, and checks that a halt lasts.
 func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 	t.Helper()
 	window := max(7*day, r.Verification)

@@ -14,8 +14,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// spec is the spec of a scaler of the policy. A scaler that is not promoted has the update mode of the start. What the
-// spec points to is shared with the policy, and may not be modified.
+// spec is the spec of a scaler of the policy. A scaler that is not promoted has the update mode of the start. Its
+// pointers are shared with the policy, and may not be modified.
 func (p *Policy) spec(deployment string, promoted bool) v1beta1.VerticalScalerSpec {
 	spec := v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: p.Rules.Template}
 	if !promoted {
@@ -29,8 +29,8 @@ func (p *Policy) Scaler(d *Deployment) *v1beta1.VerticalScaler {
 	return p.Desired(&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}})
 }
 
-// Desired is what a scaler of a policy should be: a copy with the spec, the label and the controller that the
-// policy gives it. Everything else stays.
+// Desired is the wanted scaler of a policy: a copy with the spec, the label and the controller from the
+// policy. Everything else stays.
 func (p *Policy) Desired(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 	out := s.DeepCopy()
 	spec := p.spec(s.Name, IsPromoted(s))
@@ -42,14 +42,14 @@ func (p *Policy) Desired(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 	out.OwnerReferences = slices.DeleteFunc(out.OwnerReferences, func(r metav1.OwnerReference) bool {
 		return r.Controller != nil && *r.Controller
 	})
-	// The scaler does not block the deletion of its policy: to say so takes a right on policies on some API servers.
+	// The scaler does not block the deletion of its policy: some API servers require a right on policies for that.
 	out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{
 		APIVersion: v1beta1.GroupVersion.String(), Kind: p.Kind, Name: p.Object.GetName(), UID: p.Object.GetUID(), Controller: new(true),
 	})
 	return out
 }
 
-// IsUpToDate reports whether a scaler is what the policy wants it to be.
+// IsUpToDate reports whether a scaler equals the wanted one.
 func (p *Policy) IsUpToDate(s *v1beta1.VerticalScaler) bool {
 	return p.Controls(s) && s.Labels[v1beta1.PolicyLabel] == p.Object.GetName() &&
 		equality.Semantic.DeepEqual(s.Spec, p.spec(s.Name, IsPromoted(s)))
@@ -80,10 +80,10 @@ func IsPromoted(s *v1beta1.VerticalScaler) bool {
 	return ok
 }
 
-// PromotedAt is when the scaler was promoted; zero if it was not, or if the annotation is no time.
+// PromotedAt is the time of the scaler's promotion; zero before, or if the annotation is invalid.
 func PromotedAt(s *v1beta1.VerticalScaler) time.Time { return timeIn(s, v1beta1.PromotedAnnotation) }
 
-// HarmedAt is when the promoted scaler did harm; zero if it did not.
+// HarmedAt is the time of the promoted scaler's harm; zero without any.
 func HarmedAt(s *v1beta1.VerticalScaler) time.Time { return timeIn(s, v1beta1.HarmedAnnotation) }
 
 func timeIn(s *v1beta1.VerticalScaler, annotation string) time.Time {

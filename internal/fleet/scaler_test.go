@@ -71,7 +71,7 @@ func TestAPolicyTakesAScalerOverAndKeepsWhatIsNotItsOwn(t *testing.T) {
 	if diff := cmp.Diff(got, policy.Desired(got)); diff != "" {
 		t.Errorf("Desired() twice:\n%s", diff)
 	}
-	// What the scaler has is its own.
+	// The scaler has its own copy.
 	*got.Spec.UpdatePolicy.TolerancePercent = 99
 	if *policy.Rules.Template.UpdatePolicy.TolerancePercent != 7 {
 		t.Error("scaler and policy share their template")
@@ -122,7 +122,7 @@ func TestAPromotedScalerHasTheModeOfTheTemplate(t *testing.T) {
 	if !HarmedAt(harmed).Equal(now.Add(time.Minute).Truncate(time.Second)) || !policy.IsUpToDate(harmed) || !HarmedAt(got).IsZero() {
 		t.Errorf("harmed: %v", harmed.Annotations)
 	}
-	// Another policy takes it over: what has been promoted stays so.
+	// Another policy takes it over: it stays promoted.
 	other := aClusterPolicy(t, "fleet", func(p *v1beta1.ClusterScalingPolicy) {
 		p.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout
 	})
@@ -141,7 +141,7 @@ func TestATimeThatCannotBeReadIsNone(t *testing.T) {
 		if !PromotedAt(s).IsZero() || !HarmedAt(s).IsZero() {
 			t.Errorf("%q is a time", value)
 		}
-		// It is promoted all the same, for a long time.
+		// It still counts as promoted, for a long time.
 		if !IsPromoted(s) || !candidate(s).Promoted.Equal(created.Time) {
 			t.Errorf("with %q: promoted %t at %s", value, IsPromoted(s), candidate(s).Promoted)
 		}

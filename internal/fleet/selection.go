@@ -22,7 +22,7 @@ import (
 // MaxNameLength is the length of the longest name of a scaler, in characters.
 const MaxNameLength = 63
 
-// Namespace is what a policy sees of a namespace.
+// Namespace is a policy's view of a namespace.
 type Namespace struct {
 	Name string
 	// Labels are its labels. They may not be modified.
@@ -33,7 +33,7 @@ type Namespace struct {
 	Terminating bool
 }
 
-// Deployment is what a policy sees of a Deployment.
+// Deployment is a policy's view of a Deployment.
 type Deployment struct {
 	Namespace, Name string
 	// Labels are its labels. They may not be modified.
@@ -44,7 +44,7 @@ type Deployment struct {
 	IsOwned bool
 	// Replicas is the number of pods that it has, without those that a rollout adds for a while.
 	Replicas int32
-	// Requests are those of its pod template, by container.
+	// Requests are the requests of its pod template, by container.
 	Requests map[string]quantity.Amounts
 }
 
@@ -63,14 +63,14 @@ func IsDetached(annotations map[string]string) bool {
 	return scaler.IsSet(annotations, v1beta1.DetachedAnnotation)
 }
 
-// View is what a ScalingPolicy and a ClusterScalingPolicy have in common. It points into the object.
+// View has the common fields of a ScalingPolicy and a ClusterScalingPolicy. It points into the object.
 type View struct {
 	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
 	Kind   string
 	Object metav1.Object
 	Rules  *v1beta1.PolicyRules
 	Status *v1beta1.ScalingPolicyStatus
-	// Excluded are the Deployments that the policy excludes; nil for none.
+	// Excluded are the Deployments that the policy excludes, or nil.
 	Excluded *v1beta1.DeploymentExclusions
 	// Cluster is the spec of a ClusterScalingPolicy; nil for a ScalingPolicy.
 	Cluster *v1beta1.ClusterScalingPolicySpec
@@ -103,8 +103,8 @@ type Policy struct {
 	ownNamespace string
 }
 
-// Read parses the selectors of a policy. ownNamespace is the namespace of the operator; empty if it is not known. The
-// error says which selector cannot be parsed.
+// Read parses the selectors of a policy. ownNamespace is the namespace of the operator, if known. The error names a
+// selector that cannot be parsed.
 func Read(policy metav1.Object, ownNamespace string) (p *Policy, err error) {
 	p = &Policy{View: ViewOf(policy), deployments: labels.Everything(), excluded: labels.Nothing(), ownNamespace: ownNamespace}
 	if p.Cluster != nil {
@@ -132,7 +132,7 @@ func Read(policy metav1.Object, ownNamespace string) (p *Policy, err error) {
 	return p, nil
 }
 
-// parse converts a selector. An empty one selects nothing: the schema refuses it.
+// parse converts a selector. An empty one selects nothing: the schema rejects it.
 func parse(selector *metav1.LabelSelector, field string) (labels.Selector, error) {
 	if len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0 {
 		return labels.Nothing(), nil
@@ -169,8 +169,8 @@ func (p *Policy) Covers(namespace string) bool {
 	return p.Cluster != nil || p.Object.GetNamespace() == namespace
 }
 
-// Match reports whether the selectors of the policy match a Deployment, and for what reason it is left alone all the
-// same; empty if it is not.
+// Match reports whether the selectors of the policy match a Deployment, and the reason if it is excluded
+// nevertheless.
 func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipped string) {
 	if !p.Covers(d.Namespace) || !p.deployments.Matches(labels.Set(d.Labels)) ||
 		p.namespaces != nil && !p.namespaces.Matches(labels.Set(namespace.Labels)) {

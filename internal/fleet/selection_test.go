@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// created is when the policies of these tests were created, unless they say otherwise.
+// created is the default creation time of the policies of these tests.
 var created = metav1.NewTime(time.Date(2026, 2, 1, 8, 0, 0, 0, time.UTC))
 
 func selects(key, value string) metav1.LabelSelector {
@@ -54,7 +54,7 @@ func aClusterPolicy(t *testing.T, name string, changes ...func(*v1beta1.ClusterS
 	return out
 }
 
-// The first of these policies that selects a Deployment sizes it, in whatever order they are listed.
+// The first of these policies that selects a Deployment sizes it, in any order of the list.
 func TestTheFirstPolicyInOrderSizesADeployment(t *testing.T) {
 	priority := func(n int32, age time.Duration) func(*v1beta1.ScalingPolicy) {
 		return func(p *v1beta1.ScalingPolicy) {
@@ -92,7 +92,7 @@ func TestTheFirstPolicyInOrderSizesADeployment(t *testing.T) {
 			t.Fatalf("in order: %v", some)
 		}
 	}
-	// A policy that comes first and selects another Deployment, or leaves this one alone, is no obstacle.
+	// A policy that comes first and selects another Deployment, or excludes this one, does not matter.
 	others := []*Policy{
 		aPolicy(t, "elsewhere", priority(1000, 0), func(p *v1beta1.ScalingPolicy) { p.Namespace = "bank" }),
 		aPolicy(t, "excludes", priority(1000, 0), func(p *v1beta1.ScalingPolicy) {

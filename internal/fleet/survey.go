@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxExamples is how many names a count lists.
+	// maxExamples limits the names that a count lists.
 	maxExamples = 3
-	// maxStates is how many reasons of scalers a status lists.
+	// maxStates limits the reasons of scalers that a status lists.
 	maxStates = 8
 )
 
@@ -33,9 +33,9 @@ type Member struct {
 	Deployment *Deployment
 	// Skipped is the reason for which the policy does not size it; empty if it does.
 	Skipped string
-	// Message says more about it; empty for nothing more.
+	// Message has details, if any.
 	Message string
-	// Scaler is the scaler of this policy; nil if there is none.
+	// Scaler is the scaler of this policy, or nil.
 	Scaler *v1beta1.VerticalScaler
 	// IsPending is true if a scaler is to be created, changed or deleted.
 	IsPending bool
@@ -45,9 +45,9 @@ func (m *Member) name() string { return m.Deployment.Namespace + "/" + m.Deploym
 
 // Scalers are the scalers that concern one Deployment.
 type Scalers struct {
-	// Named is the scaler with the name of the Deployment; nil if there is none.
+	// Named is the scaler with the name of the Deployment, or nil.
 	Named *v1beta1.VerticalScaler
-	// OfUser is a scaler that names the Deployment and that no policy controls; nil if there is none.
+	// OfUser is a scaler that names the Deployment and that no policy controls, or nil.
 	OfUser *v1beta1.VerticalScaler
 }
 
@@ -69,8 +69,8 @@ func ScalersBy(list []v1beta1.VerticalScaler) map[types.NamespacedName]Scalers {
 	return out
 }
 
-// MemberOf is what a policy does about a Deployment. ok is false if its selectors do not match, or if the namespace is
-// being deleted.
+// MemberOf is the state of a Deployment under a policy. ok is false if its selectors do not match, or if the namespace
+// is being deleted.
 func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers, rejected string) (m Member, ok bool) {
 	matches, skipped := p.Match(d, namespace)
 	if !matches || namespace.Terminating {
@@ -89,7 +89,7 @@ func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace
 		m.Skipped, m.IsPending = v1beta1.ReasonOtherScaler, m.Scaler != nil
 	case chosen != nil && chosen.Object.GetUID() != p.Object.GetUID():
 		m.Skipped, m.Message = v1beta1.ReasonOtherPolicy, "Such as "+chosen.String()+", which comes first"
-		m.IsPending = m.Scaler != nil && !chosen.IsPaused() // A paused one does not take over what is there.
+		m.IsPending = m.Scaler != nil && !chosen.IsPaused() // A paused one takes over nothing.
 	case named != nil && !IsGenerated(named):
 		m.Skipped = v1beta1.ReasonNameTaken
 	case rejected != "":
@@ -100,14 +100,14 @@ func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace
 	return m, true
 }
 
-// Survey is what a policy does about all Deployments, as its status tells it.
+// Survey is the state of all Deployments under a policy, for its status.
 type Survey struct {
 	Selected, Scaled, Pending int
 	Skipped                   []v1beta1.PolicyCount
 	States                    []v1beta1.PolicyCount
 	UnsizedNewPods            []v1beta1.PolicyCount
 	Savings                   *v1beta1.PolicySavings
-	// Rejected is an example of why the API server refuses scalers; empty if it refuses none.
+	// Rejected is an example of the API server's rejections of scalers, if any.
 	Rejected string
 	// Candidates are the scalers of the policy.
 	Candidates []Candidate
@@ -135,8 +135,7 @@ func Count(members []Member) (out Survey) {
 	return out
 }
 
-// countScalers sums up the scalers of the policy. One that is about to be deleted counts only as one that is not
-// promoted.
+// countScalers sums up the scalers of the policy. A scaler about to be deleted counts only as not promoted.
 func (s *Survey) countScalers(members []Member) {
 	states, unsized := tally{}, tally{}
 	var applied, recommended quantity.Amounts
@@ -173,12 +172,12 @@ func (s *Survey) countScalers(members []Member) {
 	}
 }
 
-// isApplied reports whether a scaler applies what it recommends.
+// isApplied reports whether a scaler applies its recommendation.
 func isApplied(s *v1beta1.VerticalScaler) bool {
 	return s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeRecommend
 }
 
-// candidate is what the promotion sees of a scaler.
+// candidate is the promotion's view of a scaler.
 func candidate(s *v1beta1.VerticalScaler) Candidate {
 	return Candidate{
 		Key:      types.NamespacedName{Namespace: s.Namespace, Name: s.Name},
@@ -189,7 +188,7 @@ func candidate(s *v1beta1.VerticalScaler) Candidate {
 	}
 }
 
-// promotedAt is when the scaler was promoted. A promotion at an unknown time was long ago.
+// promotedAt is the time of the scaler's promotion. An unknown time counts as long ago.
 func promotedAt(s *v1beta1.VerticalScaler) time.Time {
 	at := PromotedAt(s)
 	if at.IsZero() && IsPromoted(s) {
@@ -235,8 +234,8 @@ func (t tally) counts(most int) (out []v1beta1.PolicyCount) {
 	return out[:min(len(out), most)]
 }
 
-// savedBy is how much less the pods of a Deployment request than with its pod template, by what is decided, or by what is
-// recommended if nothing is.
+// savedBy is the reduction of the pods' requests from the pod template, by the decision, or by the recommendation without
+// one.
 func savedBy(d *Deployment, s *v1beta1.VerticalScaler) (saved quantity.Amounts, ok bool) {
 	add := func(container string, wanted v1beta1.Amounts) {
 		before, has := d.Requests[container]
@@ -272,8 +271,8 @@ func sum(a, b quantity.Amounts) quantity.Amounts {
 	}
 }
 
-// saturated converts an amount, or the nearest one that does not overflow. Savings are shown with two digits, so that the
-// precision of float64 is enough.
+// saturated converts an amount, or the nearest one that does not overflow. Savings are shown with two digits, so the
+// precision of float64 suffices.
 func saturated(v float64) int64 {
 	const most = 1 << 62
 	return int64(min(max(v, -most), most))

@@ -118,7 +118,7 @@ func TestASurveyCountsWhatAPolicyDoes(t *testing.T) {
 	}
 }
 
-// A policy counts the scalers whose new pods do not get the decided size, and says why.
+// A policy counts the scalers whose new pods do not get the decided size, and reports why.
 func TestASurveyCountsScalersWhoseNewPodsAreNotSized(t *testing.T) {
 	policy := aPolicy(t, "p")
 	sized := func(s *v1beta1.VerticalScaler) {
@@ -181,8 +181,7 @@ func TestWhatThePromotionSeesOfAScaler(t *testing.T) {
 	}
 }
 
-// However many Deployments, reasons and messages there are, and in whatever order they come, the status is the same
-// and small.
+// With any number and order of Deployments, reasons and messages, the status is the same and small.
 func TestASurveyIsBoundedAndDoesNotDependOnTheOrder(t *testing.T) {
 	policy := aPolicy(t, "p")
 	for seed := range uint64(20) {
@@ -316,7 +315,7 @@ func TestWhatAPolicyDoesAboutADeployment(t *testing.T) {
 		scalers   Scalers
 		namespace func(*Namespace)
 		rejected  string
-		want      string // what is skipped, whether a scaler is there, whether a change is due
+		want      string // skipped reason, existing scaler, pending change
 	}{
 		"no scaler yet":                      {want: " - pending"},
 		"a scaler":                           {scalers: Scalers{Named: ours}, want: " scaler -"},

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics has what the operator tells Prometheus: metrics with a stability level, and
-// the series about scalers (Scalers) and policies (Policy). docs/metrics.md is generated from it.
+// Package metrics has the operator's metrics for Prometheus, each with a stability level, and the
+// series about scalers (Scalers) and policies (Policy). docs/metrics.md is generated from it.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Stability says what users may rely on. The levels are those of Kubernetes.
+// Stability is the stability level of a metric, as in Kubernetes.
 type Stability string
 
 // The stability levels.
@@ -50,7 +50,7 @@ type Metric struct {
 	AboutPolicies bool
 }
 
-// fullHelp is the help as it is served. It starts with the stability level, as in Kubernetes.
+// fullHelp is the served help. It starts with the stability level, as in Kubernetes.
 func (m Metric) fullHelp() string { return "[" + string(m.Stability) + "] " + m.Help }
 
 var known []Metric
@@ -93,7 +93,7 @@ func NewHistogram(m Metric, buckets ...float64) *prometheus.HistogramVec {
 	return v
 }
 
-// Latency is how long the API server takes to answer.
+// Latency is the response time of the API server.
 var Latency average
 
 // average is a moving average of durations, in which each one counts for a twentieth.

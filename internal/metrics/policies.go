@@ -41,7 +41,7 @@ func labelsOf(policy types.NamespacedName) []string {
 	return []string{kind, policy.Namespace, policy.Name}
 }
 
-// RecordPolicy replaces what is known of a policy by what its status says.
+// RecordPolicy replaces the series of a policy by its status.
 func RecordPolicy(policy types.NamespacedName, status v1beta1.ScalingPolicyStatus) {
 	set := func(of *prometheus.GaugeVec, v int32, labels ...string) {
 		of.WithLabelValues(append(labelsOf(policy), labels...)...).Set(float64(v))

@@ -17,7 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Detail says how many series there are about scalers.
+// Detail is the level of detail of the series about scalers.
 type Detail string
 
 // The details.
@@ -40,11 +40,11 @@ const (
 	SeriesPerContainer = 8
 )
 
-// State is what the last reconcile of a scaler has found.
+// State is the result of a scaler's last reconcile.
 type State struct {
-	// Reason is the one reason that kubectl get shows; empty before the first.
+	// Reason is the reason that kubectl get shows; empty before the first.
 	Reason string
-	// Ready and Stalled are the conditions. Waiting says that a change is due and not begun.
+	// Ready and Stalled are the conditions. Waiting means that a change is due and not begun.
 	Ready, Stalled, Waiting bool
 }
 
@@ -52,21 +52,21 @@ type State struct {
 type Sizes struct {
 	// PodsAtSize of Pods have the decided requests.
 	PodsAtSize, Pods int
-	// Requested, Recommended and Original are requests of all running pods: what they have,
-	// what the recommendation adds up to, and what the user's pod template would give them.
+	// Requested, Recommended and Original are requests of all running pods: the current ones, the
+	// recommended ones, and those of the user's pod template.
 	Requested, Recommended, Original quantity.Amounts
-	// Containers are those of the pod template.
+	// Containers are the containers of the pod template.
 	Containers []Container
 }
 
-// Container is the state of one container. A request is that of the pod furthest from the
-// target. An amount of 0 is unknown, and has no series.
+// Container is the state of one container. A request is from the pod furthest from the target. An
+// amount of 0 is unknown, and has no series.
 type Container struct {
 	Name                                    string
 	Request, Target, LowerBound, UpperBound quantity.Amounts
 }
 
-// Event is what is counted about a scaler: a metric, and the value of its own label.
+// Event is a counted event of a scaler: a metric, and the value of its own label.
 type Event struct{ metric, value string }
 
 // The events.
@@ -91,7 +91,7 @@ var (
 	events = []Event{Resized, RolledOut, Evicted, Restored, Regressed, Undone, KilledLowered, KilledOriginal}
 )
 
-// counts are how often each event has happened.
+// counts are the numbers of events.
 type counts map[Event]float64
 
 // add adds other counts to these, which may be nil.
@@ -149,24 +149,24 @@ var descs = func() map[string]*prometheus.Desc {
 // Scalers has the state of the scalers that one manager reconciles. A replica without the lease
 // has none, so that no two replicas report the same scaler. A nil Scalers records nothing.
 type Scalers struct {
-	// Detail says how many series there are.
+	// Detail is the level of detail.
 	Detail Detail
 
 	mu      sync.Mutex
 	scalers map[types.NamespacedName]*entry
-	// gone has, by namespace, what was counted of deleted scalers: a sum must not fall.
+	// gone has, by namespace, the counts of deleted scalers: a sum must not fall.
 	gone map[string]counts
 }
 
-// entry is what is known of one scaler.
+// entry is the record of one scaler.
 type entry struct {
 	state  State
 	sizes  Sizes
 	counts counts
 }
 
-// Record replaces what is known of a scaler. Without sizes, because a reconcile failed before it
-// knew them, the last known ones stay.
+// Record replaces the record of a scaler. Without sizes, because a reconcile failed before it knew
+// them, the last known ones stay.
 func (s *Scalers) Record(key types.NamespacedName, state State, sizes *Sizes) {
 	s.update(key, func(e *entry) {
 		e.state = state
@@ -196,8 +196,8 @@ func (s *Scalers) update(key types.NamespacedName, change func(*entry)) {
 	change(s.scalers[key])
 }
 
-// Forget drops a deleted scaler. The sums of its namespace keep what was counted of it, until the
-// namespace has no scaler.
+// Forget drops a deleted scaler. The sums of its namespace keep its counts, until the namespace has
+// no scaler.
 func (s *Scalers) Forget(key types.NamespacedName) {
 	if s == nil {
 		return
@@ -335,8 +335,8 @@ func (t total) collect(out chan<- prometheus.Metric, namespace, scaler string) {
 	}
 }
 
-// served is what the endpoint serves: the series of the newest manager, because a series may be there once only. The registry
-// is the process's, while managers are restarted with other namespaces.
+// served holds the served series: the newest manager's, because a series may exist only once. The registry is the process's,
+// while managers are restarted with other namespaces.
 var served endpoint
 
 func init() { ctrlmetrics.Registry.MustRegister(&served) }

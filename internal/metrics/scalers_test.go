@@ -123,8 +123,8 @@ verticalscaler_status{reason="WaitingForDeployment",scaler="",target_namespace="
 	}
 }
 
-// Prometheus takes a counter that falls for one that has started again, and would count what is left
-// once more: an alert would fire because a scaler was deleted.
+// Prometheus takes a falling counter for a restarted one, and would count the rest once more: an
+// alert would fire because a scaler was deleted.
 func TestADeletedScalerLowersNoSum(t *testing.T) {
 	s := scalers(Aggregated)
 	s.Forget(key("shop", "cart"))
@@ -150,7 +150,7 @@ verticalscaler_reverts_total{cause="Regression",scaler="",target_namespace="shop
 	}
 }
 
-// The number of series is what docs/metrics.md says, whatever happens to the scalers.
+// The number of series matches docs/metrics.md, after any events.
 func TestSeriesAreBounded(t *testing.T) {
 	const number, containers = 300, 3
 	fill := func(detail Detail) *Scalers {
@@ -198,8 +198,8 @@ func TestAFailedReconcileKeepsTheSizes(t *testing.T) {
 	}
 }
 
-// A scaler has one series although two managers have reconciled it, as when the first is
-// restarted: two would fail the whole scrape. What a stopped manager knew is gone.
+// A scaler has one series although two managers have reconciled it, as when the first is restarted:
+// two would fail the whole scrape. The series of a stopped manager are gone.
 func TestManagersShareTheEndpoint(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(&served)
@@ -241,8 +241,8 @@ func TestTheLatencyFollowsTheLastRequests(t *testing.T) {
 	}
 }
 
-// Names and labels follow the conventions of Prometheus, and each metric tells its stability. Prometheus renames a label that
-// its targets have too: "container" would be that of the operator.
+// Names and labels follow the conventions of Prometheus, and each metric has its stability. Prometheus renames a label that
+// its targets have too: "container" would be the operator's.
 func TestMetricsFollowConventions(t *testing.T) {
 	ofTargets := []string{"job", "instance", "namespace", "service", "pod", "container", "endpoint", "node"}
 	for _, m := range All() {

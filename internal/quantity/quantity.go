@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity converts between the API's quantities and the whole millicores
-// and whole bytes in which everything else here counts.
+// Package quantity converts between the API's quantities and the whole millicores and bytes of all
+// other packages.
 //
 // It is the only place that takes the integer value of a resource.Quantity. Outside their range,
 // those accessors silently return wrong numbers (1e18 in millicores is 0, 9223372036854775807 is
@@ -53,7 +53,7 @@ func (a Amounts) Plus(b Amounts) Amounts {
 	return Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
 }
 
-// Or are the amounts, with those of b for the ones that are not set.
+// Or returns the amounts, or b's where they are not set.
 func (a Amounts) Or(b Amounts) Amounts {
 	return Amounts{CPUMillis: cmp.Or(a.CPUMillis, b.CPUMillis), MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes)}
 }
@@ -94,15 +94,15 @@ func Equal(a, b resource.Quantity) bool {
 	return isComparable(a) && isComparable(b) && a.Cmp(b) == 0
 }
 
-// Quantities between these need no exact arithmetic to be known to be harmless, which is how nearly
-// all are read. The least quantity that Kubernetes can represent is 1e-9.
+// Quantities between these are harmless and need no exact arithmetic. Nearly all are. The least
+// quantity that Kubernetes can represent is 1e-9.
 const (
 	leastOrdinary = 1e-10
 	mostOrdinary  = 1e20
 )
 
-// isBetween reports whether the quantity is certainly between two numbers. It takes no time and no memory,
-// whatever the exponent, and is precise enough: the float is off by less than a millionth.
+// isBetween reports whether the quantity is certainly between two numbers. It is fast and allocates
+// nothing for any exponent, and is precise enough: the float is off by less than a millionth.
 func isBetween(q resource.Quantity, least, most float64) bool {
 	about := q.AsApproximateFloat64()
 	return least < about && about < most

@@ -70,7 +70,7 @@ func verdict(t *testing.T, what string, want int64, convert func(resource.Quanti
 	}
 }
 
-func TestRefusalsTellWhatIsAllowed(t *testing.T) {
+func TestRefusalsNameWhatIsAllowed(t *testing.T) {
 	_, err := CPUMillis(resource.MustParse("-1"))
 	if got, want := err.Error(), "CPU of -1 is out of range: allowed is 0 to 10k"; got != want {
 		t.Errorf("CPUMillis(-1) says %q, want %q", got, want)
@@ -81,7 +81,7 @@ func TestRefusalsTellWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// What the API server would store for what we write is what we wrote.
+// The API server would store our quantities as we write them.
 func TestQuantitiesAreCanonical(t *testing.T) {
 	for millis, want := range map[int64]string{0: "0", 1: "1m", 310: "310m", 1000: "1", 1500: "1500m", 12_500: "12500m", MaxCPUMillis: "10k"} {
 		q := CPU(millis)
@@ -171,7 +171,7 @@ func exactly(t *testing.T, q resource.Quantity, most int64, scale resource.Scale
 		}
 		copied := q.DeepCopy()
 		if scale := copied.AsDec().Scale(); scale < -40 || scale > 40 {
-			return // comparing would take forever, and 0e70 is no loss
+			return // comparing would take forever, and rejecting 0e70 loses nothing
 		}
 		if q.Sign() >= 0 && q.Cmp(*resource.NewScaledQuantity(most, scale)) <= 0 {
 			t.Errorf("%s was refused, but it is in range: %v", q.String(), err)

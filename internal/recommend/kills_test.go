@@ -36,11 +36,11 @@ func (s *sized) need(at time.Time, bytes int64) {
 	}
 }
 
-// TestABatchIsKilledInItsFirstRunOnly: a run of two hours needs several times what the container
-// needs otherwise. No run is quite like the one before it.
+// TestABatchIsKilledInItsFirstRunOnly: a run of two hours needs several times the container's usual
+// memory. No run is quite like the one before it.
 func TestABatchIsKilledInItsFirstRunOnly(t *testing.T) {
 	cases := map[string]struct {
-		every, runs  int // days between runs, and how many
+		every, runs  int // days between runs, and their number
 		beginsMiB    int64
 		idleMiB, MiB float64
 		most         int32 // kills in the first run
@@ -112,8 +112,8 @@ func TestACreepingPeakKeepsMoreThanHalfOfItsMargin(t *testing.T) {
 	}
 }
 
-// TestSteadyUsageAfterAKillIsNotTouched: usage that varies below what it was killed with changes
-// nothing but the bounds, and the target while the floor fades.
+// TestSteadyUsageAfterAKillIsNotTouched: usage that varies below the killed size changes only the
+// bounds, and the target while the floor fades.
 func TestSteadyUsageAfterAKillIsNotTouched(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	h := killed(seen(9*day, constant(200, 400)), 9*day, 500)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// FormatMargin writes a margin in thousandths as a percentage with at most one decimal, as in
-// "15%" and "12.5%". It returns "" for 0, and for what ParseMargin would not accept it returns
-// the nearest margin that it does.
+// FormatMargin writes a margin in thousandths as a percentage with at most one decimal, as in "15%"
+// and "12.5%". It returns "" for 0, and for values that ParseMargin rejects, the nearest accepted
+// margin.
 func FormatMargin(perMille int64) string {
 	perMille = min(max(perMille, 0), MaxPerMille)
 	if perMille == 0 {
@@ -23,7 +23,7 @@ func FormatMargin(perMille int64) string {
 	return text + "%"
 }
 
-// ParseMargin reads what FormatMargin wrote, in thousandths: 0 to MaxPerMille. Other text is 0:
+// ParseMargin reads the text of FormatMargin, in thousandths: 0 to MaxPerMille. Other text is 0:
 // the step then leads to its value.
 func ParseMargin(text string) int64 {
 	number, ok := strings.CutSuffix(text, "%")

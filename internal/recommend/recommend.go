@@ -16,8 +16,8 @@
 //   - Steady usage changes nothing: while usage stays the same, every field of the result stays
 //     the same, except when the evidence has doubled.
 //
-// The last promise requires the previous result, which is therefore an argument. It may come from
-// a status that another client wrote or wiped. The other promises hold whatever it contains.
+// The last promise requires the previous result, which is therefore an argument. It may come from a
+// status that another client wrote or wiped. The other promises hold for any content.
 package recommend
 
 import (
@@ -45,7 +45,7 @@ const (
 	// RecentUsage is the mean CPU usage of about the last half-hour plus its usual
 	// deviation.
 	RecentUsage = "RecentUsage"
-	// DayPeak is the highest CPU usage of a day, with or without rare spikes; WeekPeak that
+	// DayPeak is the highest CPU usage of a day, with or without rare spikes; WeekPeak the highest
 	// of eight days.
 	DayPeak  = "DayPeak"
 	WeekPeak = "WeekPeak"
@@ -53,7 +53,7 @@ const (
 	SameTime = "SameTime"
 	// Peak is the highest memory usage in the memory window.
 	Peak = "Peak"
-	// Volatility is the memory margin that follows from how much usage changes.
+	// Volatility is the memory margin that follows from changes of usage.
 	Volatility = "Volatility"
 	// LimitedHistory is the CPU margin in the first days of usage, if the policy adds less.
 	LimitedHistory = "LimitedHistory"
@@ -69,7 +69,7 @@ const (
 	// NotLowered is a published target that the current history would lower, but with less
 	// evidence than the target was published with.
 	NotLowered = "NotLowered"
-	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the most that is allowed, and
+	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the largest allowed, and
 	// UsageFollowsLimit the most for one whose usage grows with its memory limit.
 	RaiseDidNotHelp   = "RaiseDidNotHelp"
 	UsageFollowsLimit = "UsageFollowsLimit"
@@ -86,18 +86,18 @@ type Policy struct {
 	// MarginPercent is added to the level of CPU, and is the smallest margin of memory. 0 to
 	// 500.
 	MarginPercent int
-	// CPU and Memory say which resources are recommended.
+	// CPU and Memory select the recommended resources.
 	CPU, Memory bool
 	// LimitsCPU is true if the CPU limit is the request, so that a container cannot use more than it requests.
 	LimitsCPU bool
-	// MinAllowed and MaxAllowed bound the result; 0 is no bound. If they contradict each
-	// other, MaxAllowed wins.
+	// MinAllowed and MaxAllowed bound the result; 0 means no bound. If they contradict each other,
+	// MaxAllowed wins.
 	MinAllowed, MaxAllowed quantity.Amounts
 	// Phase spreads the doublings of evidence of many scalers: the evidence of this one counts from 2^Phase
 	// minutes on, then twice that, and so on. From 0 to less than 1.
 	Phase float64
-	// Requests are what the bounds are compared with: what is decided, or what the pods have. Bounds that
-	// become narrower and do not reach any of them need not be published again. Nil if they are not known.
+	// Requests are compared with the bounds: they are decided, or from the pods. Narrower bounds that do
+	// not reach any of them need not be published again. Nil if unknown.
 	Requests []quantity.Amounts
 }
 
@@ -117,7 +117,7 @@ type Container struct {
 	// field changes or when it has doubled. While all requests are close to their target, doublings count
 	// only from 256 to 512 minutes on, by the phase.
 	Observed time.Duration
-	// Phase is that of the policy: when evidence counts as doubled.
+	// Phase is the policy's: when evidence counts as doubled.
 	Phase float64
 	// Reasons are the steps from usage to target, CPU first.
 	Reasons []Reason
@@ -136,7 +136,7 @@ type Reason struct {
 	PerMille int64
 }
 
-// ClimbEnd is the request of memory at which a climb has ended, in bytes, and the code of why; 0 if none has.
+// ClimbEnd is the request of memory at which a climb has ended, in bytes, and the code of the reason; 0 if none has.
 func (c Container) ClimbEnd() (request int64, code string) {
 	for _, r := range c.Reasons {
 		if r.Code == RaiseDidNotHelp || r.Code == UsageFollowsLimit {
@@ -170,7 +170,7 @@ func (r Reason) after(amount int64) int64 {
 	return min(amount, mostOf(r.Resource))
 }
 
-// Params say how much evidence is required.
+// Params set the required evidence.
 type Params struct {
 	// History are the parameters of the history.
 	History history.Params
@@ -186,7 +186,7 @@ type Params struct {
 
 	// ConfidenceUnit is the observed time that certainly covers a day. After a quarter of it, the upper bound of
 	// memory is twice the target. Until it has passed, the margin of memory is higher, because a higher peak is still
-	// likely; that of CPU fades until four times as much has passed. Default 24 h.
+	// likely; for CPU, it fades until four times as much has passed. Default 24 h.
 	ConfidenceUnit time.Duration
 }
 
@@ -281,12 +281,12 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 // bounds count. The zero value means that there is not enough evidence.
 type estimate struct {
 	target, lower, upper int64
-	// needed is the least that an old target must have, however close it is.
+	// needed is the least that an old target must have, even if it is close.
 	needed int64
 	// proven is the least that an old lower bound must have: memory without which the container
 	// is known to fail.
 	proven int64
-	// raise is the percentage by which an old target may be below this one without being changed.
+	// raise is the percentage by which an old target may be below this one without a change.
 	raise   int64
 	reasons []Reason
 }
@@ -325,19 +325,18 @@ func codeOf(b ensemble.Basis) string {
 }
 
 // cpuEstimate is the level of the ensemble's cheapest candidate plus the policy's margin. The level
-// already rises at once with usage and falls slowly. The bounds say how far a request may be from
-// it:
+// already rises at once with usage and falls slowly. The bounds limit the distance of a request
+// from it:
 //
 //	level   margin   target   bounds after 8 days
 //	200m         -     200m     177m..203m
 //	200m      15 %     230m     204m..234m
 //
-// The upper bound narrows sooner than that of memory: CPU that is lowered too far is raised within minutes, but too
+// The upper bound narrows sooner than for memory: CPU that is lowered too far is raised within minutes, but too
 // little memory is an OOM kill. Where the CPU limit is the request, a container lacks CPU until then, so the bound is
 // four times as wide.
 //
-// A request below current usage is too small, however close it is. The lower bound is then the
-// target.
+// A request below current usage is always too small. The lower bound is then the target.
 func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 	need, floor := h.CPU(), h.TemplateFloor().CPUMillis
 	e := estimate{raise: raiseCPUPercent, needed: max(need.Urgent, need.Capped, floor), reasons: make([]Reason, 0, maxSteps)}
@@ -367,7 +366,7 @@ func cpuEstimate(h *history.Container, policy Policy, c float64) estimate {
 //
 // The margin is the profile's margin for the workload's volatility, or the growth of the last slot
 // if that is more, but at least the policy's margin. Growth is typical of a leak or a filling cache
-// and is likely to go on. The profile's margin is doubled while the history is limited.
+// and is likely to continue. The profile's margin is doubled while the history is limited.
 //
 // A peak that rises slowly changes nothing while it uses less than a third of the margin, or half of it
 // while it is doubled.
@@ -410,8 +409,8 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	return e
 }
 
-// spent is by how many percent a peak may rise into its margin before the target is raised: a third of
-// the margin, or half of it while it is doubled.
+// spent is the percentage by which a peak may rise into its margin before the target is raised: a
+// third of the margin, or half of it while it is doubled.
 //
 //	margin 120 ‰: 1120 / 1080 → 3 %   doubled to 240 ‰: 1240 / 1120 → 10 %
 func spent(perMille int64, c float64) int64 {
@@ -458,7 +457,7 @@ func confidence(evidence time.Duration, phase float64, p Params) float64 {
 	return float64(p.ConfidenceUnit) / counted(doublings(evidence, phase), phase)
 }
 
-// doublings is how often 2^phase minutes must double to reach the evidence.
+// doublings is the number of doublings of 2^phase minutes that reach the evidence.
 func doublings(evidence time.Duration, phase float64) int {
 	n := max(bits.Len64(uint64(max(evidence, 0)/time.Minute))-2, 0) // at most the result: a phase is less than 1
 	for float64(evidence) >= counted(n+1, phase) {
@@ -467,20 +466,20 @@ func doublings(evidence time.Duration, phase float64) int {
 	return n
 }
 
-// NextNote is how much evidence is noted next, at the latest, if this much is noted.
+// NextNote is the evidence that is recorded next, at the latest, after this much.
 func NextNote(evidence time.Duration, phase float64) time.Duration {
 	return time.Duration(counted(max(doublings(evidence, phase)+1, notedDoublings), phase))
 }
 
-// counted is what evidence of n doublings counts as, in nanoseconds.
+// counted is the evidence of n doublings, in nanoseconds.
 func counted(n int, phase float64) float64 {
 	return float64(time.Minute) * math.Exp2(float64(n)+phase)
 }
 
-// EvidenceToLower is about how much usage must have been observed until the upper bound falls below the
-// request of a resource, if usage stays as it is. It is 0 if that is unknown: if the request is above the bound already,
-// if it is not above the target, if maxAllowed or the end of a climb cuts the bound, after a history was lost, or if no
-// evidence is enough, because the history forgets usage that is older than the default of FullEvidence.
+// EvidenceToLower estimates the usage to observe until the upper bound falls below the request of a resource, if usage
+// stays the same. It is 0 if that is unknown: if the request is above the bound already, if it is not above the target,
+// if maxAllowed or the end of a climb cuts the bound, after a history was lost, or if no evidence is enough, because the
+// history forgets usage that is older than the default of FullEvidence.
 func (c Container) EvidenceToLower(resource string, request, maxAllowed int64) time.Duration {
 	target, upperBound := *amountOf(&c.Target, resource), *amountOf(&c.UpperBound, resource)
 	isCut := maxAllowed > 0 && maxAllowed <= upperBound || slices.ContainsFunc(c.Reasons, func(r Reason) bool {

@@ -59,7 +59,7 @@ func seen(length time.Duration, l load) *history.Container {
 	return h
 }
 
-// extend goes on where a history ends.
+// extend continues a history.
 func extend(h *history.Container, length time.Duration, l load) {
 	first := 0
 	if !h.IsEmpty() {
@@ -287,9 +287,9 @@ func TestARestartInTheFirstIntervalRecommendsNothingHalf(t *testing.T) {
 	}
 }
 
-// A request is lowered on the evidence of an interval that is complete, and has just been saved. A restart
-// at that moment leads to nothing that the next minute would not lead to anyway. Time runs ten times as
-// fast, so that there are many falls.
+// A request is lowered on the evidence of a complete interval that has just been saved. A restart at that
+// moment has only effects that the next minute would also have. Time runs ten times as fast, so that there
+// are many falls.
 func TestARestartRightAfterAFallKeepsIt(t *testing.T) {
 	fast := params
 	fast.History.CPUHalfLife, fast.History.RecentHalfLife = 4*time.Minute, 2*time.Minute
@@ -523,7 +523,7 @@ func TestSamplesOfTheSameMomentMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// check tells which promise an answer breaks, if any.
+// check returns the promise that an answer breaks, if any.
 func check(c Container, h *history.Container, pol Policy, previous *Container, p Params) error {
 	for _, resource := range []string{CPU, Memory} {
 		l, s := pol.limits(resource), c.of(resource)
@@ -556,7 +556,7 @@ func check(c Container, h *history.Container, pol Policy, previous *Container, p
 	return nil
 }
 
-// explained tells where the steps of an answer do not lead to its target.
+// explained returns an error if the steps of an answer do not lead to its target.
 func explained(c Container) error {
 	for _, resource := range []string{CPU, Memory} {
 		s := c.of(resource)
@@ -575,8 +575,8 @@ func explained(c Container) error {
 	return nil
 }
 
-// FuzzFor replays absurd usage, kills, losses of the history and of the status, and
-// changes of the policy. Every number follows from the steps that are told with it, unless the status was forged.
+// FuzzFor replays absurd usage, kills, losses of the history and of the status, and changes of the policy. Every
+// number follows from its reported steps, unless the status was forged.
 func FuzzFor(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
@@ -635,8 +635,8 @@ func FuzzFor(f *testing.F) {
 	})
 }
 
-// The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
-// Doublings are those that counting them one by one finds, right at a doubling and next to it as well.
+// The estimate is the evidence at which the bound recommended then first lowers the request. Doublings
+// equal those counted one by one, also right at a doubling and next to it.
 func TestDoublingsAreCounted(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 20_000 {

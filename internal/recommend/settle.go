@@ -10,8 +10,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// maxSteps bounds the reasons that are taken from a previous result for one resource: there are no
-// more steps before the policy's.
+// maxSteps bounds the reasons taken from a previous result for one resource: at most these precede
+// the policy's.
 const maxSteps = 5
 
 // settled is the result for one resource.
@@ -22,10 +22,10 @@ type settled struct {
 	isOld bool
 }
 
-// limits are the policy's bounds of one resource; 0 is no bound.
+// limits are the policy's bounds of one resource; 0 means no bound.
 type limits struct {
 	min, max int64
-	// end is why a climb has ended at max; empty if none has.
+	// end is the reason for the end of a climb at max, if one has ended.
 	end string
 }
 
@@ -67,7 +67,7 @@ func settle(resource string, now estimate, before settled, l limits, n notes) se
 	)
 	if before.uncapped == 0 || isKnown && !isSame && !isWorse {
 		if before.uncapped > 0 && before.uncapped < now.needed {
-			now.lower = now.target // the old target is too small however close it is
+			now.lower = now.target // the old target is too small, even if close
 		}
 		return settled{
 			uncapped: now.target, lower: now.lower, upper: now.upper,
@@ -81,8 +81,8 @@ func settle(resource string, now estimate, before settled, l limits, n notes) se
 		reasons: before.steps(),
 		isOld:   true,
 	}
-	// NotLowered stays as long as there is less evidence. Otherwise usage close to the old
-	// target would set and clear it with each sample.
+	// NotLowered stays while there is less evidence. Otherwise usage close to the old target would
+	// set and clear it with each sample.
 	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
 		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
@@ -118,16 +118,16 @@ func (e estimate) confirms(before settled, l limits, n notes) bool {
 		(isClose(lower, before.lower) || lower < before.lower) && isClose(upper, before.upper)
 }
 
-// notes are what decides when evidence is published.
+// notes decide when evidence is published.
 type notes struct {
-	// evidence is what there is now, before what is published.
+	// evidence is the current evidence, before the published one.
 	evidence, before time.Duration
 	phase            float64
-	// requests are those of the resource, if they are known.
+	// requests are the requests of the resource, if known.
 	requests []int64
 }
 
-// notes are those of one resource.
+// notes are the notes of one resource.
 func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	n := notes{evidence: evidence, before: before, phase: p.Phase}
 	for i := range p.Requests {
@@ -138,8 +138,8 @@ func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	return n
 }
 
-// notedDoublings is after how many doublings evidence is noted although nothing else changes: 256 minutes. A process that
-// crashes loses that much of it, or half.
+// notedDoublings is the number of doublings after which evidence alone is recorded: 256 minutes. A crash loses that much
+// of it, or half.
 const notedDoublings = 8
 
 // IsWorthSaving reports whether a crash would lose much evidence: half of it, and more than four hours.

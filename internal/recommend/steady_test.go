@@ -13,9 +13,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
-// TestUsageThatStraysIsNotTouched: as long as evidence is thin, usage that strays by 5 % at
-// random keeps the target that it got after two minutes, whatever the chance. All that
-// changes is the bounds, with each doubling of the evidence.
+// TestUsageThatStraysIsNotTouched: with little evidence, usage that varies by 5 % at random keeps
+// its target of the first two minutes for any seed. Only the bounds change, with each doubling of
+// the evidence.
 func TestUsageThatStraysIsNotTouched(t *testing.T) {
 	stray(t, 600, func(minute int, h *history.Container, before, now Container) {
 		if now.Target != before.Target {
@@ -27,8 +27,8 @@ func TestUsageThatStraysIsNotTouched(t *testing.T) {
 	})
 }
 
-// TestUsageThatStraysIsNotTouchedAfterARestart: the history then is that of the checkpoint,
-// which may be half as old. Nothing moves until it has caught up with what was published.
+// TestUsageThatStraysIsNotTouchedAfterARestart: the history then comes from the checkpoint, and may
+// be half as old. Nothing moves until it has caught up with the published evidence.
 func TestUsageThatStraysIsNotTouchedAfterARestart(t *testing.T) {
 	const saved, restart = 66, 131
 	var checkpoint []byte
@@ -49,8 +49,8 @@ func TestUsageThatStraysIsNotTouchedAfterARestart(t *testing.T) {
 	})
 }
 
-// stray replays two hundred containers whose usage strays by 5 %, and shows each answer with
-// the one before it.
+// stray replays two hundred containers whose usage varies by 5 %, and passes each answer with the
+// one before it.
 func stray(t *testing.T, minutes int, see func(minute int, h *history.Container, before, now Container)) {
 	t.Helper()
 	for seed := range uint64(200) {
@@ -73,9 +73,9 @@ func stray(t *testing.T, minutes int, see func(minute int, h *history.Container,
 	}
 }
 
-// fleet replays containers whose pods have what is recommended, as many as phases, and tells of each minute
-// in which something else is recommended.
-func fleet(t *testing.T, containers, minutes int, strays float64, tell func(container, minute int, before, now Container)) {
+// fleet replays containers whose pods have the recommended sizes, one for each phase, and visits each
+// minute with another recommendation.
+func fleet(t *testing.T, containers, minutes int, strays float64, visit func(container, minute int, before, now Container)) {
 	t.Helper()
 	for i := range containers {
 		r := rand.New(rand.NewPCG(uint64(i), 7))
@@ -90,7 +90,7 @@ func fleet(t *testing.T, containers, minutes int, strays float64, tell func(cont
 				continue
 			}
 			if previous != nil && !reflect.DeepEqual(*previous, now) {
-				tell(i, m, *previous, now)
+				visit(i, m, *previous, now)
 			}
 			previous, policy.Requests = &now, []quantity.Amounts{now.Target}
 		}
@@ -129,7 +129,7 @@ func TestSettledContainersNoteTheirEvidenceRarelyAndNotAtOnce(t *testing.T) {
 	}
 }
 
-// With all the evidence that there can be, nothing is written at all.
+// With full evidence, there are no writes at all.
 func TestSettledContainersAreSilentAfterEightDays(t *testing.T) {
 	last := 0
 	fleet(t, 4, 20*24*60, 0, func(_, minute int, _, _ Container) { last = max(last, minute) })
@@ -149,7 +149,7 @@ func TestBoundsThatReachARequestArePublished(t *testing.T) {
 		if !ok {
 			continue
 		}
-		// The same, but for a container whose requests are not known: all bounds are published.
+		// The same for a container of unknown requests: all bounds are published.
 		fresh, _ := For("app", h, Policy{CPU: true, Phase: 0.4}, previous, params)
 		for _, request := range policy.Requests {
 			if is, should := request.CPUMillis > now.UpperBound.CPUMillis, request.CPUMillis > fresh.UpperBound.CPUMillis; is != should {

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release says how to install what a release publishes beside the operator itself. Messages to users name these
-// commands, so that they need no checkout of the project.
+// Package release has the commands that install the parts of a release beside the operator. Messages name them, so that
+// users need no checkout of the project.
 package release
 
 import (
@@ -22,7 +22,7 @@ const (
 	// Policies are the rights to create scalers, for ScalingPolicies and ClusterScalingPolicies.
 	Policies = "policies.yaml"
 
-	// downloads is where releases are published.
+	// downloads is the address of published releases.
 	downloads = "https://github.com/verticalscaler/verticalscaler-operator/releases"
 
 	// namespace is the operator's namespace in the published files.
@@ -34,7 +34,7 @@ type Release struct {
 	// Version is the operator's version, such as v0.1.0. Anything else was built from a checkout, which has the files. Empty is
 	// the latest release.
 	Version string
-	// Namespace is the operator's namespace. Empty is the one of the published files.
+	// Namespace is the operator's namespace. Empty means the namespace of the published files.
 	Namespace string
 }
 

@@ -45,7 +45,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// Only the files whose commands name a namespace have one, and each of them just that of the service account.
+// Only the files whose commands name a namespace have one, and each of them just the service account's.
 func TestTheFilesAreAsTheCommandsExpect(t *testing.T) {
 	for file, namespaces := range map[string]int{release.NewPods: 0, release.AdmissionPolicies: 0, release.Recreate: 1, release.Policies: 1} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "dist", file))

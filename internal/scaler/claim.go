@@ -14,9 +14,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
-// The claim is the key of the target, recorded in the scaler's status. A change of that
-// Deployment triggers a reconcile of the scaler. The claim grants nothing: what a scaler may
-// change follows from its spec.deploymentName and its own namespace alone.
+// The claim is the key of the target, recorded in the scaler's status. A change of that Deployment
+// triggers a reconcile of the scaler. The claim grants nothing: a scaler may change only the
+// Deployment of its spec.deploymentName in its own namespace.
 
 // RecordedClaim is the claim in the scaler's status, well-formed or not.
 func RecordedClaim(s *v1beta1.VerticalScaler) string {
@@ -38,8 +38,8 @@ func IsOwnClaim(s *v1beta1.VerticalScaler, claim string) bool {
 	return found && namespace == s.Namespace && name != "" && !strings.ContainsRune(name, types.Separator)
 }
 
-// RecordClaim writes the claim into the status, or removes it if it is empty, and keeps the other annotations. A map that the
-// status shares with another one is not modified.
+// RecordClaim writes the claim into the status, or removes it if it is empty, and keeps the other annotations. A shared map
+// is not modified.
 func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 	if status.Annotations[v1beta1.ClaimAnnotation] == claim {
 		return
@@ -61,7 +61,8 @@ func IsSet(annotations map[string]string, key string) bool {
 // IsPaused reports whether the annotation that pauses the scaler is set.
 func IsPaused(s *v1beta1.VerticalScaler) bool { return IsSet(s.Annotations, v1beta1.PausedAnnotation) }
 
-// PauseMessage says that an object is paused and what follows, and quotes the value of the annotation unless it is only "true".
+// PauseMessage reports that an object is paused and the consequence, and quotes the value of the annotation unless it is only
+// "true".
 func PauseMessage(object metav1.Object, follows string) string {
 	text := "The annotation " + v1beta1.PausedAnnotation + " is set" + follows
 	if value := conditions.OneLine(object.GetAnnotations()[v1beta1.PausedAnnotation]); value != "" && value != "true" {

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzClaim reads claims that anyone with access to the status may have written. A claim of another
-// namespace is never the scaler's own, and what is recorded is read again.
+// namespace is never the scaler's own, and a recorded claim can be read.
 func FuzzClaim(f *testing.F) {
 	for _, claim := range []string{"shop/web", "other/web", "shop/../other/web", "shop/", "/web", "shop//web", "web", "", "shop/web\nother/web", "shop/web/", "shop"} {
 		f.Add("shop", "web", claim)
@@ -40,7 +40,7 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// A user who sets the annotation wants to stop something.
+// A user who sets the annotation wants a pause.
 func TestPaused(t *testing.T) {
 	const is = "The annotation autoscaling.verticalscaler.io/paused is set"
 	for value, want := range map[string]string{

@@ -37,7 +37,7 @@ func Amounts(a v1beta1.Amounts) (out quantity.Amounts) {
 	return out
 }
 
-// APIAmounts leaves out what is 0.
+// APIAmounts leaves out amounts of 0.
 func APIAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
 	if a.CPUMillis > 0 {
 		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
@@ -48,7 +48,7 @@ func APIAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
 	return out
 }
 
-// APIRecommendation is nil for no recommendations.
+// APIRecommendation is nil without recommendations.
 func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 	if len(recs) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func formatOf(of string) func(int64) resource.Quantity {
 	return quantity.Memory
 }
 
-// PublishedRecommendation is the published recommendation for a container; nil for none.
+// PublishedRecommendation is the published recommendation for a container, or nil.
 func PublishedRecommendation(published *v1beta1.Recommendation, container string) *recommend.Container {
 	if published == nil {
 		return nil
@@ -122,7 +122,7 @@ func reasonOf(reason v1beta1.RecommendationReason) recommend.Reason {
 	}
 }
 
-// amountOf is an amount of a resource; 0 for one that cannot be read.
+// amountOf is an amount of a resource; 0 if it cannot be read.
 func amountOf(of v1beta1.ControlledResource, q resource.Quantity) (v int64) {
 	if of == v1beta1.ControlledCPU {
 		v, _ = quantity.CPUMillis(q)
@@ -132,7 +132,7 @@ func amountOf(of v1beta1.ControlledResource, q resource.Quantity) (v int64) {
 	return v
 }
 
-// Decision reads a decision; nil for none.
+// Decision reads a decision, or nil.
 func Decision(d *v1beta1.Decision) *model.Decision {
 	if d == nil || len(d.Containers) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func apiVerification(t *model.Verification) *v1beta1.Verification {
 	}
 }
 
-// RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
+// RevertedChanges reads the changes that were reverted, without unreadable ones.
 func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange) {
 	for _, f := range list {
 		failed := model.RevertedChange{
@@ -209,7 +209,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange)
 	return out
 }
 
-// APIRevertedChanges is nil for none.
+// APIRevertedChanges is nil without changes.
 func APIRevertedChanges(list []model.RevertedChange) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := formatOf(f.Resource)
@@ -235,7 +235,7 @@ func apiTime(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// APIDecision is nil for no decision.
+// APIDecision is nil without a decision.
 func APIDecision(d *model.Decision) *v1beta1.Decision {
 	if d == nil {
 		return nil
@@ -256,8 +256,7 @@ func APIDecision(d *model.Decision) *v1beta1.Decision {
 	return out
 }
 
-// NewPods reads the sizes that the API server gives new pods, and what is known about their
-// effect.
+// NewPods reads the sizes that the API server gives new pods, and their known effect.
 func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 	if a == nil {
 		return out
@@ -275,7 +274,7 @@ func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 	return out
 }
 
-// APINewPods is nil for nothing.
+// APINewPods is nil without sizes.
 func APINewPods(n model.NewPods) *v1beta1.NewPods {
 	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, ReplicaSetUID: n.ReplicaSet, FailureTime: apiTime(n.FailedAt), FailureMessage: conditions.OneLine(n.Failure)}
 	if !n.EffectiveSince.IsZero() {
@@ -297,7 +296,7 @@ func APINewPods(n model.NewPods) *v1beta1.NewPods {
 	return out
 }
 
-// maxOriginals is how many containers the API allows in status.originalResources.
+// maxOriginals is the API's limit of containers in status.originalResources.
 const maxOriginals = 64
 
 // Originals are the values taken over from the Deployment with that UID.
@@ -330,8 +329,7 @@ func Original(c workload.Container, originals []model.Original) workload.Resourc
 }
 
 // APIOriginals merges original values with those that were recorded before. Containers that are not
-// in the template any more may come back, with our values in them. They are dropped only if there is
-// no room for them.
+// in the template any more may return with our values in them. They are dropped only without room.
 func APIOriginals(before []model.Original, added []model.Original, deployment workload.Deployment) *v1beta1.OriginalResources {
 	merged := map[string]model.Original{}
 	for _, list := range [][]model.Original{before, added} {

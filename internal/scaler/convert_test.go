@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// What is written into a status reads back the same, also after a trip through JSON.
+// Values written into a status read back the same, also through JSON.
 func TestAStatusReadsBack(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -98,7 +98,7 @@ func throughJSON(t *testing.T, status v1beta1.VerticalScalerStatus) (out v1beta1
 	return out
 }
 
-// hostile are quantities that a status can hold and nobody can have.
+// hostile are quantities that a status can hold, but no container.
 func hostile() []*resource.Quantity {
 	var out []*resource.Quantity
 	for _, s := range []string{"-1", "-1Gi", "1e18", "1e19", "1e999", "9223372036854775807", "9223372036854775808", "10Ei", "-9223372036854775808"} {
@@ -162,7 +162,7 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 }
 
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
-func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
+func TestHeldDistinguishesNothingFoundFromNothingTaken(t *testing.T) {
 	got := APIOriginals(nil, []model.Original{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
 	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
@@ -184,7 +184,7 @@ func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
+func TestSizesOfNewPodsAreReportedInOrder(t *testing.T) {
 	newest := noon.UTC()
 	got := APINewPods(model.NewPods{Sizes: []model.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
@@ -207,7 +207,7 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	}
 }
 
-// A container that was renamed may come back, as long as there is room for what it had.
+// A container that was renamed may come back, as long as there is room for its values.
 func TestOriginalsOfContainersThatAreGoneGiveWay(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("app-%02d", i) }
 	var before []model.Original

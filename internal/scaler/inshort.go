@@ -10,8 +10,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// ReasonInShort is the one reason that says how a scaler is doing, for tables: that of Ready, or that
-// of Applied while the scaler operates normally. It is empty without conditions.
+// ReasonInShort is the one reason of a scaler for tables: the reason of Ready, or of Applied while
+// the scaler operates normally. It is empty without conditions.
 func ReasonInShort(conditions []metav1.Condition) string {
 	if c := InShort(conditions); c != nil {
 		return c.Reason
@@ -24,11 +24,11 @@ func LacksUsage(reason string) bool {
 	return reason == v1beta1.ReasonMetricsIncomplete || reason == v1beta1.ReasonMetricsUnavailable
 }
 
-// IsUsageDown reports whether usage of nearly all pods is missing: that of nine in ten scalers with pods, and of at least three.
+// IsUsageDown reports whether usage of nearly all pods is missing: for nine in ten scalers with pods, and at least three.
 func IsUsageDown(blind, sized int) bool { return blind >= 3 && blind*10 >= sized*9 }
 
-// ActionOf is the reason for which a user must act on a policy; empty for none. Its status lacks what the label v1beta1.UsageLabel
-// says: that usage is missing in the whole cluster.
+// ActionOf is the reason for which a user must act on a policy, if any. Only the label v1beta1.UsageLabel reports that usage is
+// missing in the whole cluster; the status does not.
 func ActionOf(policy v1beta1.ScalingPolicyStatus) string {
 	blind := 0
 	for _, s := range policy.States {

@@ -88,7 +88,7 @@ func TestOtherProfilesCountAsBalanced(t *testing.T) {
 	}
 }
 
-// An object that was stored without defaults behaves as one that the schema has filled in.
+// An object stored without defaults behaves like one with the schema's defaults.
 func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
 	data, err := os.ReadFile("../../config/crd/bases/autoscaling.verticalscaler.io_verticalscalers.yaml")
 	if err != nil {

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaler reads VerticalScalers. The operator, its collector and checkpoints, the
-// kubectl plugin and the tests read a spec and a status through this package only, so that
-// they agree on defaults, on values of a newer version and on what cannot be read.
+// Package scaler reads VerticalScalers. The operator, its collector and checkpoints, the kubectl
+// plugin and the tests read a spec and a status through this package only, so that they agree on
+// defaults, on values of a newer version and on unreadable values.
 //
 // The package is pure: values in, values out.
 package scaler
@@ -99,8 +99,7 @@ func Mode(spec *v1beta1.VerticalScalerSpec) v1beta1.UpdateMode {
 	return cmp.Or(spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
 }
 
-// UnknownMode returns the update mode if it is one of a newer version, and false for all
-// others.
+// UnknownMode returns the update mode and true if it is from a newer version.
 func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
 	switch mode := spec.UpdatePolicy.UpdateMode; mode {
 	case "", v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
@@ -110,7 +109,7 @@ func UnknownMode(spec *v1beta1.VerticalScalerSpec) (v1beta1.UpdateMode, bool) {
 	}
 }
 
-// Fallback is what the mode InPlace does with a pod that cannot be resized in place. A
+// Fallback is the fallback of the mode InPlace for a pod that cannot be resized in place. A
 // fallback of a newer version counts as Wait.
 func Fallback(spec *v1beta1.VerticalScalerSpec) v1beta1.Fallback {
 	switch fallback := spec.UpdatePolicy.Fallback; fallback {
@@ -167,7 +166,7 @@ func Controls(p v1beta1.ContainerPolicy, resource v1beta1.ControlledResource) bo
 		(len(p.ControlledResources) == 0 || slices.Contains(p.ControlledResources, resource))
 }
 
-// Bounds reads a bound. One that cannot be read counts as none.
+// Bounds reads a bound. An unreadable one does not count.
 func Bounds(b *v1beta1.ResourceBounds) (a quantity.Amounts) {
 	if b == nil {
 		return a
@@ -203,8 +202,8 @@ func LimitRule(values v1beta1.ControlledValues) model.LimitRule {
 	return model.LimitsRise
 }
 
-// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more CPU
-// meanwhile: its CPU and its limit can be resized in place.
+// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more
+// CPU: its CPU and its limit can be resized in place.
 func StartsWithoutBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {
 	policy := spec.ResourcePolicy.For(container)
 	c, _ := pod.Container(container)
@@ -251,8 +250,8 @@ func IsRaiseOnly(spec *v1beta1.VerticalScalerSpec, r v1beta1.ControlledResource)
 	return down != nil && leaves(down, r)
 }
 
-// windows reads the windows, and says what is wrong with the first that never opens. The
-// schema refuses most of what cannot be understood.
+// windows reads the windows, and describes the error in the first that never opens. The schema
+// rejects most invalid windows.
 func windows(list []v1beta1.UpdateWindow) (out window.Windows, invalid string) {
 	for i, w := range list {
 		spec := window.Spec{

@@ -223,7 +223,7 @@ func TestStartupBoost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scaler *v1beta1.VerticalScaler
 		want   *model.Boost
-		// starts is whether the CPU of a pod that is not Ready counts for nothing.
+		// starts is true if the CPU of a pod that is not Ready does not count.
 		starts bool
 	}{
 		"none":     {checkout(observed), nil, false},

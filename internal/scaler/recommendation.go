@@ -17,8 +17,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Recommendations are those for the containers of a Deployment, in its order. published is the recommendation in
-// the scaler's status or in the one to write, which they follow on.
+// Recommendations are the recommendations for the containers of a Deployment, in its order. published is the
+// previous recommendation, in the scaler's status or in the one to write.
 func Recommendations(
 	s *v1beta1.VerticalScaler, deployment workload.Deployment, pods []workload.Pod, histories history.Histories, published *v1beta1.Recommendation, params recommend.Params,
 ) (recs []recommend.Container) {
@@ -47,8 +47,8 @@ func IsRecommendationOutdated(s *v1beta1.VerticalScaler, deployment workload.Dep
 	return !meansTheSame(&now, &s.Status.Recommendation)
 }
 
-// requestsOf are the requests of a container that the plan compares with its recommendation: those that are
-// decided, or else those of the pods, or else those of the template.
+// requestsOf are the requests of a container that the plan compares with its recommendation: the decided
+// ones, or else the pods', or else the template's.
 func requestsOf(container workload.Container, pods []workload.Pod, decision *v1beta1.Decision) (out []quantity.Amounts) {
 	add := func(amounts quantity.Amounts) {
 		if amounts != (quantity.Amounts{}) && !slices.Contains(out, amounts) {
@@ -74,7 +74,7 @@ func requestsOf(container workload.Container, pods []workload.Pod, decision *v1b
 	return out
 }
 
-// decidedRequests are those of a container.
+// decidedRequests are the decided requests of a container.
 func decidedRequests(decision *v1beta1.Decision, container string) quantity.Amounts {
 	if decision != nil {
 		for _, c := range decision.Containers {
@@ -86,8 +86,8 @@ func decidedRequests(decision *v1beta1.Decision, container string) quantity.Amou
 	return quantity.Amounts{}
 }
 
-// Share is the place of an object among all: a number from 0 to less than 1, by its UID. It spreads over time what
-// the operator does for each of them. It is 0 without a UID.
+// Share is the place of an object among all: a number from 0 to less than 1, by its UID. It spreads periodic work
+// over time. It is 0 without a UID.
 func Share(uid types.UID) float64 {
 	if uid == "" {
 		return 0

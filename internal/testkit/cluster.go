@@ -38,7 +38,7 @@ const (
 	// clusterVariable names the folder of a running cluster that the packages share:
 	// hack/cluster/with.sh sets it.
 	clusterVariable = "VERTICALSCALER_TEST_CLUSTER"
-	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
+	// kubeconfigVariable names the kubeconfig of a running cluster to use.
 	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
 	// kwokNodes is enough for a thousand pods and 80 CPUs of requests.
 	kwokNodes = 10
@@ -66,7 +66,7 @@ func StartCluster() (*Env, error) {
 	return StartClusterWith(ClusterOptions{})
 }
 
-// ClusterOptions change what StartClusterWith starts.
+// ClusterOptions are options of StartClusterWith.
 type ClusterOptions struct {
 	// ForOLM runs metrics-server, which reads the pods' annotations every 10 s, logs every request and not only writes, and leaves
 	// the installation of our CRDs to the test. It enables the admission plugin OwnerReferencesPermissionEnforcement, as OpenShift
@@ -89,7 +89,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	}
 	flags := []string{
 		"-kwok-nodes", strconv.Itoa(kwokNodes),
-		// The cluster ends with this process, however the process ends.
+		// The cluster ends with this process, also after a kill.
 		"-parent-pid", strconv.Itoa(os.Getpid()),
 		// WritesSince reads one file. The default starts another one after 100 MB.
 		"-apiserver-arg", "audit-log-maxsize=0",
@@ -123,7 +123,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	return e, nil
 }
 
-// shareCluster uses a running cluster. Stop removes what the tests have left in it.
+// shareCluster uses a running cluster. Stop removes the leftovers of the tests.
 func shareCluster(folder string) (*Env, error) {
 	binary, err := localcluster()
 	if err != nil {
@@ -183,8 +183,8 @@ var buildScript = sync.OnceValues(func() (folder string, err error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// assets is the folder with etcd, kube-apiserver and kubectl: that of
-// KUBEBUILDER_ASSETS, or else one that is built now.
+// assets is the folder with etcd, kube-apiserver and kubectl: KUBEBUILDER_ASSETS, or else one that
+// is built now.
 func assets() (string, error) {
 	if folder := os.Getenv(assetsVariable); folder != "" {
 		return filepath.Clean(folder), nil

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit holds what tests share: a real API server, a kubelet that the test
-// controls, and builders of valid objects, so that a test states only what it is about.
+// Package testkit has the shared parts of tests: a real API server, a kubelet that the test
+// controls, and builders of valid objects, so that a test states only its subject.
 package testkit
 
 import (
@@ -44,7 +44,7 @@ type Env struct {
 	Client client.WithWatch
 
 	actsAs     rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
-	audit      string                   // the audit log; empty if there is none to read
+	audit      string                   // the audit log, if any
 	kwok       bool                     // the nodes and pods are simulated by kwok
 	kubeconfig string                   // the administrator's kubeconfig
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
@@ -56,8 +56,8 @@ type Env struct {
 // adminToken is the token of the administrator of an API server that a test has started.
 const adminToken = "administrator"
 
-// Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; they are
-// built if it does not.
+// Start starts etcd and an API server. KUBEBUILDER_ASSETS is their folder; without it, they are
+// built.
 func Start() (*Env, error) {
 	programs, err := assets()
 	if err != nil {
@@ -116,7 +116,7 @@ func (e *Env) connect() (err error) {
 	return nil
 }
 
-// Stop stops what was started, and removes the files it left.
+// Stop stops the processes, and removes their files.
 func (e *Env) Stop() error { return e.stop() }
 
 // BackUp saves the data of etcd, which Start has started. The returned function restores it: all objects and their versions

@@ -106,8 +106,8 @@ func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error
 	return pod, nil
 }
 
-// Usage is a usage source that a test controls. Each round is one minute after the previous
-// one, whatever the clock says.
+// Usage is a usage source that a test controls. Each round is one minute after the previous one on
+// any clock.
 type Usage struct {
 	mu      sync.Mutex
 	rounds  map[string]int
@@ -183,8 +183,7 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		if what == "" {
 			return
 		}
-		// To look takes at most a quarter of the time, so that it does not slow down what is
-		// awaited.
+		// Looking takes at most a quarter of the time, so that it does not slow down the operator.
 		pause := min(max(30*time.Millisecond, 3*time.Since(began)), time.Second)
 		select {
 		case <-deadline.C:

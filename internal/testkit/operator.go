@@ -76,7 +76,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		restConfig.Impersonate = e.actsAs
 	}
 	asking := rest.CopyConfig(restConfig)
-	asking.UserAgent, asking.QPS = "testkit", -1 // A review is no write of the operator.
+	asking.UserAgent, asking.QPS = "testkit", -1 // A review is not a write of the operator.
 	scope, err := app.FindScope(context.Background(), asking, c, namespaces...)
 	if err != nil {
 		return nil, fmt.Errorf("finding the rights of the operator: %w", err)
@@ -116,7 +116,7 @@ func (o *Operator) Stop(t testing.TB) {
 	}
 }
 
-// AwaitEnd waits until the operator has ended by itself.
+// AwaitEnd waits until the operator has ended.
 func (o *Operator) AwaitEnd() error {
 	err := <-o.ended
 	o.running = false
@@ -124,8 +124,8 @@ func (o *Operator) AwaitEnd() error {
 	return err
 }
 
-// OperatorConfig is the default configuration, without what several operators in one
-// process cannot share, and with a resync so rare that no test depends on it.
+// OperatorConfig is the default configuration, without the parts that several operators in one
+// process cannot share, and with a resync too rare for tests to depend on it.
 func OperatorConfig() operatorconfig.Operator {
 	c := operatorconfig.Default()
 	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"

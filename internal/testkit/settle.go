@@ -30,8 +30,8 @@ func (o *Operator) Collect(t testing.TB) {
 	o.Settle(t)
 }
 
-// Settle waits until the operator has nothing to do: its caches have seen the last writes, its queues are empty, and no
-// reconcile is under way. It shares its queues' metrics with the other operators of the process, so it waits for them, too.
+// Settle waits until the operator is idle: its caches have seen the last writes, its queues are empty, and no reconcile is
+// under way. It shares its queues' metrics with the other operators of the process, so it waits for them, too.
 func (o *Operator) Settle(t testing.TB) {
 	t.Helper()
 	const looks = 2 // An event that has reached the cache may be on its way to the queue.
@@ -47,7 +47,7 @@ func (o *Operator) Settle(t testing.TB) {
 	})
 }
 
-// isBusy describes what the operator has to do; empty for nothing.
+// isBusy describes the operator's pending work, if any.
 func (o *Operator) isBusy(ctx context.Context) string {
 	for _, namespace := range o.namespaces {
 		for _, lists := range [][2]client.ObjectList{
@@ -124,7 +124,7 @@ func (g *gauges) each(visit func(metric string, items float64)) error {
 	return nil
 }
 
-// differs describes a difference between what a cache and the API server have.
+// differs describes a difference between a cache and the API server.
 func differs(cached, live client.ObjectList) string {
 	versions := func(list client.ObjectList) map[string]string {
 		out := map[string]string{}

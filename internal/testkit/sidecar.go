@@ -26,8 +26,8 @@ const sidecarLabel = "testkit.verticalscaler.io/sidecar"
 //go:embed testdata/sidecar.yaml
 var sidecarPolicy []byte
 
-// InjectSidecars makes all pods get a sidecar that are created in namespaces of tests from now on. In a user's own cluster,
-// whose nodes could not run it, it does nothing.
+// InjectSidecars adds a sidecar to all new pods in namespaces of tests. In a user's own cluster, whose nodes could not run
+// it, it does nothing.
 func (e *Env) InjectSidecars(ctx context.Context) error {
 	if e.kubectl == "" {
 		return nil // VERTICALSCALER_TEST_KUBECONFIG names the cluster.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrTooLarge is wrapped by errors that mean that a source says more than is read at once.
+// ErrTooLarge is wrapped by errors about answers that are too large to read at once.
 var ErrTooLarge = errors.New("the response is too large")
 
 // Container names a container of a pod.
@@ -27,8 +27,8 @@ type Sample struct {
 	Window time.Duration
 	// CPUMillis is the average CPU used, in millicores. At least 0.
 	CPUMillis int64
-	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
-	// one of them. Usage of the past has none.
+	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without one
+	// of them. Past usage has none.
 	LimitFactor float64
 	// CPULimitMillis is that limit, in millicores, or 0 like LimitFactor, and if the pod was resized in the window.
 	CPULimitMillis int64
@@ -43,8 +43,8 @@ type Sample struct {
 	RaisesOnly bool
 	// MemoryBytes is the working set, in bytes. At least 0.
 	MemoryBytes int64
-	// MemoryRequest and MemoryLimit are what the container has of them, as far as its kubelet reports it as applied,
-	// or 0 without one. Usage of the past has none.
+	// MemoryRequest and MemoryLimit are the container's amounts that its kubelet reports as applied, or 0. Past
+	// usage has none.
 	MemoryRequest, MemoryLimit int64
 }
 
@@ -72,7 +72,7 @@ const (
 	Duplicate Refusal = "Duplicate"
 )
 
-// Answer is what a source says about the pods of a namespace.
+// Answer is the answer of a source about the pods of a namespace.
 type Answer struct {
 	Samples []Sample
 	Refused []Refused
@@ -84,6 +84,6 @@ type Refused struct {
 	Pod       string
 	Container string
 	Why       Refusal
-	// Time is that of the sample; zero if the item has none.
+	// Time is the sample's; zero if the item has none.
 	Time time.Time
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // Average is a metric of an HPA that divides usage by requests, and the absolute amount at which the HPA scales on the same
-// usage: both then work side by side, because requests no longer count.
+// usage: both then work together, because requests no longer count.
 type Average struct {
 	Resource corev1.ResourceName
-	// Advice is the command that sets the amount, or what to edit.
+	// Advice is the command that sets the amount, or the field to edit.
 	Advice string
 }
 
@@ -39,7 +39,7 @@ func AveragesOf(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1
 	return all
 }
 
-// adviceOn is how the n-th metric of an HPA becomes absolute.
+// adviceOn is the advice to make the n-th metric of an HPA absolute.
 func adviceOn(hpa *autoscalingv2.HorizontalPodAutoscaler, n int, r corev1.ResourceName, template *corev1.PodSpec) string {
 	field, container, target := "resource", "", hpa.Spec.Metrics[n].Resource
 	if of := hpa.Spec.Metrics[n].ContainerResource; of != nil {
@@ -62,8 +62,8 @@ func adviceOn(hpa *autoscalingv2.HorizontalPodAutoscaler, n int, r corev1.Resour
 		hpa.Name, hpa.Namespace, path, percent, path, value)
 }
 
-// averageOf is the percentage of what the template's containers request, or one of them, as the HPA controller adds it up.
-// without is one that requests nothing.
+// averageOf is the percentage of the requests of the template's containers, or of one of them, as the HPA controller adds
+// it up. without is a container without a request.
 func averageOf(template *corev1.PodSpec, container string, r corev1.ResourceName, percent int64) (value, without string) {
 	read, write := quantity.CPUMillis, quantity.CPU
 	if r == corev1.ResourceMemory {

@@ -18,17 +18,17 @@ type Footprint struct {
 	Running []Container
 	// Init are the init containers that end before the containers start.
 	Init []Container
-	// Overhead is what the pod's RuntimeClass adds.
+	// Overhead is the addition of the pod's RuntimeClass.
 	Overhead quantity.Amounts
 	// PodLevel are the pod-level resources. Each value that is set replaces the sum over the
 	// containers.
 	PodLevel Resources
-	// IsTemplate is true if no pod exists yet: the API server may set what is not set.
+	// IsTemplate is true if no pod exists yet: the API server may set missing values.
 	IsTemplate bool
 }
 
-// Sum is what the pod requests and is limited to, without its overhead. A LimitRange of the type Pod
-// bounds this sum. A container without a value adds nothing; the sum is 0 if no container has one.
+// Sum has the pod's requests and limits, without its overhead. A LimitRange of the type Pod bounds
+// this sum. A container without a value adds nothing; the sum is 0 if no container has one.
 //
 // An init container runs alone, except for the native sidecars that have started before it. The sum is
 // the largest amount that is needed at any time: for the containers and all native sidecars, or for one
@@ -69,7 +69,7 @@ func (f Footprint) With(resources func(Container) Resources) Footprint {
 	return f
 }
 
-// OnceStarted is the footprint without the init containers that have ended by then.
+// OnceStarted is the footprint after the start, without ended init containers.
 func (f Footprint) OnceStarted() Footprint {
 	f.Init = nil
 	return f
@@ -83,14 +83,13 @@ func (f Footprint) Container(name string) (Container, bool) {
 	return find(f.Init, name)
 }
 
-// Footprint is what the pod declares.
+// Footprint is the pod's declared footprint.
 func (p Pod) Footprint() Footprint {
 	return Footprint{Running: p.Containers, Init: p.Others, Overhead: p.Overhead, PodLevel: p.PodLevel}
 }
 
-// Counted is what quotas and the scheduler count for the pod now: the most of what it declares and of what
-// the kubelet reports as applied. What the kubelet can never grant does not count, and neither does a pod
-// that has ended.
+// Counted is the pod's amount for quotas and the scheduler: the most of its declared and applied
+// resources. An infeasible resize does not count, and neither does a pod that has ended.
 func (p Pod) Counted() Resources {
 	switch {
 	case p.Ended:
@@ -101,13 +100,13 @@ func (p Pod) Counted() Resources {
 	return p.CountedWith(p.Footprint())
 }
 
-// CountedWith is what is counted for the pod once it declares something else, which its kubelet can grant.
+// CountedWith is Counted for the pod with another declared footprint that its kubelet can grant.
 func (p Pod) CountedWith(declared Footprint) Resources {
 	return p.applied().Counted().atLeast(declared.Counted())
 }
 
-// applied is the footprint of what the kubelet reports as applied. Requests or limits that it does not
-// report are those that are declared, unless they are infeasible.
+// applied is the footprint that the kubelet reports as applied. Requests or limits that it does not
+// report are the declared ones, unless they are infeasible.
 func (p Pod) applied() Footprint {
 	return p.Footprint().With(func(c Container) Resources {
 		out := p.Actual[c.Name]
@@ -124,22 +123,22 @@ func (p Pod) applied() Footprint {
 	})
 }
 
-// ContainersSum is the sum of what the pod's containers declare, which the API server compares with
-// pod-level requests.
+// ContainersSum is the sum of the containers' declared resources, which the API server compares
+// with pod-level requests.
 func (p Pod) ContainersSum() Resources {
 	f := p.Footprint()
 	f.PodLevel = Resources{}
 	return f.Sum()
 }
 
-// Footprint is what the template declares. The API server may add to it in new pods.
+// Footprint is the template's declared footprint. The API server may add to it in new pods.
 func (d Deployment) Footprint() Footprint {
 	return Footprint{Running: d.Containers, Init: d.Others, Overhead: d.Overhead, PodLevel: d.PodLevel, IsTemplate: true}
 }
 
 // NewPod is the footprint that the next pod of the template will probably have: the template's, with the
 // containers and the overhead that admission has added to the newest of the pods. A pod of the latest
-// template tells more than another one; pods that end or have ended tell nothing.
+// template takes precedence; pods that end or have ended are ignored.
 func (d Deployment) NewPod(pods []Pod) Footprint {
 	template := d.Footprint()
 	model, ok := newest(pods)
@@ -160,8 +159,8 @@ func (d Deployment) NewPod(pods []Pod) Footprint {
 	return made
 }
 
-// merge lists the containers of a pod with what the template declares for them, and those that only the
-// template has.
+// merge lists the containers of a pod with the template's resources, and those that only the template
+// has.
 func merge(pod, template []Container) []Container {
 	out := make([]Container, 0, len(pod)+len(template))
 	for _, c := range pod {

@@ -59,7 +59,7 @@ func helperSum(pod *corev1.Pod, options resourcehelper.PodResourcesOptions) work
 }
 
 // randomPod has containers, native sidecars and init containers in any order, and now and then an
-// overhead, pod-level resources, and a kubelet that has applied something else.
+// overhead, pod-level resources, and a kubelet that has applied other values.
 func randomPod(r *rand.Rand) *corev1.Pod {
 	pod := &corev1.Pod{}
 	for i := range 1 + r.IntN(3) {
@@ -123,8 +123,7 @@ func randomList(r *rand.Rand) corev1.ResourceList {
 	return list
 }
 
-// The API server adds to what a template declares. The next pod will probably have what the newest one
-// has been given.
+// The API server adds to the template. The next pod will probably get the same as the newest one.
 func TestNewPod(t *testing.T) {
 	app, proxy := container("app", 100), sidecar(container("proxy", 50))
 	template := workload.Deployment{Containers: []workload.Container{app}}
@@ -186,7 +185,7 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// What is lowered is counted until the kubelet has applied it, and what is raised is counted at once.
+// A lowered value counts after the kubelet has applied it, and a raised value at once.
 func TestCounted(t *testing.T) {
 	pod := workload.Pod{
 		Containers: []workload.Container{sidecar(container("proxy", 50)), container("app", 200)},
@@ -214,7 +213,7 @@ func container(name string, cpu int64) workload.Container {
 	return workload.Container{Name: name, Resources: workload.Resources{Requests: amounts(cpu, 0)}}
 }
 
-// after is an init container that starts after so many sidecars.
+// after is an init container that starts after the given number of sidecars.
 func after(sidecars int, c workload.Container) workload.Container {
 	c.SidecarsBefore = sidecars
 	return c

@@ -17,8 +17,8 @@ import (
 type Heap struct {
 	// Bytes is the size; 0 if it is a share of the memory limit.
 	Bytes int64
-	// Flag is the flag and where it is set, such as "-Xmx2g in env JAVA_TOOL_OPTIONS". It has nothing else of the text
-	// around it, which may be a secret.
+	// Flag is the flag and its place, such as "-Xmx2g in env JAVA_TOOL_OPTIONS". It leaves out the text around it,
+	// which may be a secret.
 	Flag string
 }
 
@@ -121,7 +121,7 @@ func heapOf(word string) (bytes int64, ok bool) {
 	return 0, true
 }
 
-// sizeIn is a number of bytes, or of a unit; 0 if it is out of range.
+// sizeIn is a number of bytes, or of a unit; 0 if out of range.
 func sizeIn(number, unit string) int64 {
 	n, err := strconv.ParseInt(number, 10, 64)
 	shift := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[strings.ToUpper(unit)]
@@ -131,7 +131,7 @@ func sizeIn(number, unit string) int64 {
 	return n << shift
 }
 
-// readHeaps are the heaps that flags set, by container; nil for none.
+// readHeaps are the heaps that flags set, by container, or nil.
 func readHeaps(spec *corev1.PodSpec) (heaps map[string]Heap) {
 	for _, c := range LongRunning(spec) {
 		if flag := heapFlagOf(c); flag.word != "" {
@@ -144,7 +144,8 @@ func readHeaps(spec *corev1.PodSpec) (heaps map[string]Heap) {
 	return heaps
 }
 
-// KeepHeap copies what ReadDeployment reads of a container's command, arguments and environment: the flag that sets its heap.
+// KeepHeap copies the flag that sets a container's heap, which ReadDeployment reads from the command, arguments and
+// environment.
 func KeepHeap(to, from *corev1.Container) {
 	switch flag := heapFlagOf(from); {
 	case flag.word == "":

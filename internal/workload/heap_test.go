@@ -67,7 +67,7 @@ func TestHeaps(t *testing.T) {
 	}
 }
 
-// Whatever a container declares, what is kept of it is one flag and its size.
+// For any container, only one flag and its size are kept.
 func FuzzHeap(f *testing.F) {
 	for _, text := range []string{"-Xmx2g", "java -Xmx2g -Dpassword=secret", "GOMEMLIMIT", "900MiB", `'--max-old-space-size=1'`, "-Xmx9223372036854775807t"} {
 		f.Add(text, "JAVA_OPTS", text)

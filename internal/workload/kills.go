@@ -13,8 +13,8 @@ import (
 // oomKilled is the reason of a termination because a container exceeded its memory limit.
 const oomKilled = "OOMKilled"
 
-// IsKilledSince reports whether a container of the pod was OOM-killed after the pod was as before. A pod that
-// was not known before is nil: then any kill counts.
+// IsKilledSince reports whether a container of the pod was OOM-killed since before. For a pod that was not
+// known before, which is nil, any kill counts.
 func IsKilledSince(before, now *Pod) bool {
 	return slices.ContainsFunc(now.Kills, func(kill OOMKill) bool {
 		return before == nil || !slices.ContainsFunc(before.Kills, func(known OOMKill) bool {

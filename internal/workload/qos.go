@@ -33,8 +33,8 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// AreGuaranteed reports whether the pods of a template are Guaranteed. Init containers and what is injected into pods only show
-// in the pods.
+// AreGuaranteed reports whether the pods of a template are Guaranteed. Init containers and injected containers only show in the
+// pods.
 func AreGuaranteed(template []Container, pods []Pod) bool {
 	for _, pod := range pods {
 		if pod.Current && cmp.Or(pod.QoS, corev1.PodQOSGuaranteed) != corev1.PodQOSGuaranteed {

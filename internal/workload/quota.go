@@ -12,7 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Quota is what one ResourceQuota allows of one resource.
+// Quota is the allowance of one resource by one ResourceQuota.
 type Quota struct {
 	// Name is the name of the ResourceQuota, Key the resource that it counts: "requests.cpu".
 	Name, Key string
@@ -30,8 +30,8 @@ var quotaKeys = map[corev1.ResourceName]func(corev1.ResourceList, corev1.Resourc
 	corev1.ResourceLimitsMemory:   readMemory,
 }
 
-// ReadQuotas returns what the ResourceQuotas of a namespace allow for pods of Deployments that
-// have requests. all says that none was left out.
+// ReadQuotas returns the allowances of a namespace's ResourceQuotas for pods of Deployments that
+// have requests. all is true if none was left out.
 //
 // It reads the status, as the API server does. A quota with scopes counts only if it certainly
 // matches such pods: NotTerminating does, because pods of a Deployment cannot have a deadline,

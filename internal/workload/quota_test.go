@@ -50,7 +50,7 @@ func TestReadQuotas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quota corev1.ResourceQuota
 		want  []workload.Quota
-		part  bool // some are for the API server to judge
+		part  bool // some are left to the API server
 	}{
 		"all resources that we change": {
 			quota: resourceQuota("team", map[corev1.ResourceName]string{

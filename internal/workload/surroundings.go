@@ -66,8 +66,8 @@ func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
 	return b
 }
 
-// Defaulted are the resources that the API server stores for a container, when its pod is created and each time it is
-// resized: a missing request becomes the limit, and then LimitRanger sets defaults for whatever is still missing. LimitRanger
+// Defaulted has the resources that the API server stores for a container, when its pod is created and each time it is
+// resized: a missing request becomes the limit, and then LimitRanger sets defaults for other missing values. LimitRanger
 // applies several LimitRanges in no certain order, so the strictest default is an assumption.
 func (b Bounds) Defaulted(c Container) Resources {
 	if c.Unreadable {
@@ -128,8 +128,8 @@ func tighterBound(a, b int64) int64 {
 	return a
 }
 
-// Scaled names, for each resource, the HorizontalPodAutoscaler that scales the Deployment on
-// the utilization of that resource; empty for none.
+// Scaled names, for each resource, the HorizontalPodAutoscaler that scales the Deployment on the
+// utilization of that resource, if any.
 //
 // Utilization is usage divided by request, so a changed request changes the number of
 // replicas. An HPA on an absolute average of the resource does not conflict.

@@ -80,7 +80,7 @@ func TestReadLimitRanges(t *testing.T) {
 	}
 }
 
-// The rules of LimitRanger: what a container declares stays, and a request follows from its limit before any default.
+// The rules of LimitRanger: declared values stay, and a request follows from its limit before any default.
 func TestDefaulted(t *testing.T) {
 	bounds := workload.Bounds{ContainerDefault: amounts(1000, 64*mebi), ContainerDefaultRequest: amounts(100, 32*mebi)}
 	resources := func(requests, limits quantity.Amounts) workload.Resources {

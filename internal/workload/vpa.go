@@ -27,7 +27,7 @@ type VPA struct {
 	Containers map[string]VPAContainer
 }
 
-// VPAContainer says which resources of a container a VerticalPodAutoscaler changes.
+// VPAContainer has the resources of a container that a VerticalPodAutoscaler changes.
 type VPAContainer struct{ CPU, Memory bool }
 
 // VPASpec is the part of a VerticalPodAutoscaler's spec that is read, of version v1.

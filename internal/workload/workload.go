@@ -34,8 +34,8 @@ type Resources struct {
 type Container struct {
 	Name string
 	Resources
-	// RestartOnCPU and RestartOnMemory say that the container's resizePolicy requires a
-	// restart when that resource changes.
+	// RestartOnCPU and RestartOnMemory are true if the container's resizePolicy requires a restart
+	// when that resource changes.
 	RestartOnCPU    bool
 	RestartOnMemory bool
 	// Unreadable is true if a quantity is out of range. The operator does not change such a
@@ -44,8 +44,8 @@ type Container struct {
 	// IsSidecar is true if the container is a native sidecar: an init container that runs for as
 	// long as its pod.
 	IsSidecar bool
-	// SidecarsBefore is how many native sidecars start before an init container that ends; 0 for
-	// other containers. See Footprint.
+	// SidecarsBefore is the number of native sidecars that start before an init container that
+	// ends; 0 for other containers. See Footprint.
 	SidecarsBefore int
 }
 
@@ -66,20 +66,20 @@ type Deployment struct {
 	// Stuck is true if the rollout of the latest spec made no progress for longer than
 	// progressDeadlineSeconds.
 	Stuck bool
-	// CreateFailure is why the ReplicaSet controller cannot create pods (ReplicaFailure); empty if it can.
+	// CreateFailure is the reason why the ReplicaSet controller cannot create pods (ReplicaFailure), if any.
 	CreateFailure string
-	// Unavailable is how many old pods a rollout may terminate before the first new pod is
-	// ready: all of them with the strategy Recreate.
+	// Unavailable is the number of old pods that a rollout may terminate before the first new pod
+	// is ready: all of them with the strategy Recreate.
 	Unavailable int32
 	// PodLevelResources is true if the template declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
 	PodLevel          Resources
-	// Overhead is what the template itself says that pods need besides their containers. Usually
-	// only pods say so, because admission adds it by their RuntimeClass.
+	// Overhead is the need of pods besides their containers, if the template has it. Usually only
+	// pods do, because admission adds it by their RuntimeClass.
 	Overhead quantity.Amounts
-	// MinReady is how long a pod must be ready to count as available.
+	// MinReady is the time for which a pod must be ready to count as available.
 	MinReady time.Duration
-	// ProgressDeadline is how long a rollout may make no progress.
+	// ProgressDeadline is the longest time of a rollout without progress.
 	ProgressDeadline time.Duration
 	// Containers are the containers of the template that run for as long as a pod: native sidecars in
 	// the order in which they start, then the containers.
@@ -87,7 +87,7 @@ type Deployment struct {
 	// Others are the init containers that end before the containers start. The operator never
 	// changes them.
 	Others []Container
-	// Heaps are the heaps that flags set, by container; nil for none.
+	// Heaps are the heaps that flags set, by container.
 	Heaps map[string]Heap
 }
 
@@ -97,8 +97,8 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of the one that
-	// controls it.
+	// Current is true if the pod has the Deployment's latest template, and ReplicaSet is the UID of its
+	// ReplicaSet.
 	Current    bool
 	ReplicaSet types.UID
 	Running    bool
@@ -108,16 +108,16 @@ type Pod struct {
 	Node string
 	// Unmovable is true if an annotation for node autoscalers asks not to evict the pod.
 	Unmovable bool
-	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
-	// looked for.
+	// NoNodeSince is the time since which the pod is unschedulable; zero if it has a node, and before the first
+	// attempt.
 	NoNodeSince time.Time
-	// Scheduled is when the pod got its node, by the clock of the API server; zero before, and if unknown.
+	// Scheduled is the time at which the pod got its node, by the clock of the API server; zero before, and if unknown.
 	Scheduled time.Time
-	// InsufficientCPU and InsufficientMemory say what the scheduler has found too little of, on any node.
+	// InsufficientCPU and InsufficientMemory are true if the scheduler has found too little on all nodes.
 	InsufficientCPU, InsufficientMemory bool
-	// Created is when the pod was created.
+	// Created is the creation time of the pod.
 	Created time.Time
-	// Started is when the kubelet started the pod; zero before.
+	// Started is the time at which the kubelet started the pod; zero before.
 	Started time.Time
 	// Ready is true if the pod is ready, and ReadyChanged is the last transition; zero if
 	// unknown.
@@ -125,16 +125,16 @@ type Pod struct {
 	ReadyChanged time.Time
 	// Runs are the processes of the containers, as far as the kubelet has reported them.
 	Runs []Run
-	// Resized is when the pod was last resized in place, by any client; zero for never.
+	// Resized is the time of the pod's last resize in place, by any client; zero means never.
 	Resized     time.Time
 	Terminating bool
-	// GraceEnds is when a pod that terminates must have ended; zero for another.
+	// GraceEnds is the time at which a terminating pod must have ended; zero for others.
 	GraceEnds time.Time
 	QoS       corev1.PodQOSClass
 	// PodLevelResources is true if the pod declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
 	PodLevel          Resources
-	// Overhead is what the pod needs besides its containers, by its RuntimeClass.
+	// Overhead is the pod's need besides its containers, by its RuntimeClass.
 	Overhead quantity.Amounts
 	// Containers are those that run for as long as the pod: native sidecars in the order in which
 	// they start, then the containers.
@@ -145,7 +145,7 @@ type Pod struct {
 	// Actual has, by container, the resources that the kubelet reports as applied. A
 	// container is missing until the kubelet reports it. Pods may share it, so it must not be modified.
 	Actual map[string]Resources
-	// Resize is what the kubelet reports about the resize of the latest spec.
+	// Resize is the kubelet's report about the resize of the latest spec.
 	Resize Resize
 	// Kills are the OOM kills in the status.
 	Kills []OOMKill
@@ -154,8 +154,8 @@ type Pod struct {
 	Exits []Exit
 	// BackingOff names the containers in CrashLoopBackOff.
 	BackingOff []string
-	// Unready is since when the pod has not been ready; zero while it is ready, and if the
-	// kubelet has not reported it.
+	// Unready is the time since which the pod has not been ready; zero while it is ready, and if
+	// the kubelet has not reported it.
 	Unready time.Time
 }
 
@@ -191,20 +191,20 @@ func (p Pod) IsOver() bool { return p.Ended || p.Terminating }
 // Run is the process of a container.
 type Run struct {
 	Container string
-	// Since is when it started; zero if no process runs.
+	// Since is the start; zero if no process runs.
 	Since time.Time
 	// Restarted is true if the container was restarted before.
 	Restarted bool
 }
 
-// Resize is what the kubelet reports about a resize. The zero value means no report.
+// Resize is the kubelet's report about a resize. The zero value means no report.
 type Resize struct {
 	Deferred   bool
 	Infeasible bool
 	InProgress bool
 	Failed     bool
 	Message    string
-	// Since is when the kubelet first reported this about the latest spec; zero if unknown.
+	// Since is the time of the kubelet's first such report about the latest spec; zero if unknown.
 	Since time.Time
 }
 
@@ -215,9 +215,8 @@ type OOMKill struct {
 	// Termination is the number of the container's termination in this pod: its restart count
 	// once it has been restarted. It is negative for a kill of one process that has not ended the container.
 	Termination int32
-	// HitBytes is the size that was hit: the memory limit that the kubelet reports as applied,
-	// or the request without a limit. It is 0 if it is unknown because the pod was resized
-	// after the kill.
+	// HitBytes is the size that was hit: the memory limit that the kubelet reports as applied, or
+	// the request without a limit. It is 0 if unknown because the pod was resized after the kill.
 	HitBytes int64
 }
 
@@ -421,7 +420,7 @@ func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
-// Applied is what a container has: what the kubelet reports as applied, or else what the pod declares.
+// Applied has a container's resources: as applied by the kubelet, or else as declared by the pod.
 func (p Pod) Applied(container string) Resources {
 	if actual, ok := p.Actual[container]; ok {
 		return actual
@@ -444,15 +443,15 @@ func (p *Pod) oomKill(container string, at time.Time, termination int32) OOMKill
 	return kill
 }
 
-// ProcessKill is the OOM kill of one process in a run of a container, which goes on: the last of so many in this run. It is dated
-// at a time, and was after another one.
+// ProcessKill is the OOM kill of one process in a run of a container, which continues: the last of the given number in this
+// run. It happened after one time and is dated at another.
 func (p *Pod) ProcessKill(run Run, kills int, after, at time.Time) OOMKill {
 	kill := p.oomKill(run.Container, after, -int32((run.Since.Unix()+int64(kills))%math.MaxInt32))
 	kill.At = at
 	return kill
 }
 
-// resizedAt is when any client last changed a field through the resize subresource.
+// resizedAt is the time of the last change by any client through the resize subresource.
 func resizedAt(p *corev1.Pod) (last time.Time) {
 	for _, entry := range p.ManagedFields {
 		if entry.Subresource == ResizeSubresource && entry.Time != nil && entry.Time.After(last) {

@@ -43,7 +43,7 @@ func declared(name string, requests, limits corev1.ResourceList) corev1.Containe
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 }
 
-// rolledOut is a Deployment of two replicas that has nothing left to do.
+// rolledOut is a fully rolled out Deployment of two replicas.
 func rolledOut(change func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3},
@@ -282,20 +282,19 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// A kubelet keeps the time of the transition while it says the same of one resize after
-// the other.
+// A kubelet keeps the time of the transition while it reports the same about successive resizes.
 func TestResizeSince(t *testing.T) {
-	said := noon.Add(-time.Hour)
+	reportedAt := noon.Add(-time.Hour)
 	deferred := []corev1.PodCondition{{
-		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(reportedAt),
 	}}
 	failed := []corev1.PodCondition{{
-		Type: "PodResizeInProgress", Status: "True", Reason: "Error", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+		Type: "PodResizeInProgress", Status: "True", Reason: "Error", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(reportedAt),
 	}}
 	resizedAt := func(at time.Time, subresource string) []metav1.ManagedFieldsEntry {
 		return []metav1.ManagedFieldsEntry{
 			{Subresource: subresource, Time: &metav1.Time{Time: at}},
-			{Subresource: "resize", Time: &metav1.Time{Time: said.Add(-time.Hour)}},
+			{Subresource: "resize", Time: &metav1.Time{Time: reportedAt.Add(-time.Hour)}},
 			{Subresource: "resize"},
 		}
 	}
@@ -305,12 +304,12 @@ func TestResizeSince(t *testing.T) {
 		want       time.Time
 	}{
 		"no conditions":                               {nil, resizedAt(noon, "resize"), time.Time{}},
-		"since the transition":                        {deferred, nil, said},
-		"since the failure":                           {failed, resizedAt(noon, "status"), said},
-		"the resize is older":                         {deferred, resizedAt(said.Add(-time.Minute), "resize"), said},
+		"since the transition":                        {deferred, nil, reportedAt},
+		"since the failure":                           {failed, resizedAt(noon, "status"), reportedAt},
+		"the resize is older":                         {deferred, resizedAt(reportedAt.Add(-time.Minute), "resize"), reportedAt},
 		"since the resize, if the condition is older": {deferred, resizedAt(noon, "resize"), noon},
-		"other writes are ignored":                    {deferred, resizedAt(noon, "status"), said},
-		"the pending resize takes precedence":         {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, said},
+		"other writes are ignored":                    {deferred, resizedAt(noon, "status"), reportedAt},
+		"the pending resize takes precedence":         {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, reportedAt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {
@@ -395,7 +394,7 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
-// TestTheSizeThatWasHit: what a pod declares now may be newer than the kill.
+// TestTheSizeThatWasHit: the declared size of a pod may be newer than the kill.
 func TestTheSizeThatWasHit(t *testing.T) {
 	cases := map[string]struct {
 		resized time.Duration // after the kill; 0 for never
@@ -432,7 +431,7 @@ func TestTheSizeThatWasHit(t *testing.T) {
 	}
 }
 
-// What became of a pod is told by its status alone, with the times at which it happened.
+// The status of a pod alone has its exits, with their times.
 func TestExitsAndBackOff(t *testing.T) {
 	ended := func(at time.Time, reason string) *corev1.ContainerStateTerminated {
 		return &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at), Reason: reason}

@@ -44,7 +44,7 @@ func Namespaces(watch string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Scope is how much of the cluster the operator sees.
+// Scope is the part of the cluster that the operator sees.
 type Scope struct {
 	// Namespaces are the namespaces that the operator is configured to watch, sorted. Empty
 	// means all.
@@ -56,24 +56,24 @@ type Scope struct {
 // Lack is a feature whose rights are missing.
 type Lack struct {
 	Feature Feature
-	// Namespace is where the rights are missing; empty for all namespaces.
+	// Namespace lacks the rights; empty means all namespaces.
 	Namespace string
 	// Missing lists the rights.
 	Missing string
 }
 
-// Feature is what the operator does only if it has some rights.
+// Feature is a part of the operator that needs some rights.
 type Feature string
 
 // The features, as the log names them.
 const (
-	// Watching is what the operator needs in each namespace. It does not watch a namespace until it gets the rights: an
-	// informer without the right to list blocks the caches of all namespaces.
+	// Watching needs rights in each namespace. The operator does not watch a namespace without them: an informer
+	// without the right to list blocks the caches of all namespaces.
 	Watching Feature = "scalers and workloads"
 	// Nodes and ClusterPolicies are cluster-scoped, so an operator that is limited to some namespaces does not read them.
 	Nodes           Feature = "nodes"
 	ClusterPolicies Feature = "ClusterScalingPolicies"
-	// PolicyNamespaces and PolicyScalers are what policies need. Their rights belong to an optional component.
+	// Policies need PolicyNamespaces and PolicyScalers. Their rights belong to an optional component.
 	PolicyNamespaces Feature = "namespaces for policies"
 	PolicyScalers    Feature = "scalers of policies"
 	// Metrics is the authorization of requests for /metrics, which are all rejected without it.
@@ -82,7 +82,7 @@ const (
 	Evictions Feature = "fallback Recreate by default"
 )
 
-// missing lists the rights that are missing for a feature; empty if it has them.
+// missing lists the rights that are missing for a feature, if any.
 func (s Scope) missing(feature Feature, namespace string) string {
 	for _, l := range s.Lacks {
 		if l.Feature == feature && l.Namespace == namespace {
@@ -92,8 +92,7 @@ func (s Scope) missing(feature Feature, namespace string) string {
 	return ""
 }
 
-// readable returns the namespaces to watch; none means all. ok is false if there is nothing
-// to watch.
+// readable returns the namespaces to watch; none means all. ok is false if none can be watched.
 func (s Scope) readable() (namespaces []string, ok bool) {
 	if len(s.Namespaces) == 0 {
 		return nil, s.missing(Watching, metav1.NamespaceAll) == ""
@@ -111,7 +110,7 @@ func (s Scope) servesCluster(feature Feature) bool {
 	return len(s.Namespaces) == 0 && s.missing(feature, metav1.NamespaceAll) == ""
 }
 
-// fallback is that of scalers that name none. An operator that is limited to some namespaces does not read nodes.
+// fallback is the default fallback of scalers. An operator that is limited to some namespaces does not read nodes.
 func (s Scope) fallback() v1beta1.Fallback {
 	if s.servesCluster(Evictions) {
 		return v1beta1.FallbackRecreate
@@ -119,7 +118,7 @@ func (s Scope) fallback() v1beta1.Fallback {
 	return v1beta1.FallbackWait
 }
 
-// policiesForbidden lists the rights that are missing for policies, in the namespaces that are watched; empty for none.
+// policiesForbidden lists the rights that are missing for policies, in the watched namespaces.
 func (s Scope) policiesForbidden() string {
 	var parts []string
 	for _, l := range s.Lacks {
@@ -157,8 +156,8 @@ func watching(group string, resources ...string) (rights []right) {
 	return rights
 }
 
-// rightsFor are the rights that each feature needs. Those of Watching, Nodes and ClusterPolicies are part of the roles
-// "manager" and "manager-cluster" in config/rbac, and those for policies of the component "policies".
+// rightsFor lists the rights of each feature. The roles "manager" and "manager-cluster" in config/rbac grant those of
+// Watching, Nodes and ClusterPolicies; the component "policies" grants the rest.
 var rightsFor = map[Feature][]right{
 	Watching: slices.Concat(
 		watching(v1beta1.GroupVersion.Group, "verticalscalers", "scaleddeployments", "scalingpolicies", "newpodsizes"),
@@ -234,7 +233,7 @@ func (check accessCheck) missing(ctx context.Context, namespace string, rights [
 	return strings.Join(lacking, ", "), nil
 }
 
-// FindScope asks the API server how much of the cluster the operator can read.
+// FindScope asks the API server which part of the cluster the operator can read.
 func FindScope(ctx context.Context, restConfig *rest.Config, c config.Operator, namespaces ...string) (Scope, error) {
 	check, err := checkWithReview(restConfig)
 	if err != nil {
@@ -269,7 +268,7 @@ func (check accessCheck) findScope(ctx context.Context, c config.Operator, names
 	return s, nil
 }
 
-// log reports what the operator watches, and which features it does without.
+// log reports the watched namespaces and the missing features.
 func (s Scope) log(to logr.Logger) {
 	watched := "all"
 	if len(s.Namespaces) > 0 {
@@ -278,7 +277,7 @@ func (s Scope) log(to logr.Logger) {
 	to.Info("Watching namespaces", "namespaces", watched)
 	to.Info("Scalers that name no fallback have this one", "fallback", s.fallback())
 	for _, l := range s.Lacks {
-		if !l.isForPolicies() { // Each policy says so.
+		if !l.isForPolicies() { // Each policy reports this.
 			to.Info("A feature is disabled because the operator lacks rights", "feature", l.Feature, "namespace", l.Namespace, "missing", l.Missing)
 		}
 	}

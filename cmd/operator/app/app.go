@@ -68,7 +68,7 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 	return RunInNamespaces(ctx, restConfig, c, Options{Source: source}, namespaces...)
 }
 
-// Options are what an operator is given beside its configuration.
+// Options are the inputs of an operator beside its configuration.
 type Options struct {
 	// Source has the usage of pods.
 	Source collect.Source
@@ -100,7 +100,7 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 	return nil
 }
 
-// process is what outlives a manager.
+// process is the state that outlives a manager.
 type process struct {
 	config    config.Operator
 	source    collect.Source
@@ -181,11 +181,11 @@ type assembly struct {
 	triggers  chan event.GenericEvent // reconciles the scalers that the collector names
 	collector *collect.Collector
 	missing   *atomic.Bool   // usage of nearly all pods is missing; nil without a lease
-	freeze    *freeze.Switch // nil if there is none
+	freeze    *freeze.Switch // nil without a switch
 	freezeAPI corev1client.ConfigMapsGetter
 }
 
-// addAll adds the parts in an order in which each finds what it uses.
+// addAll adds each part after those that it uses.
 func (a *assembly) addAll(ctx context.Context) error {
 	parts := []func(context.Context) error{
 		a.fillCache,
@@ -209,9 +209,9 @@ func (a *assembly) addAll(ctx context.Context) error {
 	return nil
 }
 
-// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. A
-// controller starts only when the whole cache is filled, so a new leader would wait for a kind that it asks for only then,
-// and forever if an uninstallation has deleted the kind already.
+// fillCache fills the manager's cache for the controllers from the start, also while another replica leads. A controller
+// starts only when the whole cache is filled. A new leader would wait for a kind that it requests only then, and forever
+// if an uninstallation has deleted the kind already.
 func (a *assembly) fillCache(ctx context.Context) error {
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, a.mgr.GetFieldIndexer()); err != nil {
@@ -259,7 +259,7 @@ func (a *assembly) addCollector(context.Context) error {
 	return nil
 }
 
-// countPods counts the pods of all namespaces. It asks the API server for one, and how many others there are.
+// countPods counts the pods of all namespaces. It asks the API server for one, and for the number of others.
 func countPods(api client.Reader) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		one := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
@@ -307,7 +307,7 @@ func (a *assembly) addPolicies(ctx context.Context) error {
 		Client:        a.mgr.GetClient(),
 		Cached:        a.mgr.GetCache(),
 		Live:          a.mgr.GetAPIReader(),
-		Fleet:         a.cached.Fleet,
+		Deployments:   a.cached.Deployments,
 		Freeze:        a.freeze,
 		Recorder:      a.mgr.GetEventRecorder(scalingpolicy.Name),
 		Clock:         a.clock,

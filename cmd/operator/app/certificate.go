@@ -73,9 +73,9 @@ func (c *metricsCertificate) read() {
 	c.cert, c.key, c.found = cert, key, &pair
 }
 
-// metricsTLS returns the TLS settings of the metrics endpoint. It requires TLS 1.3, which every scraper that
-// is still supported speaks, and whose ciphers need no choice. It does not offer HTTP/2: a scraper sends one
-// request at a time, and without HTTP/2, attacks on its streams do not concern the operator.
+// metricsTLS returns the TLS settings of the metrics endpoint. It requires TLS 1.3, which all supported
+// scrapers speak and whose ciphers need no configuration. It does not offer HTTP/2: a scraper sends one
+// request at a time, and attacks on streams of HTTP/2 then have no target.
 func metricsTLS(dir string) func(*tls.Config) {
 	certificate := &metricsCertificate{dir: dir}
 	return func(c *tls.Config) {

@@ -17,9 +17,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
-// RequestDeadline is the longest time that a request to the API server may take until its answer
-// is read. The API server allows a webhook at most 30 s. A connection that stays open and answers
-// nothing, such as that of a proxy, would otherwise keep a worker for as long as it does.
+// RequestDeadline is the longest time until the answer of the API server to a request is read. The
+// API server allows a webhook at most 30 s. Without it, an open connection without an answer, for
+// example to a proxy, would block a worker.
 const RequestDeadline = 35 * time.Second
 
 var unanswered = metrics.NewCounter(metrics.Metric{
@@ -37,7 +37,7 @@ func init() {
 var errUnanswered = errors.New("no answer in time")
 
 // bounded gives each request a deadline, except watches, which have no end. It covers all clients:
-// those of reconciles and those of the collector, the checkpoints and the gates.
+// for reconciles, the collector, the checkpoints and the gates.
 type bounded struct {
 	next     http.RoundTripper
 	deadline time.Duration
@@ -67,8 +67,8 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// explain returns the error of a request. It says so if the deadline ended the request, and
-// counts it.
+// explain returns the error of a request. It names and counts the deadline if that ended the
+// request.
 func (b *bounded) explain(ctx context.Context, method string, err error) error {
 	if !errors.Is(context.Cause(ctx), errUnanswered) {
 		return err

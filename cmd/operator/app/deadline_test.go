@@ -41,7 +41,7 @@ func hang(r *http.Request) {
 	<-r.Context().Done()
 }
 
-// unansweredPuts is what the metric says of PUTs.
+// unansweredPuts is the value of the metric for PUTs.
 func unansweredPuts(t *testing.T) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -23,10 +23,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
-// The times of the leader election. Another process leads at the earliest leaseDuration after the
-// last renewal. The leader writes until renewDeadline after it, so that a request has the rest of the
-// time to arrive. Nothing breaks while no process leads, so the lease is renewed more rarely than that of a control
-// plane. But another process leads soon after the plugin reports the operator as silent, which it does when the lease expires.
+// The times of the leader election. Another process leads at the earliest leaseDuration after the last renewal. The leader
+// writes until renewDeadline after it, so that a request has the rest of the time to arrive. Nothing breaks while no process
+// leads, so the lease is renewed less often than a control plane's. When the lease expires, the plugin reports the operator as
+// silent, and another process leads soon after.
 const (
 	leaseDuration = 30 * time.Second
 	renewDeadline = 20 * time.Second
@@ -38,7 +38,7 @@ type labeledLock struct {
 	resourcelock.Interface
 	labels  map[string]string
 	missing *atomic.Bool
-	// fallback is that of scalers that name none.
+	// fallback is the default fallback of scalers.
 	fallback v1beta1.Fallback
 }
 
@@ -70,7 +70,7 @@ func (l *labeledLock) create(restConfig *rest.Config, events recorder.Provider, 
 	return err
 }
 
-// leaseLabels tell users of the plugin which version leads. A version that cannot be a label has none.
+// leaseLabels report the version of the leader to the plugin. A version that cannot be a label has none.
 func leaseLabels(version string) map[string]string {
 	if version == "" || len(validation.IsValidLabelValue(version)) > 0 {
 		return map[string]string{}
@@ -78,7 +78,7 @@ func leaseLabels(version string) map[string]string {
 	return map[string]string{v1beta1.VersionLabel: version}
 }
 
-// leaseNamespace is the namespace of the lease: as configured, or that of the operator's pod; empty if neither is known.
+// leaseNamespace is the namespace of the lease: as configured, or the namespace of the operator's pod.
 func leaseNamespace(c config.Operator) string {
 	return cmp.Or(c.LeaderElection.Namespace, os.Getenv(NamespaceEnv))
 }

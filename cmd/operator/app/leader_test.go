@@ -27,7 +27,7 @@ type noEvents struct{ recorder.Provider }
 func (noEvents) GetEventRecorderFor(string) record.EventRecorder { return record.NewFakeRecorder(1) }
 
 // The plugin compares this version with its own, and shows whether usage is missing.
-func TestTheLeaseTellsUsers(t *testing.T) {
+func TestTheLeaseNamesItsHolderToUsers(t *testing.T) {
 	for version, want := range map[string]string{"v0.1.0": "v0.1.0", "": "", "v0.1.0+dirty": ""} {
 		t.Run(version, func(t *testing.T) {
 			var lease coordinationv1.Lease

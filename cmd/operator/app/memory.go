@@ -13,16 +13,15 @@ const (
 	// MemoryLimitEnv names the environment variable with the memory limit of the operator's
 	// container, in bytes.
 	MemoryLimitEnv = "MEMORY_LIMIT"
-	// memoryPercent is the part of the limit that Go's heap, stacks and structures may fill.
-	// The rest is for what Go does not count, such as the program itself, and for the
-	// overshoot until a garbage collection ends.
+	// memoryPercent is the part of the limit that Go's heap, stacks and structures may fill. The
+	// rest covers memory that Go does not count, such as the program itself, and the overshoot
+	// until a garbage collection ends.
 	memoryPercent = 90
 )
 
-// LimitMemory tells Go to collect garbage more often near 90 % of the container's memory
-// limit. It follows a limit that is changed, as OLM's Subscription can. GOMEMLIMIT takes
-// precedence. Without either, there is no limit. A limit that is not a positive number of
-// bytes is an error.
+// LimitMemory makes Go collect garbage more often near 90 % of the container's memory limit. It
+// follows a limit that is changed, as OLM's Subscription can. GOMEMLIMIT takes precedence. Without
+// either, there is no limit. A limit that is not a positive number of bytes is an error.
 func LimitMemory(getenv func(string) string) error {
 	text := getenv(MemoryLimitEnv)
 	if text == "" || getenv("GOMEMLIMIT") != "" {

@@ -44,8 +44,8 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// However the operator is installed, it knows the memory limit of its own container, also
-// after a user has changed the limit. A GOMEMLIMIT of its own would not follow.
+// In any installation, the operator knows the memory limit of its own container, also after a user
+// has changed it. A GOMEMLIMIT of its own would not follow.
 func TestTheContainerPassesItsMemoryLimit(t *testing.T) {
 	passes := regexp.MustCompile(`- name: ` + MemoryLimitEnv + `\n +valueFrom:\n +resourceFieldRef:\n +containerName: manager\n( +divisor: "0"\n)? +resource: limits\.memory\n`)
 	limits := regexp.MustCompile(`limits:\n( +cpu: .*\n)? +memory: \w+\n`)

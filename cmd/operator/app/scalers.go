@@ -75,7 +75,7 @@ func (a *assembly) watchNodes(ctx context.Context) (*inventory.Nodes, error) {
 	return inventory.WatchNodes(ctx, a.mgr.GetCache(), a.cached.Pods)
 }
 
-// pressureOf tells which nodes have used up their CPU; nil if nodes are not read, or their usage is not.
+// pressureOf finds nodes that have used up their CPU; nil if nodes or their usage are not read.
 func (a *assembly) pressureOf(nodes *inventory.Nodes) *pressure.Nodes {
 	source, ok := a.source.(pressure.Source)
 	if !ok || nodes == nil {

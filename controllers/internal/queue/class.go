@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Class is how urgent a request is, and its priority in the queue. Higher classes are served first.
+// Class is the urgency of a request, and its priority in the queue. Higher classes are served first.
 type Class int
 
-// The classes, by what triggers a reconcile. The library uses two of them by itself: no priority is Edit, and the
-// objects that a watch lists when it starts have the lowest priority, which is Routine.
+// The classes, by trigger of the reconcile. The library uses two of them: no priority is Edit, and objects in the
+// initial list of a watch have the lowest priority, Routine.
 const (
-	// Routine is what may come a little later: collected usage, resyncs, retries that are not soon, and
-	// what the watches list when they start.
+	// Routine requests may wait a little: collected usage, resyncs, late retries, and the initial lists
+	// of watches.
 	Routine Class = handler.LowPriority
-	// Workload is a change of what surrounds a scaler: of its Deployment, its pods, an HPA or a quota.
+	// Workload is a change around a scaler: of its Deployment, its pods, an HPA or a quota.
 	Workload Class = -50
 	// Edit is a change by a user to the object itself.
 	Edit Class = 0
@@ -49,7 +49,7 @@ func (c Class) String() string {
 // Priority returns the class as controller-runtime expects it.
 func (c Class) Priority() *int { return new(int(c)) }
 
-// In returns the handler, for requests of that class. What its watch lists when it starts stays Routine.
+// In returns the handler, for requests of that class. Its watch's initial list stays Routine.
 func In(class Class, h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q requests) { h.Create(ctx, e, InClass(q, class)) },

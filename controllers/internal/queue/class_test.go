@@ -27,7 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
-// withQueue calls f with a queue whose clock is that of synctest.
+// withQueue calls f with a queue with the clock of synctest.
 func withQueue(t *testing.T, f func(q *fairQueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newTestQueue(t)) })
@@ -56,7 +56,7 @@ func (q *fairQueue) mustGet(t *testing.T, want reconcile.Request, class Class) {
 	}
 }
 
-// Only the first kills of a namespace are served before those of another one.
+// Only the first kills of a namespace precede kills in another namespace.
 func TestAFloodOfKillsDelaysNoOtherNamespace(t *testing.T) {
 	withQueue(t, func(q *fairQueue) {
 		for i := range 2300 {
@@ -78,7 +78,7 @@ func TestAFloodOfKillsDelaysNoOtherNamespace(t *testing.T) {
 	})
 }
 
-// added are the classes with which requests were added, in their order.
+// added lists the classes of added requests in order.
 type added struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	classes []Class
@@ -148,8 +148,8 @@ func TestWaitsAreMeasuredByClass(t *testing.T) {
 	})
 }
 
-// Late routine requests are told once, with the latency of the API server, and so is the end of it.
-func TestALateQueueIsToldOnce(t *testing.T) {
+// Late routine requests are reported once, with the latency of the API server, and so is their end.
+func TestALateQueueIsReportedOnce(t *testing.T) {
 	withQueue(t, func(q *fairQueue) {
 		var lines []string
 		q.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})

@@ -51,8 +51,8 @@ func lookUp(ctx context.Context, find Find, add func(reconcile.Request)) error {
 	return err
 }
 
-// Mapped returns the handler that adds the requests that are found for an object, and for an update those of the old and the
-// new one. It is EnqueueRequestsFromMapFunc of controller-runtime with LookUp.
+// Mapped returns the handler that adds the requests found for an object; for an update, for the old and the new one. It is
+// EnqueueRequestsFromMapFunc of controller-runtime with LookUp.
 func Mapped(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
 	enqueue := func(ctx context.Context, q requests, objects ...client.Object) {
 		LookUp(ctx, func(ctx context.Context) (all []reconcile.Request, err error) {
@@ -62,7 +62,11 @@ func Mapped(find func(context.Context, client.Object) ([]reconcile.Request, erro
 			}
 			// A repeat would be reconciled twice if a worker takes the first one at once.
 			seen := sets.New[reconcile.Request]()
-			return slices.DeleteFunc(all, func(one reconcile.Request) bool { return seen.Len() == seen.Insert(one).Len() }), err
+			return slices.DeleteFunc(all, func(one reconcile.Request) bool {
+				isRepeat := seen.Has(one)
+				seen.Insert(one)
+				return isRepeat
+			}), err
 		}, q.Add)
 	}
 	return handler.Funcs{

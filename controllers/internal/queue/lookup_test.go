@@ -75,7 +75,7 @@ func TestALookUpThatFailsIsRepeated(t *testing.T) {
 	})
 }
 
-// An update whose old object is found and whose new one is not is repeated as a whole.
+// An update is repeated as a whole if only its old object is found.
 func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(t)

@@ -37,9 +37,9 @@ func Options(workers int) controller.Options {
 	}
 }
 
-// UntilSlot is the time until an object's place in a period, which is a share of it, from 0 to less than 1. The
-// places of all objects spread evenly what is done once in a period for each of them. A place that is closer
-// than a tenth of the period is that of the next one, so that the time is from a tenth of the period to eleven.
+// UntilSlot is the time until an object's place in a period, which is a share of it, from 0 to less than 1.
+// Places spread periodic work evenly over all objects. A place closer than a tenth of the period counts for the
+// next period, so the time is from one tenth of the period to eleven.
 func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration {
 	place := time.Duration(share * float64(period))
 	until := (place - time.Duration(now.UnixNano()%int64(period)) + period) % period
@@ -49,18 +49,18 @@ func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration
 	return until
 }
 
-// Conflicts remembers how often in a row a reconcile of an object has found its cache to be
-// old. The zero value is ready for concurrent use.
+// Conflicts counts the reconciles of an object in a row that found an old cache. The zero value is
+// ready for concurrent use.
 //
-// Our own last write arrives in the cache within milliseconds, so the first retry is soon. A
-// cache that stays behind, or another writer of the same object, gets fewer and fewer of them.
+// Our own last write arrives in the cache within milliseconds, so the first retry is soon. A cache
+// that stays behind, or another writer of the same object, causes retries less and less often.
 type Conflicts struct {
 	once sync.Once
 	row  workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
-// Delay is when to reconcile the object again after a conflict: 50 ms after the first in a row,
-// and twice as long after each further one, up to 5 s.
+// Delay is the time until the next reconcile after a conflict: 50 ms after the first in a row, and
+// twice as long after each further one, up to 5 s.
 func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
 
 // Forget ends the row of conflicts of an object.

@@ -68,8 +68,8 @@ func start(t *testing.T, options controller.Options, ready func(requests), names
 	return func() { cancel(); running.Wait() }
 }
 
-// Every worker has an object whose request is never answered. The objects behind them are
-// reconciled all the same, again and again.
+// Every worker has an object whose request is never answered. The objects behind them are still
+// reconciled, again and again.
 func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 8
@@ -107,8 +107,8 @@ func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// A controller with a long queue answers an OOM kill next, and tries again soon if that fails,
-// also before the rest of the queue. What the reconciler calls routine waits.
+// A controller with a long queue answers an OOM kill next, and tries again soon if that fails, also
+// before the rest of the queue. Routine requests wait.
 func TestAControllerServesByClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

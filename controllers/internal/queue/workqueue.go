@@ -19,11 +19,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
-// maxFirst is how many urgent requests of a namespace are served before the crowd.
+// maxFirst is the number of urgent requests of a namespace that are served first.
 const maxFirst = 8
 
-// longWait is how long a routine request may wait before the log tells it. The log tells the end once one has waited for half
-// of that.
+// longWait is the wait of a routine request that is logged. The end is logged once a request has waited for half of that.
 const longWait = time.Minute
 
 var waits = metrics.NewHistogram(metrics.Metric{
@@ -33,9 +32,9 @@ var waits = metrics.NewHistogram(metrics.Metric{
 	Stability: metrics.Alpha,
 }, 0.01, 0.1, 1, 10, 60, 600)
 
-// fairQueue is the priority queue of controller-runtime. It bounds how many urgent requests of a namespace
-// go first: a namespace with thousands of OOM kills does not delay those of another namespace. It also measures
-// waits by class.
+// fairQueue is the priority queue of controller-runtime. It limits the urgent requests of a namespace that go
+// first: thousands of OOM kills in one namespace do not delay those in another. It also measures waits by
+// class.
 type fairQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	name    string
@@ -137,7 +136,7 @@ func (q *fairQueue) GetWithPriority() (request reconcile.Request, priority int, 
 	return request, priority, shutdown
 }
 
-// measure measures a wait. That routine requests wait for long is told once, and so is its end.
+// measure measures a wait. Long waits of routine requests are logged once, and so is their end.
 func (q *fairQueue) measure(class Class, wait time.Duration) {
 	waits.WithLabelValues(q.name, class.String()).Observe(wait.Seconds())
 	switch {

@@ -24,7 +24,7 @@ const PolicyName = "verticalscaler-new-pods-4"
 
 // The expressions of the policy, for the pod "object" and the sizes "params".
 const (
-	// hash is the label by which the Deployment controller tells the ReplicaSets of a Deployment apart.
+	// hash is the label by which the Deployment controller distinguishes the ReplicaSets of a Deployment.
 	hash = `object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `']`
 
 	// isReplicaSet is true if the owner o is the pod's controller, and is named like a ReplicaSet of a
@@ -42,9 +42,9 @@ const (
 	sidecars = `object.spec.initContainers.filter(o, has(o.restartPolicy) && o.restartPolicy == 'Always')`
 )
 
-// fitting are the containers to which a size s applies: those that have limits for exactly
-// the resources that the size limits. If the template has changed since, the sizes could
-// otherwise exceed its limits, and the pods would be rejected.
+// fitting are the containers to which a size s applies: they have limits for exactly the resources
+// that the size limits. After a change of the template, sizes could otherwise exceed its limits,
+// and the pods would be rejected.
 func fitting() string {
 	isLimitedAlike := func(resource, request, limit string) string {
 		return `(s[` + request + `] == '' || (s[` + limit + `] != '') == (has(o.resources) && has(o.resources.limits) && '` + resource + `' in o.resources.limits))`
@@ -52,10 +52,9 @@ func fitting() string {
 	return `variables.running.filter(o, variables.sizes.exists(s, s[0] == o.name && ` + isLimitedAlike("cpu", "1", "3") + ` && ` + isLimitedAlike("memory", "2", "4") + `))`
 }
 
-// isUnsized matches the pods of a Deployment that has a line, with a container that differs from it. A pod that
-// declares resources for all its containers together may not exceed them, so it stays as it is. The
-// API server evaluates the policy again after other policies. To merge a pod a second time is half of the
-// cost, so one that has its sizes by then does not match.
+// isUnsized matches the pods of a Deployment with a line and with a container that differs from it. A pod with
+// pod-level resources may not exceed them, so it stays. The API server evaluates the policy again after other
+// policies. A second merge of a pod is half of the cost, so a pod that has its sizes does not match.
 func isUnsized() string {
 	same := `';' + c.name + ',' + ` + declared("requests", "cpu") + ` + ',' + ` + declared("requests", "memory") +
 		` + ',' + ` + declared("limits", "cpu") + ` + ',' + ` + declared("limits", "memory") + ` + ';'`
@@ -66,11 +65,11 @@ func isUnsized() string {
 		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + lineOf + ` + ';'].exists(l, ` + differs + `))`
 }
 
-// isExact is true if pods of the ReplicaSet get the sizes as they are: those of a line without "@", and those of the
-// ReplicaSet that the line names. Any other pod gets the larger of the line and its own.
+// isExact is true if pods of the ReplicaSet get exactly these sizes: the line has no "@", or names the ReplicaSet.
+// Any other pod gets the larger of the line and its own.
 const isExact = `!variables.line.startsWith('@') || variables.line.startsWith('@' + variables.owner.uid + ';')`
 
-// declared is what the container c declares in one of its lists, as a text; empty for nothing.
+// declared is the amount that container c declares in one of its lists, as a text.
 func declared(list, resource string) string {
 	return `(has(c.resources) && has(c.resources.` + list + `) && '` + resource + `' in c.resources.` + list +
 		` ? string(c.resources.` + list + `['` + resource + `']) : '')`
@@ -82,8 +81,8 @@ func mutation() string {
 	return `Object{spec: Object.spec{` + sized("containers", isContainer) + `, ` + sized("initContainers", "!"+isContainer) + `}}`
 }
 
-// sized are the fitting containers of a list with their sizes. An empty amount stays as it is, and so does one that
-// is as large as the size, unless the size is exact.
+// sized are the fitting containers of a list with their sizes. Empty amounts stay, and so do those at least as
+// large as the size, unless the size is exact.
 func sized(list, isInList string) string {
 	amount := func(of, resource, field string) string {
 		has := declared(of, resource)

@@ -51,5 +51,5 @@ func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 	}
 }
 
-// prefix is what config/default and config/new-pods put in front of names.
+// prefix is the name prefix of config/default and config/new-pods.
 const prefix = "verticalscaler-"

@@ -29,10 +29,10 @@ func LineOf(s *v1beta1.VerticalScaler, n v1beta1.NewPods) string {
 	return strings.Replace(line, " ", " @"+string(n.ReplicaSetUID)+";", 1)
 }
 
-// Line is the line of a Deployment, without its end: "web app,100m,64Mi,,128Mi;proxy,50m,,,". It is empty if there
-// is nothing to set. Sizes must be for the containers of that Deployment. LineOf adds a ReplicaSet to it.
+// Line is the line of a Deployment, without its end: "web app,100m,64Mi,,128Mi;proxy,50m,,,". It is empty without
+// sizes. Sizes must be for the containers of that Deployment. LineOf adds a ReplicaSet to it.
 //
-// A container with a request above its limit is left out: the API server would refuse the pod.
+// A container with a request above its limit is left out: the API server would reject the pod.
 func Line(deployment string, sizes []v1beta1.NewPodContainer) string {
 	var containers []string
 	for _, s := range sizes {
@@ -57,8 +57,8 @@ func exceeds(request, limit *resource.Quantity) bool {
 	return copied.Cmp(limit.DeepCopy()) > 0
 }
 
-// text is an amount in the form in which the API server writes it into a pod, so that the two can be
-// compared; empty for none.
+// text formats an amount as the API server does in a pod, so that the two can be compared; empty for
+// nil.
 func text(amount *resource.Quantity) string {
 	if amount == nil {
 		return ""
@@ -67,12 +67,12 @@ func text(amount *resource.Quantity) string {
 	return copied.String()
 }
 
-// Texts puts lines, in their order by name, into texts of at most longest bytes each: the first ones with room. A line
-// that is longer than that is left out, and its Deployment's pods start as in the template.
+// Texts puts lines, ordered by name, into the first texts with room, of at most longest bytes each. A longer line is
+// left out, and its Deployment's pods start as in the template.
 //
-// The line of a Deployment stays in the text of before that has it, unless that text becomes too long: its last lines then
-// move to other texts. So at most the texts that shrink lose a line to another. The first texts are those of before, and
-// may be empty.
+// The line of a Deployment stays in its text of before, unless that text becomes too long: its last lines then move to
+// other texts. So only texts that shrink lose a line to another. The first texts are the texts of before, and may be
+// empty.
 func Texts(lines map[string]string, longest int, before ...string) []string {
 	home, placed := homes(before), make([]page, len(before), len(before)+1)
 	put := func(i int, name string) {
@@ -122,11 +122,11 @@ func homes(texts []string) map[string]int {
 	return home
 }
 
-// page is what goes into one text.
+// page is the content of one text.
 type page struct {
 	names  []string
 	size   int
-	isFull bool // it loses lines, so that it gets none of other texts
+	isFull bool // it loses lines, so it gets none from other texts
 }
 
 func (p page) text(lines map[string]string) string {

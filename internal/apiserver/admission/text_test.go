@@ -41,7 +41,7 @@ func TestLines(t *testing.T) {
 		},
 		// As the API server writes them into pods.
 		"web app,1,1Gi,1,1Gi": {{ContainerName: "app", Requests: amounts("1000m", "1024Mi"), Limits: amounts("1.0", "1Gi")}},
-		// The API server would refuse a pod whose request is above its limit.
+		// The API server would reject a pod whose request is above its limit.
 		"web ok,1,,1,": {
 			{ContainerName: "bad", Requests: amounts("2", "64Mi"), Limits: amounts("1", "64Mi")},
 			{ContainerName: "worse", Requests: amounts("1", "65Mi"), Limits: amounts("1", "64Mi")},
@@ -109,7 +109,7 @@ func TestLinesOfAReplicaSet(t *testing.T) {
 	}
 }
 
-// The sizes may be those of a status in a cache, which all readers share.
+// The sizes may be in a cached status that all readers share.
 func TestLinesLeaveTheSizesAlone(t *testing.T) {
 	sizes := []v1beta1.NewPodContainer{{
 		ContainerName: "app",

@@ -1,8 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apierror classifies the API server's answers to a write: those that reject it, and
-// those that say nothing about it.
+// Package apierror classifies the API server's answers to a write: rejections and other errors.
 package apierror
 
 import (
@@ -27,7 +26,7 @@ const (
 	causeNamespaceTerminating = "NamespaceTerminating"
 )
 
-// Rejection is why the API server rejected a write. Without a Reason, it did not.
+// Rejection is the API server's rejection of a write. Without a Reason, there is none.
 type Rejection struct {
 	// Reason is one of the condition reasons in api/v1beta1. It is empty if the error does
 	// not reject the write: a conflict, a deleted object, an outage.
@@ -79,8 +78,8 @@ func Of(err error) Rejection {
 	return Rejection{}
 }
 
-// OfEviction classifies an answer to an eviction. retryAfter is the delay that the API server
-// asks for if a PodDisruptionBudget allows no eviction now; 0 for none.
+// OfEviction classifies an answer to an eviction. retryAfter is the API server's delay if a
+// PodDisruptionBudget allows no eviction now.
 func OfEviction(err error) (rejection Rejection, retryAfter time.Duration) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -126,8 +125,8 @@ func isUIDImmutable(status metav1.Status) bool {
 	return hasCauseThat(status, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Then nothing
-// that it covers can be written, for as long as it is down.
+// failedWebhook is part of the message while a webhook with the failure policy Fail does not answer. Its objects
+// cannot be written while it is down.
 const failedWebhook = "failed calling webhook"
 
 // unknownOwnerKind is part of the message of the owner reference admission while it does not

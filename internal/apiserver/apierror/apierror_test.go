@@ -24,7 +24,7 @@ func answer(code int32, reason metav1.StatusReason, message string, causes ...me
 	}}
 }
 
-// The messages are those of kube-apiserver 1.37.
+// The messages are from kube-apiserver 1.37.
 func TestOf(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	field := func(name string) metav1.StatusCause {
@@ -151,8 +151,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// FuzzOf judges any answer of an API server, a proxy before it or a webhook behind it. A rejection has
-// a reason that is valid in a condition, and the reason alone depends on the answer.
+// FuzzOf classifies any answer of an API server, a proxy before it or a webhook behind it. A rejection
+// has a reason that is valid in a condition, and the reason alone depends on the answer.
 func FuzzOf(f *testing.F) {
 	f.Add(int32(403), "Forbidden", `pods "web-1" is forbidden: exceeded quota: q`, "", "")
 	f.Add(int32(422), "Invalid", `Pod "web-1" is invalid: Pod QOS Class may not change`, "FieldValueInvalid", "metadata.uid")

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conditions merges the conditions of a reconcile into those of an object.
+// Package conditions merges the conditions of a reconcile into an object's.
 package conditions
 
 import (
@@ -44,7 +44,7 @@ func Merge(before, current []metav1.Condition, generation int64, at time.Time) (
 }
 
 // Became returns the condition of that type if it is True now, and was absent or False before. After Unknown it is not new: a
-// failed reconcile in between knows nothing.
+// failed reconcile in between has no information.
 func Became(before, now []metav1.Condition, kind string) (metav1.Condition, bool) {
 	c, old := meta.FindStatusCondition(now, kind), meta.FindStatusCondition(before, kind)
 	if c == nil || c.Status != metav1.ConditionTrue || old != nil && old.Status != metav1.ConditionFalse {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StaleFor is how long a cache may lag. After that, the API server must have lost our write,
-// for example because it was restored from a backup.
+// StaleFor is the longest lag of a cache. After that, the API server must have lost our write, for
+// example because it was restored from a backup.
 const StaleFor = time.Minute
 
 // Memory holds the version of each object after our last write to it. The zero value is ready

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// cooldown is the API's default, and raiseFactor that of the operator's configuration.
+	// cooldown is the API's default, and raiseFactor the default of the operator's configuration.
 	cooldown    = 5 * time.Minute
 	raiseFactor = 8
 
@@ -76,11 +76,11 @@ type policy struct {
 	// shift is added to all times.
 	shift time.Duration
 
-	// highest are the highest targets of CPU of the last days since the start, of which day is the last.
+	// highest are the highest CPU targets of the last days since the start; day is the last one.
 	highest [7]int64
 	day     int
 
-	// undisturbed is nil before the first kill. From then on, it learns what the container needs without kills.
+	// undisturbed is nil before the first kill. From then on, it learns the container's need without kills.
 	undisturbed *policy
 
 	// settled is true if the last plan was to do nothing, until wake if that is not zero.
@@ -153,9 +153,9 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 	return now
 }
 
-// Recommend is what to request without a scaler: the highest CPU target of the last seven days, because usage
-// follows days and weeks, but no more than was used, and the memory target, which covers eight days. Targets of
-// the first day have higher margins and count only until another day has begun.
+// Recommend returns requests for a container without a scaler: the highest CPU target of the last seven days,
+// because usage follows days and weeks, but no more than was used, and the memory target, which covers eight
+// days. Targets of the first day have higher margins and count only until another day has begun.
 func (p *policy) Recommend() (quantity.Amounts, bool) {
 	p = cmp.Or(p.undisturbed, p)
 	h := p.history.Clone()

@@ -25,8 +25,8 @@ func constant(request quantity.Amounts) backtest.Trace {
 	return t
 }
 
-// TestSteadyUsageIsFitted: whatever is requested to begin with, what is used is requested in
-// the end, of memory with a margin, and then left alone.
+// TestSteadyUsageIsFitted: from any initial request, the request ends at the usage, for memory with
+// a margin, and then stays.
 func TestSteadyUsageIsFitted(t *testing.T) {
 	for name, request := range map[string]quantity.Amounts{
 		"too much":   {CPUMillis: 4000, MemoryBytes: 8192 * mebi},
@@ -47,8 +47,8 @@ func TestSteadyUsageIsFitted(t *testing.T) {
 	}
 }
 
-// TestTheBeginningDoesNotMatter: traces from an arbitrary midnight, which count their
-// seconds from 0, lead to what those with real times do.
+// TestTheBeginningDoesNotMatter: traces from an arbitrary midnight, which count their seconds from
+// 0, lead to the same as those with real times.
 func TestTheBeginningDoesNotMatter(t *testing.T) {
 	early := traces.One("spike", 6*24*time.Hour, 5*time.Minute)
 	late := early
@@ -88,16 +88,16 @@ func TestRaises(t *testing.T) {
 	killed.Samples[len(killed.Samples)-2].MemoryBytes = 1024 * mebi
 	for name, tc := range map[string]struct {
 		trace      backtest.Trace
-		world      backtest.World
+		assumed    backtest.Assumptions
 		cpu, bytes [2]int64 // the least and the most in the end
 	}{
-		"usage at a limit asks for more":               {trace: cores(100, 700), world: backtest.World{CPULimit: 1}, cpu: [2]int64{700, 1500}},
-		"usage below a limit does not":                 {trace: cores(1000, 700), world: backtest.World{CPULimit: 2}, cpu: [2]int64{700, 1000}},
+		"usage at a limit asks for more":               {trace: cores(100, 700), assumed: backtest.Assumptions{CPULimit: 1}, cpu: [2]int64{700, 1500}},
+		"usage below a limit does not":                 {trace: cores(1000, 700), assumed: backtest.Assumptions{CPULimit: 2}, cpu: [2]int64{700, 1000}},
 		"at most a multiple of the template":           {trace: cores(200, 3000), cpu: [2]int64{1600, 1600}},
 		"a container without a request has none":       {trace: cores(0, 3000), cpu: [2]int64{3000, 6000}},
 		"a kill leads to the template's request first": {trace: killed, bytes: [2]int64{4096 * mebi, 4096 * mebi}},
 	} {
-		changes := backtest.Replay(tc.trace, engine.Rule(), backtest.Options{World: tc.world, Record: true}).Changes
+		changes := backtest.Replay(tc.trace, engine.Rule(), backtest.Options{Assumptions: tc.assumed, Record: true}).Changes
 		got := changes[len(changes)-1].Requests
 		for _, is := range [][3]int64{{got.CPUMillis, tc.cpu[0], tc.cpu[1]}, {got.MemoryBytes, tc.bytes[0], tc.bytes[1]}} {
 			if is[1] > 0 && (is[0] < is[1] || is[0] > is[2]) {

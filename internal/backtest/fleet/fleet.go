@@ -1,18 +1,18 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet compares what many containers request today with what rules would request, by their recorded
-// usage: cores, GiB, money, and the harm that a replay predicts. The containers that request the most wrong
-// amounts come first.
+// Package fleet compares the requests of many containers today with those of rules, by their recorded usage:
+// cores, GiB, money, and the harm that a replay predicts. Containers with the largest differences come
+// first.
 //
 // It promises that the same usage leads to the same report, byte for byte. It sends no requests: usage comes in
 // as traces, container by container, and is not kept.
 //
-// Without usage, it compares with what scalers recommend. Figures that follow from usage are then unknown, and
-// never 0.
+// Without usage, it compares with the recommendations of scalers. Figures that follow from usage are then
+// unknown, and never 0.
 //
-// What it recommends for Git depends on usage alone, or on the scaler, and not on today's requests. So after these
-// were applied, it recommends the same.
+// Its recommendation for Git depends on usage alone, or on the scaler, and not on today's requests. So it stays
+// the same after it was applied.
 package fleet
 
 import (
@@ -42,23 +42,22 @@ const (
 // Container is a container of the pods of a workload.
 type Container struct {
 	Namespace string `json:"namespace"`
-	// Kind is that of the workload, such as Deployment or StatefulSet, and Workload its name.
+	// Kind is the workload's, such as Deployment or StatefulSet, and Workload its name.
 	Kind     string `json:"kind"`
 	Workload string `json:"workload"`
 	Name     string `json:"container"`
-	// Replicas is the number of pods. That of a CronJob is the number while it runs.
+	// Replicas is the number of pods; for a CronJob, while it runs.
 	Replicas int `json:"replicas"`
-	// HeapBytes is the heap that a flag sets; 0 for none. No rule of VerticalScaler lowers the memory request below it.
+	// HeapBytes is the heap that a flag sets, if any. No rule of VerticalScaler lowers the memory request below it.
 	HeapBytes int64 `json:"heapBytes,omitempty"`
-	// Requests and Limits are those of one pod; 0 is not set.
+	// Requests and Limits are per pod; 0 means unset.
 	Requests quantity.Amounts `json:"-"`
 	Limits   quantity.Amounts `json:"-"`
 	// IsSidecar is true if it is a native sidecar.
 	IsSidecar bool `json:"-"`
-	// Controller is the object that controls the workload, such as "ScaledDeployment web"; empty if there is
-	// none or if it is not known.
+	// Controller is the object that controls the workload, such as "ScaledDeployment web", if known.
 	Controller string `json:"-"`
-	// Label is the value of the workload's label by which Options group; empty without it.
+	// Label is the value of the workload's label by which Options group, if any.
 	Label string `json:"-"`
 }
 
@@ -88,26 +87,26 @@ func (c Container) Floor() int64 { return min(c.HeapBytes, c.Requests.MemoryByte
 // Row is the result for one container.
 type Row struct {
 	Container
-	// Difference is how far today's requests of all pods are from those of the first rule, in cores: a core
+	// Difference is the distance of today's requests of all pods from the first rule's, in cores: a core
 	// counts as much as GiBPerCore, or as the prices say. Rows are sorted by it.
 	Difference float64 `json:"difference"`
 	// Days is the number of days that were measured. 0 without past usage.
 	Days int `json:"days,omitempty"`
-	// ObservedSeconds is how much usage the scaler's recommendation is based on. 0 without a scaler.
+	// ObservedSeconds is the usage behind the scaler's recommendation. 0 without a scaler.
 	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
-	// Rules are today's requests, those of the rules in their order, and those for Git.
+	// Rules are today's requests, the rules' requests in order, and the requests for Git.
 	Rules []Result `json:"rules"`
 
 	// hours are the mean CPU of one pod in each hour of the day, in UTC and millicores.
 	hours [24]float64
-	// idle is the share of time in which no pod runs, of a CronJob.
+	// idle is a CronJob's share of time without pods.
 	idle float64
 	// plots are empty without Options.Record.
 	plots []backtest.Plot
 }
 
-// Result is what a container requests by one rule, and the harm that the replay predicts: both by the same replay,
-// after the warm-up.
+// Result has the requests of a container by one rule, and the predicted harm: both by the same replay, after the
+// warm-up.
 type Result struct {
 	Rule string `json:"rule"`
 	// Requested is nil, and its fields are missing, if the rule requires past usage and none is known.
@@ -116,16 +115,16 @@ type Result struct {
 	*Harm
 }
 
-// Requested is what a rule requests.
+// Requested is the sum of a rule's requests.
 type Requested struct {
 	// CPUMillicores and MemoryBytes are the requests of one pod, on average; 0 is not set.
 	CPUMillicores int64 `json:"cpuMillicores"`
 	MemoryBytes   int64 `json:"memoryBytes"`
-	// CostPerMonth is that of all pods in the currency of the prices; unset without prices.
+	// CostPerMonth is the cost of all pods in the currency of the prices; unset without prices.
 	CostPerMonth *float64 `json:"costPerMonth,omitempty"`
 }
 
-// Harm is what a rule does to a container.
+// Harm is a rule's harm to a container.
 type Harm struct {
 	// StarvedPercent is the share of time in which the pod that uses most wants more CPU than requested.
 	StarvedPercent float64 `json:"starvedPercent"`
@@ -140,19 +139,19 @@ func (r Result) Requests() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: r.CPUMillicores, MemoryBytes: r.MemoryBytes}
 }
 
-// Options say how usage is replayed.
+// Options control the replay of usage.
 type Options struct {
-	// Rules are at least one. The first one is compared with today's requests. Without usage, it is that of the
-	// scalers, and only the names of rules count.
+	// Rules are at least one. The first one is compared with today's requests. Without usage, it is the rule of
+	// the scalers, and only the names of rules count.
 	Rules []backtest.Rule
 	// WarmUp is the time at the beginning that is not measured.
 	WarmUp time.Duration
 	// Record keeps a picture of each container for the HTML page.
 	Record bool
-	// Prices are nil if they are not known, and PricesFrom says where they are from.
+	// Prices are nil if unknown, and PricesFrom is their source.
 	Prices     *Prices
 	PricesFrom string
-	// GroupBy is "namespace", or "label:" and the key of a label of workloads; empty for no groups.
+	// GroupBy is "namespace", or "label:" and the key of a label of workloads; empty disables groups.
 	GroupBy string
 }
 
@@ -167,8 +166,8 @@ func (o Options) groupOf(c Container) string {
 // Evaluate replays the usage of one container, a trace without requests. It is not ok if its usage is not longer than the
 // warm-up, or if the first rule, whose policy is a Recommender, recommends nothing.
 //
-// A replay begins with today's requests, but with no less memory than today's limit or, without one, than was
-// ever used: the container runs with it.
+// A replay begins with today's requests, but with memory of at least today's limit or, without one, the
+// highest usage: the container runs with it.
 func (o Options) Evaluate(c Container, usage backtest.Trace) (row Row, ok bool) {
 	row.Container = c
 	samples := usage.Samples
@@ -242,8 +241,8 @@ func KeepPlots(rows []Row, first int) {
 }
 
 // Recommended compares a container with the target of its scaler, which is also what it recommends for Git. Today's
-// request of a resource without a target stays. What the other rules recommend is unknown, as is all harm. observed
-// is how much usage the target is based on.
+// request of a resource without a target stays. The recommendations of other rules and all harm are unknown.
+// observed is the usage behind the target.
 func (o Options) Recommended(c Container, target quantity.Amounts, observed time.Duration) Row {
 	row := Row{Container: c, ObservedSeconds: int64(observed / time.Second)}
 	target.CPUMillis = cmp.Or(target.CPUMillis, c.Requests.CPUMillis)
@@ -285,7 +284,7 @@ func (r *Row) add(prices *Prices, rule string, requests quantity.Amounts, harm *
 
 const gibi = 1 << 30
 
-// cores and gib are what all pods request by a rule.
+// cores and gib are the requests of all pods by a rule.
 func (r *Row) cores(of Result) float64 {
 	return float64(of.CPUMillicores) / 1000 * r.pods()
 }
@@ -297,7 +296,7 @@ func (r *Row) gib(of Result) float64 {
 // pods is the number of pods on average.
 func (r *Row) pods() float64 { return float64(r.Replicas) * (1 - r.idle) }
 
-// difference is how far two rules are apart, whatever the direction.
+// difference is the absolute distance of two rules.
 func (r *Row) difference(a, b Result) (cores, gib float64) {
 	return math.Abs(r.cores(a) - r.cores(b)), math.Abs(r.gib(a) - r.gib(b))
 }
@@ -305,12 +304,12 @@ func (r *Row) difference(a, b Result) (cores, gib float64) {
 // Git are the requests of one pod that suit the first rule where nothing changes them.
 func (r *Row) Git() quantity.Amounts { return r.Rules[len(r.Rules)-1].Requests() }
 
-// Report is the result of many containers. Numbers are rounded, so that it is the same on every machine.
+// Report is the result of many containers. Numbers are rounded, so it is the same on every machine.
 type Report struct {
 	// Usage is nil, and its fields are missing, if no past usage is known.
 	*Usage
 	Currency string `json:"currency,omitempty"`
-	// PricesFrom says where prices are from; empty without prices.
+	// PricesFrom is the source of the prices, if any.
 	PricesFrom string `json:"pricesFrom,omitempty"`
 	Workloads  int    `json:"workloads"`
 	// ContainerDays is the number of days that were measured, of all containers. 0 without past usage.
@@ -333,7 +332,7 @@ type Group struct {
 	// Name is the namespace or the value; empty for workloads without the label.
 	Name       string `json:"name"`
 	Containers int    `json:"containers"`
-	// Rules are the sums, as those of the report.
+	// Rules are the sums, like the report's.
 	Rules []Total `json:"rules"`
 }
 
@@ -356,7 +355,7 @@ type Total struct {
 	*Harm
 }
 
-// Sum is what all containers request by a rule.
+// Sum has the requests of all containers by a rule.
 type Sum struct {
 	Cores        float64  `json:"cores"`
 	GiB          float64  `json:"gib"`
@@ -372,7 +371,7 @@ type Skipped struct {
 	Why       string `json:"why"`
 }
 
-// New returns the report about rows of Evaluate, which it sorts. The times are those of the usage.
+// New returns the report about rows of Evaluate, which it sorts. The times span the usage.
 func New(rows []Row, skipped []Skipped, from, until time.Time, o Options) *Report {
 	r := newReport(rows, skipped, o, "the highest CPU that the first rule recommends in the last week, no more than was used, and its memory, never changed")
 	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), WarmUpSeconds: int64(o.WarmUp / time.Second), PeakHourByMean: peakHourByMean(rows)}
@@ -463,7 +462,7 @@ func sortRows(rows []Row) {
 	})
 }
 
-// total is the sum of one rule. What is not known of a container is not known of all.
+// total is the sum of one rule. A figure that is unknown for a container is unknown for all.
 func total(name string, rule int, rows []Row, prices *Prices) Total {
 	sum, harm := &Sum{}, &Harm{}
 	for i := range rows {

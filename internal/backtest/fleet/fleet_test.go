@@ -43,7 +43,7 @@ func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
 	return row.Rules[i]
 }
 
-// What is recommended for Git is the same before and after it was applied, whatever was requested before.
+// The recommendation for Git is the same before and after it was applied, for any previous request.
 func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 	for _, kind := range traces.Names() {
 		usage := traces.One(kind, 8*day, 5*time.Minute)
@@ -116,7 +116,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// made is a row of known results, for what is written.
+// made is a row of known results.
 func made(namespace, deployment string, replicas int, difference float64, cost bool) fleet.Row {
 	result := func(rule string, cpu, memory int64, starved float64, kills int, resizes float64) fleet.Result {
 		r := fleet.Result{
@@ -188,7 +188,7 @@ Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 mo
 }
 
 // The day counts by replicas, and in the table only where usage is known.
-func TestTheReportTellsWhetherUsageFollowsTheDay(t *testing.T) {
+func TestTheReportShowsWhetherUsageFollowsTheDay(t *testing.T) {
 	evaluated := func(kind string, replicas int) fleet.Row {
 		c := container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
 		c.Replicas = replicas
@@ -232,7 +232,7 @@ shop,Deployment,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,6
 	}
 }
 
-// The order is by what the difference costs.
+// The order is by the cost of the difference.
 func TestPricesWeighTheDifference(t *testing.T) {
 	usage := traces.One("diurnal", 6*day, 5*time.Minute)
 	cpu := container("cpu", quantity.Amounts{CPUMillis: 10_000, MemoryBytes: gibi}, quantity.Amounts{})
@@ -319,7 +319,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A patch has only what the scaler recommends or the container requests: never a request of 0.
+// A patch has only recommended or current requests: never a request of 0.
 func TestPatchesOfScalersSetNothingElse(t *testing.T) {
 	o := fleet.Options{Rules: []backtest.Rule{{Name: "scaler"}, {Name: "vpa"}}}
 	row := o.Recommended(container("app", quantity.Amounts{}, quantity.Amounts{}), quantity.Amounts{CPUMillis: 300}, 2*day)
@@ -446,7 +446,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A heap that a flag sets is a floor for VerticalScaler's requests, but not above what is requested today.
+// A heap that a flag sets is a floor for VerticalScaler's requests, up to today's request.
 func TestAHeapIsAFloor(t *testing.T) {
 	usage := traces.One("diurnal", 6*day, 5*time.Minute) // of far less than a GiB
 	for _, test := range []struct{ heap, today, least int64 }{{3 * gibi, 4 * gibi, 3 * gibi}, {3 * gibi, 2 * gibi, 2 * gibi}} {
@@ -460,7 +460,7 @@ func TestAHeapIsAFloor(t *testing.T) {
 	}
 }
 
-// A CronJob costs what its pods request while they run.
+// A CronJob costs the requests of its pods while they run.
 func TestACronJobCountsWhileItRuns(t *testing.T) {
 	usage := traces.One("diurnal", 8*day, 5*time.Minute)
 	usage.Samples = slices.DeleteFunc(usage.Samples, func(s backtest.Sample) bool { return s.At/3600%24 != 3 })

@@ -18,14 +18,14 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// pageView is what the page shows.
+// pageView is the content of the page.
 type pageView struct {
 	Title   string
-	WarmUp  string // in days; empty if no past usage is known
-	Unknown string // why figures are unknown; empty if none is
+	WarmUp  string // in days; empty without past usage
+	Unknown string // why figures are unknown, if any is
 	Header  []string
 	Rules   []ruleView
-	Groups  [][]string // of the table by group, with its header; empty for none
+	Groups  [][]string // of the table by group, with its header
 	Prices  string     // a line about prices; empty without prices
 	Columns []string
 	Rows    []rowView
@@ -41,7 +41,7 @@ type ruleView struct {
 // cellView is a cell with a bar.
 type cellView struct {
 	Text    string
-	Percent float64 // of the most in its column; 0 for no bar
+	Percent float64 // of the most in its column; 0 draws no bar
 }
 
 type rowView struct {
@@ -95,7 +95,7 @@ func (r *Report) totalViews(rule int) (cells []cellView) {
 	return cells
 }
 
-// values are what bars show, by column; 0 for no bar.
+// values are the values of the bars, by column; 0 draws none.
 func (r *Report) values(t Total) []float64 {
 	if t.Sum == nil {
 		return make([]float64, len(r.totalHeader()))

@@ -22,7 +22,7 @@ type PatchFormat string
 const (
 	// Kustomize is a strategic merge patch for each workload, for a Kustomize component.
 	Kustomize PatchFormat = "kustomize"
-	// SSA is a manifest for each workload that has only what kubectl apply --server-side shall own.
+	// SSA is a manifest for each workload with only the fields that kubectl apply --server-side owns.
 	SSA PatchFormat = "ssa"
 	// HelmValues are values for the chart of each workload.
 	HelmValues PatchFormat = "helm-values"
@@ -31,21 +31,21 @@ const (
 // PatchFormats are all formats.
 func PatchFormats() []PatchFormat { return []PatchFormat{Kustomize, SSA, HelmValues} }
 
-// PatchHeader is the first line of each file, by which it is known to be written by this package.
+// PatchHeader is the first line of each file, and marks it as written by this package.
 const PatchHeader = "# Written by kubectl vscaler report.\n"
 
 // Patch is a file that sets the requests of a workload to those for Git.
 type Patch struct {
-	// File is the name of the file, which no other workload has.
+	// File is the name of the file, unique to the workload.
 	File string
 	Text []byte
 }
 
-// Patches are patches for the workloads of which a container does not request what is recommended for Git, by
-// file name. Each has all containers of the report. Limits that are set follow the requests in
-// proportion, like those of a scaler. There are none for workloads that another object controls: it would undo
-// them. Rollouts have Helm values only: without the schema of their kind, a merge replaces the whole list of containers. The path says where Helm values have the resources of a container, with the placeholders {deployment} and
-// {container}; empty is DefaultHelmPath.
+// Patches are patches, by file name, for workloads with a container whose request differs from the recommendation for Git. Each
+// has all containers of the report. Limits that are set follow the requests in proportion, like those of a scaler. There are
+// none for workloads that another object controls: it would undo them. Rollouts have Helm values only: without the schema of
+// their kind, a merge replaces the whole list of containers. The path locates the resources of a container in Helm values, with
+// the placeholders {deployment} and {container}; empty means DefaultHelmPath.
 func (r *Report) Patches(format PatchFormat, path string) (patches []Patch, err error) {
 	byFile := map[string][]*Row{}
 	for i := range r.Containers {
@@ -104,7 +104,7 @@ func manifestOf(format PatchFormat, rows []*Row) map[string]any {
 	return map[string]any{"apiVersion": groupOfKind(rows[0].Kind) + "/v1", "kind": rows[0].Kind, "metadata": metadata, "spec": spec}
 }
 
-// DefaultHelmPath is where a chart's values have the resources of a container: resources, as helm create writes
+// DefaultHelmPath is the path of a container's resources in a chart's values: resources, as helm create writes
 // it, or with several containers one key for each.
 func DefaultHelmPath(containers int) string {
 	if containers == 1 {
@@ -138,8 +138,8 @@ func valuesOf(rows []*Row, path string) (map[string]any, error) {
 	return values, nil
 }
 
-// resources are the requests for Git, and the limits that follow. A request that is not set and that nothing
-// recommends stays so.
+// resources are the requests for Git, and the limits that follow. An unset request without a recommendation
+// stays unset.
 func (r *Row) resources() map[string]any {
 	git := r.Git()
 	requests, limits := map[string]string{}, map[string]string{}
@@ -175,7 +175,7 @@ func following(request, today, limit int64) int64 {
 	return int64(math.Ceil(float64(request) * max(float64(limit)/float64(cmp.Or(today, limit)), 1)))
 }
 
-// Component is a Kustomize component with the patches in some files, which must be named like those of Patches.
+// Component is a Kustomize component with the patches in some files, named as by Patches.
 func Component(files []string) ([]byte, error) {
 	patches := []any{}
 	for _, file := range slices.Sorted(slices.Values(files)) {

@@ -14,18 +14,18 @@ import (
 const (
 	// hoursPerMonth is a twelfth of a year's.
 	hoursPerMonth = 730
-	// GiBPerCore is how much memory counts as much as a core, without prices.
+	// GiBPerCore is the memory that counts as a core without prices.
 	GiBPerCore = 8
 	// mostPrice is the highest price that is accepted.
 	mostPrice = 1e6
 )
 
-// Prices are what requests cost.
+// Prices are the costs of requests.
 type Prices struct {
 	// Currency is shown with amounts, such as EUR. Default: none.
 	Currency string `json:"currency"`
-	// CPUCoreHour is the price of a core for an hour, MemoryGiBHour that of a GiB. Both are at least 0, and one
-	// is more.
+	// CPUCoreHour and MemoryGiBHour are the prices of a core and a GiB for an hour. Both are at least 0, and
+	// one is more.
 	CPUCoreHour   float64 `json:"cpuCoreHour"`
 	MemoryGiBHour float64 `json:"memoryGiBHour"`
 }

@@ -114,7 +114,7 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 	return err
 }
 
-// pricesLine says where prices are from; empty without prices.
+// pricesLine names the source of the prices; empty without prices.
 func (r *Report) pricesLine() string {
 	if r.options.Prices == nil {
 		return ""
@@ -123,7 +123,7 @@ func (r *Report) pricesLine() string {
 		number(rounded(r.options.Prices.CPUCoreHour)), number(rounded(r.options.Prices.MemoryGiBHour)))
 }
 
-// groupTable has a header and a line for each group: what it requests today -> by the first rule. It is empty without groups.
+// groupTable has a header and a line for each group: its requests today -> by the first rule. It is empty without groups.
 func (r *Report) groupTable() (lines [][]string) {
 	if len(r.Groups) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func (r *Report) groupTable() (lines [][]string) {
 // unknown is shown for figures that follow from past usage, where none is known.
 const unknown = "unknown"
 
-// unknownLine says why figures are unknown.
+// unknownLine explains why figures are unknown.
 func (r *Report) unknownLine() string {
 	return "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
 }
@@ -214,8 +214,8 @@ func (r *Report) rowHeader() []string {
 	return append(header, "STARVED", "OOM DAYS")
 }
 
-// rowCells are what the container requests today -> what the first rule recommends, what the other rules
-// recommend, and the harm of the first two.
+// rowCells are the container's request today -> the first rule's recommendation, the other rules'
+// recommendations, and the harm of the first two.
 func (r *Report) rowCells(row *Row) []string {
 	today, ours := row.Rules[0], row.Rules[1]
 	cells := []string{

@@ -12,7 +12,7 @@
 // The percentile interpolates between ranks, as Prometheus does. Amounts are rounded up to millicores
 // and MiB. KRR recommends nothing with less than 3 hours of usage.
 //
-// KRR recommends once, when a user runs it. The Policy applies what it recommends once a day, as its users do
+// KRR recommends once, when a user runs it. The Policy applies the recommendation once a day, as its users do
 // on a schedule. KRR knows OOM kills only with an option that is off by default.
 package krr
 
@@ -33,10 +33,10 @@ const (
 	minMemoryBytes = 100 << 20
 	mebi           = 1 << 20
 
-	// history is how much usage counts, and leastHistory how much is needed.
+	// history is the usage that counts, and leastHistory the least that is needed.
 	history      = 14 * 24 * time.Hour
 	leastHistory = 3 * time.Hour
-	// every is how often the recommendation is applied.
+	// every is the time between applications of the recommendation.
 	every = 24 * time.Hour
 )
 
@@ -85,7 +85,7 @@ func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return requests, true
 }
 
-// recommend returns what KRR recommends for the last 14 days.
+// recommend returns KRR's recommendation for the last 14 days.
 func (p *Policy) recommend() (quantity.Amounts, bool) {
 	if p.now.Sub(p.first) < leastHistory {
 		return quantity.Amounts{}, false

@@ -27,7 +27,7 @@ func upTo(n int) (values []float64) {
 	return values
 }
 
-// The expected values are those of numpy.percentile(values, 95) and of max × 1.15.
+// The expected values are from numpy.percentile(values, 95) and max × 1.15.
 func TestRecommend(t *testing.T) {
 	for name, c := range map[string]struct {
 		trace backtest.Trace
@@ -61,7 +61,7 @@ func repeat(value float64, n int) (values []float64) {
 	return values
 }
 
-// What is recommended is applied once a day, and not before three hours.
+// The recommendation is applied once a day, and not before three hours.
 func TestOnceADay(t *testing.T) {
 	var cpus []float64
 	for i := range 3 * 288 {

@@ -17,15 +17,15 @@ const (
 	longestExponent = 100
 )
 
-// scheme is where the buckets of a histogram begin. The first is as wide as given, each
-// further one wider by the growth, and the last has no end.
+// scheme has the starts of the buckets of a histogram. The first is as wide as given, each further
+// one wider by the growth, and the last has no end.
 type scheme struct {
 	first  float64
 	starts []float64
 }
 
 var (
-	// growth is how much wider each bucket is than the one below it. It is a variable because the
+	// growth is the ratio of the width of a bucket to the one below it. It is a variable because the
 	// library computes with float64: of a constant, growth-1 would be exactly 0.05, and some buckets
 	// would begin a byte later.
 	growth = 1.05
@@ -51,9 +51,9 @@ func (s *scheme) bucketOf(value float64) int {
 	return min(int(math.Log(value*(growth-1)/s.first+1)/logGrowth), len(s.starts)-1)
 }
 
-// histogram is a distribution whose samples lose half of their weight each half-life.
-// Instead of making old samples lighter it makes new ones heavier, relative to a moment
-// that moves on when the numbers become too large.
+// histogram is a distribution whose samples lose half of their weight each half-life. Instead of
+// lighter old samples it has heavier new ones, relative to a moment that advances when the numbers
+// become too large.
 type histogram struct {
 	*scheme
 
@@ -106,7 +106,7 @@ func (h *histogram) enclose() {
 	}
 }
 
-// factor is how much heavier a sample of this moment is than one of the reference.
+// factor is the weight of a sample of this moment relative to the reference.
 func (h *histogram) factor(at int64) float64 {
 	if !h.isUsed {
 		h.isUsed, h.reference = true, wholeHalfLives(at)
@@ -138,8 +138,8 @@ func (h *histogram) moveTo(reference int64) {
 	h.enclose()
 }
 
-// quantiles are the ends of the buckets in which the parts of the weight lie; 0 in an
-// empty histogram. The parts must not fall.
+// quantiles are the ends of the buckets with these parts of the weight; 0 in an empty histogram.
+// The parts must not fall.
 func (h *histogram) quantiles(parts [3]float64) (values [3]float64) {
 	if h.weights[h.lowest] < empty {
 		return values
@@ -158,5 +158,5 @@ func (h *histogram) quantiles(parts [3]float64) (values [3]float64) {
 	return values
 }
 
-// end is where a bucket ends; where the last one begins, since it has no end.
+// end is the end of a bucket; for the last one, which has none, its start.
 func (h *histogram) end(b int) float64 { return h.starts[min(b+1, len(h.starts)-1)] }

@@ -18,7 +18,7 @@ const (
 	minCPUMillis   = 25
 	minMemoryBytes = 250 << 20
 
-	// memoryInterval is the time of which one peak of memory is kept.
+	// memoryInterval is the time with one peak of memory.
 	memoryInterval = 24 * 60 * 60 // seconds
 	// confidenceInterval is the history that counts as a confidence of 1: a day with a
 	// sample a minute.
@@ -32,8 +32,8 @@ const (
 	most = 1e14
 )
 
-// Recommendation is what a container should request, and the range outside of which it
-// is changed at once.
+// Recommendation is the target of a container, and the range outside of which its request is
+// changed at once.
 type Recommendation struct{ Target, Lower, Upper quantity.Amounts }
 
 // Model is the state of VPA's recommender for one container. Several pods share the distribution of
@@ -44,8 +44,8 @@ type Model struct {
 	first, last int64 // the times of the first and the last CPU sample
 	samples     int
 
-	// The current interval of memory ends at windowEnd. It counts with one peak, which is
-	// the larger of what was used and what a kill has shown to be needed.
+	// The current interval of memory ends at windowEnd. It counts with one peak: the larger of
+	// usage and the need shown by a kill.
 	windowEnd         int64
 	peak, oomPeak     int64
 	hasWindow, hasCPU bool
@@ -56,8 +56,8 @@ func NewModel() *Model {
 	return &Model{cpu: newHistogram(cpuScheme), memory: newHistogram(memoryScheme)}
 }
 
-// AddCPU adds a sample of a pod that begins at a time, in seconds since 1970. Samples must come
-// in order; those of several pods may be of the same time.
+// AddCPU adds a sample of a pod that begins at a time, in seconds since 1970. Samples must come in
+// order; several pods may have samples of the same time.
 func (m *Model) AddCPU(at, millis int64) {
 	m.cpu.add(float64(millis)/1000, cpuSampleWeight, at)
 	if !m.hasCPU {
@@ -110,7 +110,7 @@ func (m *Model) Recommend() Recommendation {
 		histogram *histogram
 		unit      float64 // amounts in one of the histogram's unit
 		least     int64
-		// lower, target and upper are where the result goes.
+		// lower, target and upper receive the result.
 		lower, target, upper *int64
 	}{
 		{&m.cpu, 1000, minCPUMillis, &r.Lower.CPUMillis, &r.Target.CPUMillis, &r.Upper.CPUMillis},

@@ -20,8 +20,8 @@
 // 10 %; or when the container was killed within 10 minutes of its start. A resize in place
 // does not make the pod younger.
 //
-// Its promise: target and bounds are those of VPA's own library to the last byte, and its
-// updater accepts a pod exactly when Policy does. bench/vpa tests both.
+// Its promise: target and bounds equal those of VPA's own library to the last byte, and its updater
+// accepts a pod exactly when Policy does. bench/vpa tests both.
 package vpa
 
 import (
@@ -37,8 +37,8 @@ const (
 	oldEnough = 12 * time.Hour
 	// leastChange is the sum of the relative changes that is then worth it.
 	leastChange = 0.1
-	// quickKill is the time after its start in which a kill is due to the request, and
-	// the time for which that is remembered.
+	// quickKill is the time after its start in which a kill is due to the request, and the time for
+	// which the kill is remembered.
 	quickKill = 10 * time.Minute
 
 	// sampleEvery is the interval of the metrics that VPA reads.
@@ -63,7 +63,7 @@ type Policy struct {
 	pod       Pod
 }
 
-// Next feeds the interval's average of each pod as one sample a minute, which is how often VPA reads
+// Next feeds the interval's average of each pod as one sample a minute, VPA's interval of reading
 // metrics, and its peak of memory as one. VPA keeps one distribution for all pods.
 func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	start := o.Start.Unix()
@@ -101,8 +101,8 @@ type Pod struct {
 	Started  time.Time
 	// ContainerStarted is when its container was started last.
 	ContainerStarted time.Time
-	// KilledFrom and KilledAt are when the container that was killed last had begun and
-	// ended; zero without one.
+	// KilledFrom and KilledAt are the start and the end of the last killed container; zero without
+	// one.
 	KilledFrom, KilledAt time.Time
 }
 

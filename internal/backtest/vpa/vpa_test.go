@@ -65,7 +65,7 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-// TestEveryPodCounts: a backtest's policy recommends what a model does that has the samples of every
+// TestEveryPodCounts: a backtest's policy recommends the same as a model with the samples of every
 // pod, each minute.
 func TestEveryPodCounts(t *testing.T) {
 	var (

@@ -1,14 +1,14 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package budget decides which scaler may change something next. It limits the changes in any
-// window of time, in total and for each namespace, and queues the scalers that must wait.
+// Package budget decides which scaler may make a change next. It limits the changes in any window
+// of time, in total and for each namespace, and queues the scalers that must wait.
 //
-// A change is one write to a pod or a pod template that was sent to the API server, accepted
-// or not. Each change takes a slot when it is granted, and keeps it until one window after
-// the change has ended. So no window has more changes than slots, wherever it begins and
-// however long the API server takes. A change that is known not to have happened, because the
-// object had changed meanwhile, returns its slot at once.
+// A change is one write to a pod or a pod template that was sent to the API server, accepted or
+// not. Each change takes a slot when it is granted, and keeps it until one window after the change
+// has ended. So no window has more changes than slots, wherever it begins and however long the API
+// server takes. A change that failed because the object had changed meanwhile returns its slot at
+// once.
 //
 // Time is an argument of every method. The state is in memory: a new process starts with all
 // slots free, so a window with a restart in it may have twice as many changes.
@@ -23,14 +23,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patience is how long a slot is reserved for a scaler that was requeued. The queue serves it
+// patience is the time for which a slot is reserved for a requeued scaler. The queue serves it
 // first, so it asks as soon as a worker is free.
 const patience = 5 * time.Second
 
 // Class is the priority of a waiting scaler: higher classes go first.
 type Class int
 
-// The classes, by what happens while a scaler waits.
+// The classes, by the effect of a wait.
 const (
 	ScaleDown Class = iota // requested resources stay unused
 	ScaleUp                // pods have less than recommended, and usage is within it
@@ -49,12 +49,12 @@ type Want struct {
 
 // Budget grants changes. It is safe for concurrent use.
 //
-// The scalers that wait form a line (line.go). A free slot is reserved for the first of them. Next
-// returns it to be requeued, and the slot is its own when it asks. Only a few slots are reserved
-// at a time: requeueing more scalers than there are workers would only delay other reconciles.
-// A scaler that does not ask in time leaves the line until it asks again.
+// The scalers that wait form a line (line.go). A free slot is reserved for the first one. Next
+// returns it to be requeued, and it gets the slot when it asks. Only a few slots are reserved at a
+// time: requeueing more scalers than there are workers would only delay other reconciles. A scaler
+// that does not ask in time leaves the line until it asks again.
 //
-// An Emergency for which no slot is free takes one of the reserve (limits.go).
+// An Emergency without a free slot takes one of the reserve (limits.go).
 type Budget struct {
 	mu     sync.Mutex
 	limits Limits
@@ -72,13 +72,13 @@ type Budget struct {
 	changed    chan struct{}
 }
 
-// pool is where a slot comes from.
+// pool is the source of a slot.
 type pool int
 
 const (
 	common pool = iota
 	reserve
-	pools // how many there are
+	pools // number of slots
 )
 
 type cooling struct {
@@ -204,7 +204,7 @@ func (b *Budget) notify() {
 	}
 }
 
-// expire frees the slots whose window is over, and those of scalers that were requeued and do not come.
+// expire frees the slots whose window is over, and the slots of requeued scalers that do not ask.
 func (b *Budget) expire(now time.Time) {
 	for len(b.cooling) > 0 && !now.Before(b.cooling[0].until) {
 		b.free(b.cooling[0].in, b.cooling[0].from)

@@ -151,7 +151,7 @@ func TestAnUnusedReservationIsPassedOn(t *testing.T) {
 	asks(t, b, at(66), first, Want{Class: ScaleUp}, true)
 }
 
-// Slots are free, but only a few scalers are requeued at the same time. Each that comes lets the next one follow.
+// Slots are free, but only a few scalers are requeued at the same time. After each one that asks, the next one follows.
 func TestFewAreRequeuedAtATime(t *testing.T) {
 	b := New(Limits{Changes: 10, PerNamespace: 10, Window: time.Minute, Wakes: 2})
 	spend(t, b, at(0), 10)
@@ -206,8 +206,8 @@ func TestALimitThatGrowsAppliesToThoseThatWait(t *testing.T) {
 	}
 }
 
-// Others have used up all slots. The emergencies of one namespace leave room for those of another
-// one, however many they are, and for those of a third.
+// Others have used up all slots. Any number of emergencies in one namespace leaves room for those
+// of another one, and of a third.
 func TestOneNamespaceCannotUseUpTheReserve(t *testing.T) {
 	b := minute(100, 100)
 	spend(t, b, at(0), 100)
@@ -231,7 +231,7 @@ func TestOneNamespaceCannotUseUpTheReserve(t *testing.T) {
 }
 
 // An emergency that waits is requeued as soon as its namespace may use the reserve again, even if all
-// other slots are in use. If it has become something else by then, it has no right to the reserve.
+// other slots are in use. If its class has changed by then, it has no right to the reserve.
 func TestAnEmergencyWaitsForTheReserve(t *testing.T) {
 	for _, class := range []Class{Emergency, Urgent} {
 		b := minute(10, 10)
@@ -266,7 +266,7 @@ func TestTheFirstSlotIsFreeFirst(t *testing.T) {
 	asks(t, b, at(60), named("a", "next"), Want{ScaleUp, 1}, true)
 }
 
-// A change that met a conflict has changed nothing. However often it is tried, its namespace and
+// A change that met a conflict has changed nothing. After any number of attempts, its namespace and
 // the others keep their slots.
 func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {
 	b := New(Limits{Changes: 2, PerNamespace: 1, Window: time.Minute})

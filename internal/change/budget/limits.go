@@ -19,8 +19,8 @@ type Limits struct {
 	PodPercent int
 	// Window is the length of the window.
 	Window time.Duration
-	// Wakes is how many scalers are requeued at the same time: twice the workers of the queue keep them
-	// busy. 0 stands for 16.
+	// Wakes is the number of scalers that are requeued at once: twice the workers of the queue keep
+	// them busy. 0 means 16.
 	Wakes int
 }
 
@@ -31,7 +31,7 @@ const (
 	reserveDivisor = 5
 )
 
-// SetPods sets how many pods the scaler may change. 0 forgets the scaler.
+// SetPods sets the number of pods that the scaler may change. 0 forgets the scaler.
 func (b *Budget) SetPods(scaler types.NamespacedName, pods int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,9 +67,9 @@ func (b *Budget) limitOf(namespace string) int {
 	return max(b.limits.PerNamespace, b.podsIn[namespace]*b.limits.PodPercent/100)
 }
 
-// reserveHasRoom reports whether a namespace may have another slot of the reserve. It may use as many
-// as it leaves free. One alone uses at most half of the reserve, two at most a third each, and
-// there are free slots for one more namespace until there are more namespaces than slots.
+// reserveHasRoom reports whether a namespace may have another slot of the reserve. It may use at most
+// as many as it leaves free. One alone uses at most half of the reserve, two at most a third each,
+// and there are free slots for another namespace until there are more namespaces than slots.
 func (b *Budget) reserveHasRoom(in *namespace) bool {
 	size := (b.limit() + reserveDivisor - 1) / reserveDivisor
 	return in.used[reserve] < size-b.used[reserve]

@@ -87,7 +87,7 @@ func (b *Budget) enter(now time.Time, scaler types.NamespacedName) *entry {
 	return e
 }
 
-// setWant sets what a scaler wants.
+// setWant sets the want of a scaler.
 func (b *Budget) setWant(e *entry, want Want) {
 	if e.isReserved || e.want == want {
 		return

@@ -1,13 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeze is the switch that stops all changes: a ConfigMap in the operator's own
-// namespace. While it exists, no pod is resized and no pod template is written.
-// Recommendations go on.
+// Package freeze is the switch that stops all changes: a ConfigMap in the operator's own namespace.
+// While it exists, no pod is resized and no pod template is written. Recommendations continue.
 //
-// The ConfigMap needs no data. "namespaces" limits the freeze to a list of namespaces,
-// separated by commas or spaces. "reason" is shown to users. A list that cannot be parsed
-// freezes all namespaces, because a user meant to stop something.
+// The ConfigMap needs no data. "namespaces" limits the freeze to a list of namespaces, separated by
+// commas or spaces. "reason" is shown to users. A list that cannot be parsed freezes all
+// namespaces, because a user wanted a freeze.
 //
 // The ConfigMap is watched (watch.go) and checked right before each write (Switch.Check). While
 // the watch fails, the last known state stays. Until the first read, everything is frozen.
@@ -42,7 +41,7 @@ type State struct {
 	Reason string
 }
 
-// Read parses the ConfigMap; nil if it does not exist.
+// Read parses the ConfigMap, or nil if it does not exist.
 func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
@@ -76,7 +75,7 @@ type Switch struct {
 	synced chan struct{} // closed after the first read
 }
 
-// New returns a switch whose state is not known yet.
+// New returns a switch of unknown state.
 func New(configMap types.NamespacedName) *Switch {
 	return &Switch{ConfigMap: configMap, synced: make(chan struct{})}
 }

@@ -125,7 +125,7 @@ func TestABrokenWatchKeepsTheLastKnownState(t *testing.T) {
 		if !frozen() {
 			t.Error("a broken watch has ended the freeze")
 		}
-		api.breaks(false) // It was deleted meanwhile.
+		api.breaks(false) // It was deleted during the outage.
 		eventually(t, "the freeze ends", func() bool { return !frozen() })
 		<-changes
 	})

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package window says when changes may be made: maintenance windows that open by a cron
-// expression in a time zone, and stay open for some time.
+// Package window implements maintenance windows, which open by a cron expression in a time zone and
+// stay open for some time.
 //
 // It is pure. A window that cannot be parsed never opens. A window applies only to the
 // directions that it names.
@@ -19,7 +19,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Direction is the direction in which a request changes.
+// Direction is the direction of a request's change.
 type Direction string
 
 // The directions.
@@ -35,8 +35,8 @@ type Spec struct {
 	Schedule string
 	// TimeZone is the IANA name of the zone of the schedule; UTC if empty.
 	TimeZone string
-	// Duration is how long the window stays open in elapsed time. On a day of 23 hours, it
-	// closes an hour later in local time.
+	// Duration is the elapsed time for which the window stays open. On a day of 23 hours, it closes
+	// an hour later in local time.
 	Duration time.Duration
 	// Directions are the directions that the window allows.
 	Directions []Direction
@@ -86,7 +86,7 @@ func Parse(spec Spec) (Window, error) {
 	return w, nil
 }
 
-// next is the first opening after a time; zero for never.
+// next is the first opening after a time; zero means never.
 func (w Window) next(after time.Time) (at time.Time) {
 	local := after.In(w.zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
@@ -99,7 +99,7 @@ func (w Window) next(after time.Time) (at time.Time) {
 	return at
 }
 
-// at is when clocks show a time, or skip it.
+// at is the moment in which clocks show a time, or skip it.
 func (w Window) at(wall time.Time) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, w.zone)
 	begin, end := at.ZoneBounds()
@@ -128,8 +128,8 @@ func (w Window) isOpen(now time.Time) bool {
 	return !first.IsZero() && !first.After(now)
 }
 
-// Opens reports whether changes in a direction may be made now, and otherwise how long it takes
-// until they may; 0 for never. A direction that no window names is always open.
+// Opens reports whether changes in a direction may be made now, and otherwise the time until they
+// may; 0 means never. A direction that no window names is always open.
 func (ws Windows) Opens(d Direction, now time.Time) (open bool, in time.Duration) {
 	open = true
 	for _, w := range ws {

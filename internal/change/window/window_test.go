@@ -38,7 +38,7 @@ func TestOpens(t *testing.T) {
 	nightly := Spec{Schedule: "0 2 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}
 	cases := map[string]struct {
 		windows []Spec
-		raise   map[string]string // by time: open, or how long until it is
+		raise   map[string]string // by time: open, or the time until it is
 	}{
 		"it opens at the minute and closes after its duration": {
 			[]Spec{nightly},
@@ -127,7 +127,7 @@ func TestOpens(t *testing.T) {
 	}
 }
 
-// Whatever clocks do, a daily window opens once on each day that its zone has.
+// A daily window opens once on each day of its zone, also when clocks change.
 func TestADailyWindowOpensOnEachDay(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "America/Sao_Paulo", "America/Havana", "Asia/Beirut", "Africa/Cairo", "Australia/Lord_Howe"} {
 		for _, schedule := range []string{"0 0 * * *", "30 1 * * *", "15 2 * * *", "0 3 * * *"} {
@@ -180,8 +180,8 @@ func TestInvalidWindowsNeverOpen(t *testing.T) {
 	}
 }
 
-// FuzzParse reads schedules and zones as users may write them. A window that is accepted answers for
-// every time, and what it says about its next opening is true.
+// FuzzParse reads schedules and zones as users may write them. An accepted window answers for every
+// time, and predicts its next opening correctly.
 func FuzzParse(f *testing.F) {
 	f.Add("0 2 * * SAT", "Europe/Berlin", int64(60), int64(1_790_000_000))
 	f.Add("*/5 1-5 29 2 *", "UTC", int64(10080), int64(0))

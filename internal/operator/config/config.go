@@ -46,8 +46,8 @@ const (
 type Operator struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Version is the version of the program, such as "v0.1.0". It is not part of the file. Empty
-	// if it is not known.
+	// Version is the version of the program, such as "v0.1.0". It is not part of the file. Empty if
+	// unknown.
 	Version string `json:"-"`
 	// Ignored are the settings of the file that have no meaning anymore, as warnings.
 	Ignored []string `json:"-"`
@@ -58,18 +58,18 @@ type Operator struct {
 	Health Health `json:"health"`
 	// LeaderElection lets several replicas run: one is active, and the others wait to take over.
 	LeaderElection LeaderElection `json:"leaderElection"`
-	// ResyncPeriod is how often a scaler is reconciled without an event. Each has its own time in the period,
-	// by its UID. At least 1s. Defaults to 10m.
+	// ResyncPeriod is the time between reconciles of a scaler without an event. Each has its own time in the
+	// period, by its UID. At least 1s. Defaults to 10m.
 	ResyncPeriod metav1.Duration `json:"resyncPeriod"`
-	// Workers is how many objects are reconciled at once.
+	// Workers are the numbers of objects that are reconciled at once.
 	Workers Workers `json:"workers"`
-	// Collection is how usage is collected.
+	// Collection configures the collection of usage.
 	Collection Collection `json:"collection"`
-	// Recommendation is how much evidence a recommendation needs, and how long it counts.
+	// Recommendation configures the evidence that a recommendation needs, and how long it counts.
 	Recommendation Recommendation `json:"recommendation"`
 	// Budget limits the rate of changes.
 	Budget Budget `json:"budget"`
-	// Ceilings bound what requests are raised to.
+	// Ceilings bound raised requests.
 	Ceilings Ceilings `json:"ceilings"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
@@ -89,7 +89,7 @@ type Metrics struct {
 	// self-signed certificate. Defaults to "/etc/verticalscaler-metrics". "" means always
 	// self-signed.
 	CertDir string `json:"certDir"`
-	// Scalers says how many series there are about scalers: full, aggregated (sums for each
+	// Scalers is the level of detail of the series about scalers: full, aggregated (sums for each
 	// namespace) or off. docs/metrics.md lists them. Defaults to full.
 	Scalers metrics.Detail `json:"scalers"`
 }
@@ -108,23 +108,22 @@ type LeaderElection struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Workers is how many objects are reconciled at once. A worker mostly waits for the API server, and may take
-// a minute at most for a reconcile. More workers make more requests at once; they help if the answers are slow.
+// Workers are the numbers of objects that are reconciled at once. A worker mostly waits for the API server, and may take a
+// minute at most for a reconcile. More workers make more requests at once; they help if the answers are slow.
 type Workers struct {
 	// VerticalScalers is the number of VerticalScalers, from 1 to 100. Defaults to 32.
 	VerticalScalers int `json:"verticalScalers"`
 }
 
-// Collection is how usage is collected.
+// Collection configures the collection of usage.
 type Collection struct {
 	// Interval is the time between two collections. At least 1s. Defaults to 30s, half of
 	// metrics-server's usual resolution.
 	Interval metav1.Duration `json:"interval"`
 }
 
-// Recommendation is how much evidence a recommendation needs, and how long evidence
-// counts. Demos and tests use it to compress days into minutes. In production, the
-// defaults need no tuning.
+// Recommendation configures the evidence that a recommendation needs, and how long evidence counts.
+// Demos and tests use it to compress days into minutes. In production, the defaults need no tuning.
 type Recommendation struct {
 	// CPUHalfLife is the time after which CPU usage counts half. The windows of hours and
 	// days scale with it. Defaults to 72h.
@@ -132,11 +131,11 @@ type Recommendation struct {
 	// RecentHalfLife is the same for the windows of minutes, which raise a request at once,
 	// and for the time between two reductions of CPU. Defaults to 20m.
 	RecentHalfLife metav1.Duration `json:"recentHalfLife"`
-	// MemoryWindow is how long a memory peak counts. What an OOM kill has proven counts 4.5 times
-	// as long. Defaults to 192h.
+	// MemoryWindow is the time for which a memory peak counts. The need proven by an OOM kill
+	// counts 4.5 times as long. Defaults to 192h.
 	MemoryWindow metav1.Duration `json:"memoryWindow"`
-	// OOMHalfLife is the time after which the floor that an OOM kill sets has halved. It falls
-	// no further than what the container was shown to need.
+	// OOMHalfLife is the time after which the floor that an OOM kill sets has halved. It falls no
+	// further than the container's proven need.
 	OOMHalfLife metav1.Duration `json:"oomHalfLife"`
 	// MinEvidence is the observed time before the first recommendation. Defaults to 2m.
 	MinEvidence metav1.Duration `json:"minEvidence"`
@@ -165,25 +164,25 @@ type Budget struct {
 	Window time.Duration `json:"-"`
 }
 
-// Ceilings bound what the operator raises requests to, above the policy of any scaler: minAllowed,
-// OOM kills and startup boosts, too. They lower nothing that a pod has. docs/limits-and-guards.md
+// Ceilings bound the requests that the operator raises, above the policy of any scaler: minAllowed,
+// OOM kills and startup boosts, too. They do not lower existing requests. docs/limits-and-guards.md
 // describes them.
 type Ceilings struct {
 	// Container is the most that one container requests. Defaults to 32 CPUs and 128Gi.
 	Container Ceiling `json:"container"`
 	// Pod is the most that all containers of a pod request together. Defaults to 64 CPUs and 256Gi.
 	Pod Ceiling `json:"pod"`
-	// NodePercent is the most that a pod requests if it is resized in place, in percent of what the
-	// largest node can allocate, from 1 to 100. It has no effect if nodes are not read. Defaults
+	// NodePercent limits the requests of a pod that is resized in place, in percent of the largest
+	// node's allocatable resources, from 1 to 100. It has no effect if nodes are not read. Defaults
 	// to 75.
 	NodePercent int `json:"nodePercent"`
-	// RaiseFactor is how many times the request or limit in a container's template its resources are raised
-	// to while its policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its
-	// request that is kept. From 2 to 1000; 0 is no bound. Defaults to 8.
+	// RaiseFactor is the multiple of the request or limit in a container's template to which its resources are raised
+	// while its policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its
+	// request that is kept. From 2 to 1000; 0 means no bound. Defaults to 8.
 	RaiseFactor int `json:"raiseFactor"`
 }
 
-// Ceiling is an amount of each resource. 0 is no ceiling.
+// Ceiling is an amount of each resource. 0 means no ceiling.
 type Ceiling struct {
 	// CPU is in cores, such as "2" or "500m".
 	CPU resource.Quantity `json:"cpu"`
@@ -209,8 +208,8 @@ type Prometheus struct {
 	Address string `json:"address"`
 	// Labels are extra labels that series must have, such as {cluster: east}. At most 16.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Lookback is how much past usage is read, from 1h to 2160h. Defaults to 192h, the memory
-	// window.
+	// Lookback is the range of past usage that is read, from 1h to 2160h. Defaults to 192h, the
+	// memory window.
 	Lookback metav1.Duration `json:"lookback"`
 	// Step is the time between two samples, in whole seconds. At least 15s, and at most 2m
 	// or three collection intervals. A container's memory must be scraped at least every
@@ -232,7 +231,7 @@ type Prometheus struct {
 	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
-// removed are the settings that have no meaning anymore, and what took their place.
+// removed are the settings that have no meaning anymore, and their replacements.
 var removed = map[string]string{
 	"leaderElection.replicas":   "one process serves the whole cluster, and further replicas wait to take over (docs/scaling.md)",
 	"prometheus.maxBytes":       "an answer has at most 8 MiB",
@@ -241,7 +240,7 @@ var removed = map[string]string{
 	"workers.scaledDeployments": "4 are reconciled at once",
 }
 
-// removedVariables are environment variables that have no meaning anymore, and what took their place.
+// removedVariables are environment variables that have no meaning anymore, and their replacements.
 var removedVariables = map[string]string{
 	"OPERATOR_REPLICAS":           removed["leaderElection.replicas"],
 	"OTEL_EXPORTER_OTLP_ENDPOINT": "the operator sends no traces; metrics and events say what it does (docs/monitoring.md)",

@@ -152,7 +152,7 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	}
 }
 
-// The files that we ship say what holds; what they leave out is the default.
+// Shipped files have the effective values; omitted fields have the default.
 func TestShippedFiles(t *testing.T) {
 	local := Default()
 	local.Metrics.BindAddress, local.Metrics.Secure = "127.0.0.1:8080", false
@@ -171,7 +171,7 @@ func TestShippedFiles(t *testing.T) {
 	}
 }
 
-// What had a meaning in an earlier version still loads, with a warning.
+// Fields of earlier versions still load, with a warning.
 func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
 	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}\nprovision: {monitoring: true}\nprometheus: {timeout: 1s, maxBytes: 65536}\nworkers: {scaledDeployments: 8}"))
 	if err != nil {
@@ -228,7 +228,7 @@ func TestCeilingsArriveInThePlan(t *testing.T) {
 	}
 }
 
-// Whatever is in the file, it is refused or valid.
+// Any file is rejected or valid.
 func FuzzParse(f *testing.F) {
 	f.Add(head)
 	f.Add(head + "resyncPeriod: 9223372036854775807ns\ncollection: {interval: 2000000h}")

@@ -4,7 +4,7 @@
 // Package fence lets a process write only while it knows that it holds its lease.
 //
 // The leader election of client-go alone is not enough: a process that was paused, with its machine or by a
-// signal, goes on where it stopped, and finds out only later that another one has taken its place. See
+// signal, continues where it stopped, and finds out only later that another one has taken its place. See
 // docs/adr/0018-a-leader-writes-only-while-its-lease-is-renewed.md.
 package fence
 
@@ -26,8 +26,8 @@ import (
 // ErrClosed is the cause of a write that was not sent.
 var ErrClosed = errors.New("the write was not sent, because the lease of this process was not renewed in time")
 
-// Fence knows whether this process still holds its lease. One that has never held it stops nothing: what
-// needs the lease does not run yet.
+// Fence knows whether this process still holds its lease. Without a lease so far, it stops nothing: the
+// code that needs the lease does not run yet.
 type Fence struct {
 	clock    clock.PassiveClock
 	deadline time.Duration
@@ -51,8 +51,8 @@ func (f *Fence) renew(sent time.Time) {
 	f.renewed = sent
 }
 
-// lose notes that this process does not hold the lease. Once it has led, it never leads again: what
-// it knows may be older than what another leader has saved.
+// lose records that this process does not hold the lease. Once it has led, it never leads again:
+// its state may be older than the save of another leader.
 func (f *Fence) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +95,8 @@ func (f *Fence) Check() error {
 	return nil
 }
 
-// elapsed is the time since then, by the clock that says more. The monotonic clock may stand still
-// while the machine is suspended. The wall clock may be set back.
+// elapsed is the time since then, by the clock that has advanced more. The monotonic clock may
+// stand still while the machine is suspended. The wall clock may be set back.
 func elapsed(c clock.PassiveClock, since time.Time) time.Duration {
 	return max(c.Since(since), c.Now().Round(0).Sub(since.Round(0)))
 }
@@ -123,8 +123,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite reports whether a request changes something that matters. A review only asks, and an event
-// only tells.
+// isWrite reports whether a request changes something that matters, unlike reviews and events.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -155,12 +154,12 @@ func target(path string) (group, resource string) {
 	return group, parts[0]
 }
 
-// Lock returns a lock of the leader election that tells the fence what becomes of the lease.
+// Lock returns a lock of the leader election that reports changes of the lease to the fence.
 func (f *Fence) Lock(lock resourcelock.Interface) resourcelock.Interface {
 	return &lease{Interface: lock, fence: f}
 }
 
-// lease tells the fence what becomes of the lease.
+// lease reports changes of the lease to the fence.
 type lease struct {
 	resourcelock.Interface
 	fence *Fence
@@ -216,7 +215,7 @@ func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecor
 	return l.fence.Lost()
 }
 
-// isBefore reports whether a record is from before another one that the server has had. A lease stores microseconds.
+// isBefore reports whether a record is older than another one of the server. A lease stores microseconds.
 func isBefore(record, last *resourcelock.LeaderElectionRecord) bool {
 	if record.LeaderTransitions != last.LeaderTransitions {
 		return record.LeaderTransitions < last.LeaderTransitions

@@ -69,7 +69,7 @@ func newProcess(t *testing.T, server kubernetes.Interface, name string) *process
 	return p
 }
 
-// holder is the lease as held by the process; nobody holds it without a name.
+// holder is the lease as held by the process; without a name, it is free.
 func holder(name string) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: name, LeaseDurationSeconds: 15}
 }
@@ -88,7 +88,7 @@ func (p *process) take() {
 	}
 }
 
-// expect checks whether a write is sent. What only reads, asks or tells always is.
+// expect checks whether a write is sent. Reads, reviews and events always are.
 func (p *process) expect(when string, writes bool) {
 	p.t.Helper()
 	ctx, pod := p.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
@@ -163,7 +163,7 @@ func (l lateLock) Update(ctx context.Context, record resourcelock.LeaderElection
 	return l.Interface.Update(ctx, record)
 }
 
-// A paused process goes on where it stopped. Another one may have led, and released the lease since.
+// A paused process continues where it stopped. Another one may have led, and released the lease since.
 func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 	for name, meanwhile := range map[string]func(server kubernetes.Interface, b *process) error{
 		"it leads": func(kubernetes.Interface, *process) error { return nil },
@@ -200,8 +200,8 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 	}
 }
 
-// etcd is restored from a backup in which a process holds the lease already, or the one before it. Neither the leader nor one
-// that has watched it goes on with what it knows.
+// etcd is restored from a backup in which a process holds the lease already, or the one before it. Neither the leader nor a
+// process that has watched it continues with its old state.
 func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
 	noon := metav1.NewTime(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))
 	record := func(holder string, transitions int, after time.Duration) resourcelock.LeaderElectionRecord {
@@ -246,7 +246,7 @@ func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
 	}
 }
 
-// Only reviews and events are no writes, whatever else is called like them.
+// Only reviews and events are not writes, unlike other resources of similar names.
 func TestWhatIsFenced(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/api/v1/namespaces/shop/pods/web-1/resize":                                                    true,

@@ -1,15 +1,15 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies notices that the admission policies are missing, and says so.
+// Package policies reports missing admission policies.
 //
-// A bundle for OLM cannot contain the policies, so an administrator can forget them. The
-// operator has no right on policies, not even to read them. Instead it asks the API server,
-// as a dry run, for something that a policy refuses. If the API server would do it, the
-// policy is missing. Nothing is stored in either case.
+// A bundle for OLM cannot contain the policies, so an administrator can forget them. The operator
+// has no right on policies, not even to read them. Instead it sends the API server dry runs that a
+// policy rejects. If the API server accepts one, the policy is missing. Nothing is stored in either
+// case.
 //
-// A request that is refused for another reason says nothing about a policy: rights may be
-// missing, and then there is nothing for the policy to limit.
+// A request rejected for another reason does not show whether a policy exists: rights may be
+// missing, and then the policy has no requests to limit.
 package policies
 
 import (
@@ -74,7 +74,7 @@ func Setup(mgr ctrl.Manager, namespace string, own release.Release) error {
 	return mgr.Add(check)
 }
 
-// Setter sets a condition, and does nothing if it is as it should be.
+// Setter sets a condition, unless it is up to date.
 type Setter interface {
 	Set(ctx context.Context, c metav1.Condition) error
 }
@@ -91,8 +91,8 @@ type Check struct {
 	Release release.Release
 	Clock   clock.Clock
 
-	// told are the missing policies that were last logged and reported; nil for none yet.
-	told *string
+	// reported are the missing policies of the last report; nil before the first one.
+	reported *string
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -130,7 +130,7 @@ func (c *Check) Round(ctx context.Context) {
 		}
 	}
 	if isKnown {
-		c.tell(ctx, strings.Join(lacks, ", "))
+		c.report(ctx, strings.Join(lacks, ", "))
 	}
 }
 
@@ -145,9 +145,9 @@ func conditionOf(lacks, install string) metav1.Condition {
 	}
 }
 
-// tell logs and reports the missing policies, unless that has been done.
-func (c *Check) tell(ctx context.Context, lacks string) {
-	if c.told != nil && *c.told == lacks {
+// report logs and reports the missing policies, unless that has been done.
+func (c *Check) report(ctx context.Context, lacks string) {
+	if c.reported != nil && *c.reported == lacks {
 		return
 	}
 	logger, install := log.FromContext(ctx), c.Release.Install(release.AdmissionPolicies)
@@ -160,12 +160,12 @@ func (c *Check) tell(ctx context.Context, lacks string) {
 	switch {
 	case lacks != "":
 		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", lacks, "command", install)
-	case c.told != nil:
+	case c.reported != nil:
 		logger.Info("The admission policies are installed")
 	default:
 		logger.V(1).Info("The admission policies are installed")
 	}
-	c.told = &lacks
+	c.reported = &lacks
 }
 
 // isRefusal reports whether a policy has refused a request.

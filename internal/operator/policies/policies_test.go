@@ -23,21 +23,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// world answers dry runs.
-type world struct {
+// fakeAPI answers dry runs.
+type fakeAPI struct {
 	lease, deployment error
 	conditions        []string // that were set
 	fails             error    // setting a condition
 }
 
-func (w *world) Set(_ context.Context, c metav1.Condition) error {
+func (w *fakeAPI) Set(_ context.Context, c metav1.Condition) error {
 	if w.fails == nil {
 		w.conditions = append(w.conditions, string(c.Status)+" "+c.Reason+": "+c.Message)
 	}
 	return w.fails
 }
 
-func (w *world) check(t *testing.T) *Check {
+func (w *fakeAPI) check(t *testing.T) *Check {
 	t.Helper()
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -79,7 +79,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			missing.Reset()
-			w := &world{lease: tc.lease, deployment: tc.deployment}
+			w := &fakeAPI{lease: tc.lease, deployment: tc.deployment}
 			c := w.check(t)
 			for range 3 {
 				c.Round(t.Context())
@@ -93,7 +93,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		})
 	}
 	t.Run("they are installed later", func(t *testing.T) {
-		w := &world{}
+		w := &fakeAPI{}
 		c := w.check(t)
 		c.Round(t.Context())
 		w.lease, w.deployment = by("operator-objects"), by("operator-deployments")
@@ -105,7 +105,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		}
 	})
 	t.Run("a condition that was not written is written later", func(t *testing.T) {
-		w := &world{fails: errors.New("no")}
+		w := &fakeAPI{fails: errors.New("no")}
 		c := w.check(t)
 		c.Round(t.Context())
 		w.fails = nil
@@ -139,7 +139,7 @@ func measured(t *testing.T) map[string]float64 {
 
 func TestTheCheckIsRepeatedUntilTheOperatorStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{}
+		w := &fakeAPI{}
 		c := w.check(t)
 		c.Clock = clock.RealClock{} // of the bubble
 		rounds := 0

@@ -3,11 +3,11 @@
 
 // Package upgradeable asks OLM not to replace the operator while a step is in progress.
 //
-// A step is a resize of pods or a rollout. During one, the condition Upgradeable of the
-// operator's OperatorCondition is False, and OLM keeps the next version waiting. This
-// is a courtesy to users who follow a step, and not needed for safety: the next operator
-// continues a step from what the API server has. So a block is short. An operator that
-// is killed during a step leaves the condition False until the next operator starts.
+// A step is a resize of pods or a rollout. During one, the condition Upgradeable of the operator's
+// OperatorCondition is False, and OLM keeps the next version waiting. This is a courtesy to users
+// who follow a step, and not needed for safety: the next operator continues a step from the objects
+// on the API server. So a block is short. An operator that is killed during a step leaves the
+// condition False until the next operator starts.
 //
 // To upgrade at once, a user sets the condition in spec.overrides.
 package upgradeable
@@ -63,12 +63,12 @@ const (
 	// lease keeps the next leader waiting.
 	stopTimeout = 3 * time.Second
 
-	// stepLimit is how long one step blocks upgrades. A resize can be deferred for hours.
+	// stepLimit is the time for which one step blocks upgrades. A resize can be deferred for hours.
 	stepLimit = 10 * time.Minute
-	// blockLimit is how long steps together block upgrades. A large cluster may always
-	// have one in progress.
+	// blockLimit is the time for which all steps together block upgrades. A large cluster may
+	// always have one in progress.
 	blockLimit = 30 * time.Minute
-	// openTime is how long upgrades are then allowed. OLM looks every five minutes.
+	// openTime is the time for which upgrades are then allowed. OLM looks every five minutes.
 	openTime = 10 * time.Minute
 	// shortOpening is an opening that OLM may miss. It does not restart blockLimit.
 	shortOpening = time.Minute
@@ -90,8 +90,8 @@ type OperatorCondition struct {
 	Key    types.NamespacedName
 }
 
-// Find returns the OperatorCondition that OLM provides; nil if there is none. The namespace
-// is the operator's own.
+// Find returns the OperatorCondition that OLM provides, or nil. The namespace is the operator's
+// own.
 func Find(mgr ctrl.Manager, namespace string) (*OperatorCondition, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: os.Getenv(ConditionNameEnv)}
 	switch {
@@ -114,8 +114,7 @@ func Find(mgr ctrl.Manager, namespace string) (*OperatorCondition, error) {
 	return &OperatorCondition{Client: live, Key: key}, nil
 }
 
-// Set sets the condition, unless it is as it should be. OLM and administrators write to the
-// same object.
+// Set sets the condition, unless it is up to date. OLM and administrators write to the same object.
 func (o *OperatorCondition) Set(ctx context.Context, c metav1.Condition) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var object operatorsv2.OperatorCondition
@@ -138,7 +137,7 @@ func (o *OperatorCondition) Set(ctx context.Context, c metav1.Condition) error {
 type Gate struct {
 	// Scalers reads all scalers, as of any recent time.
 	Scalers client.Reader
-	// Condition is where the gate reports.
+	// Condition receives the reports of the gate.
 	Condition *OperatorCondition
 	Clock     clock.Clock
 
@@ -225,19 +224,19 @@ func blocks(s v1beta1.VerticalScaler, now time.Time) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) < stepLimit
 }
 
-// state is what the condition says, and what the next decision needs. Without a reason,
-// the condition is absent, and OLM allows upgrades.
+// state is the content of the condition, and the input of the next decision. Without a reason, the
+// condition is absent, and OLM allows upgrades.
 type state struct {
 	reason string
-	// blockStart is when the current or the last block began.
+	// blockStart is the start of the current or the last block.
 	blockStart time.Time
-	// openStart is when upgrades were last allowed.
+	// openStart is the last time at which upgrades became allowed.
 	openStart time.Time
 }
 
 func (s state) blocked() bool { return s.reason == ReasonStepInProgress }
 
-// restore continues from what the previous operator wrote. A crash loop must not restart
+// restore continues from the previous operator's condition. A crash loop must not restart
 // blockLimit each time.
 func restore(c *metav1.Condition, now time.Time) state {
 	if c == nil {

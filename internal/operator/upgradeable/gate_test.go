@@ -69,8 +69,8 @@ func TestStepsBlockUpgradesForALimitedTime(t *testing.T) {
 	}
 }
 
-// Whatever the steps do, and however often the operator restarts: no block is longer than
-// 30 minutes and a look, and a step blocks upgrades unless the limit was reached.
+// With any steps and any restarts of the operator, no block is longer than 30 minutes and a look,
+// and a step blocks upgrades unless the limit was reached.
 func TestNoBlockIsLong(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var s state
@@ -136,7 +136,7 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			if _, ok := obj.(*operatorsv2.OperatorCondition); ok {
 				writes++
-				return errors.Join(c.Update(ctx, obj, opts...), fails) // the write arrives all the same
+				return errors.Join(c.Update(ctx, obj, opts...), fails) // the write still arrives
 			}
 			return c.Update(ctx, obj, opts...)
 		},

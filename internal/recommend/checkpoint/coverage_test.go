@@ -19,15 +19,15 @@ var aWeek = history.Goal{Time: 7 * 24 * time.Hour, MaxStarvedPercent: 3}
 
 const weekly = 7 * 24 * 60 // minutes
 
-// expects says what is recommended, as a reconcile does.
-func (w *world) expects(goal history.Goal) {
+// expects sets the recommendation, as a reconcile does.
+func (w *storeFixture) expects(goal history.Goal) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		histories.Container("app").Expect(recs("app", 310, 640*mebi)[0].Target, goal)
 	})
 }
 
-func (w *world) covered() (out history.Coverage) {
+func (w *storeFixture) covered() (out history.Coverage) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { out = histories.Container("app").Coverage() })
 	return out
@@ -37,7 +37,7 @@ func (w *world) covered() (out history.Coverage) {
 func TestCoverageIsSavedTenTimes(t *testing.T) {
 	first := map[int]bool{}
 	for i := range 20 {
-		w := newWorld(t)
+		w := newStoreFixture(t)
 		w.scaler.UID = types.UID(fmt.Sprintf("scaler-%d", i))
 		w.load()
 		published := recs("app", 310, 640*mebi)
@@ -76,7 +76,7 @@ func TestCoverageIsSavedTenTimes(t *testing.T) {
 			t.Errorf("%s: after a restart, %+v is covered", w.scaler.UID, w.covered())
 		}
 		w.save(published)
-		w.expect() // what was read is what there is
+		w.expect() // memory equals the stored history
 	}
 	if len(first) < 10 {
 		t.Errorf("20 scalers save for the second time in minutes %v", first)
@@ -84,7 +84,7 @@ func TestCoverageIsSavedTenTimes(t *testing.T) {
 }
 
 // decoded is the time that the checkpoint covers.
-func decoded(t *testing.T, w *world) time.Duration {
+func decoded(t *testing.T, w *storeFixture) time.Duration {
 	t.Helper()
 	c := w.live().Spec.Containers[0]
 	container, err := read(c, noon.AddDate(1, 0, 0))
@@ -95,7 +95,7 @@ func decoded(t *testing.T, w *world) time.Duration {
 }
 
 func TestABeginningAgainIsSaved(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	published := recs("app", 310, 640*mebi)
 	w.feed("app", 0, 10)
@@ -103,7 +103,7 @@ func TestABeginningAgainIsSaved(t *testing.T) {
 	w.feed("app", 11, weekly/2)
 	w.save(published)
 	w.took()
-	w.with(func(histories history.Histories) { // more than is recommended, which maxAllowed limits
+	w.with(func(histories history.Histories) { // more than recommended, which maxAllowed limits
 		histories.Add(usage.Sample{Container: "app", Time: noon.Add((weekly/2 + 1) * time.Minute), CPUMillis: 200, MemoryBytes: 641 * mebi}, params)
 	})
 	w.save(published)
@@ -114,10 +114,10 @@ func TestABeginningAgainIsSaved(t *testing.T) {
 	}
 }
 
-// A checkpoint of an operator that does not know of coverage, and one that is unreadable, keep the history.
+// A checkpoint of an operator without coverage, and unreadable coverage, keep the history.
 func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 	for name, written := range map[string][]byte{"none": nil, "of a newer version": {2, 0, 0}, "of nothing": {1}} {
-		w := newWorld(t)
+		w := newStoreFixture(t)
 		w.load()
 		w.feed("app", 0, 10)
 		w.expects(aWeek)
@@ -135,9 +135,9 @@ func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 	}
 }
 
-// Usage of the past takes the place of the history. What was recorded stays.
+// Past usage replaces the history. Records stay.
 func TestFillingKeepsCoverage(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 10)
 	w.expects(aWeek)

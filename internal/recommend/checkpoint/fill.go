@@ -14,15 +14,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// FilledAnnotation marks a checkpoint whose history was filled with usage of the past
-// already, so that a restart does not fill it again.
+// FilledAnnotation marks a checkpoint whose history was filled with past usage already, so that a
+// restart does not fill it again.
 const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
 
-// filling is what is known about filling a history with usage of the past.
+// filling is the state of filling a history with past usage.
 //
-// Histories take samples in the order of time, so the past cannot be added to what was
-// learned meanwhile. It is learned in a histories of its own instead, which then takes the
-// place of the live one, together with the live samples that are newer than its end.
+// Histories take samples in the order of time, so past usage cannot be added to a live history. It
+// goes into histories of its own, which then replace the live ones, together with the live samples
+// after their end.
 type filling struct {
 	done bool
 	// active is since StartFilling; newer are the samples that came since then.
@@ -55,9 +55,9 @@ type Readiness int
 const (
 	// NotLoaded is a history that is not in memory yet.
 	NotLoaded Readiness = iota
-	// Filled is one that was filled before, or knows enough by itself.
+	// Filled is a history that was filled before, or has enough usage itself.
 	Filled
-	// Ready is one to be filled: until Fill or StopFilling, what it is fed is kept.
+	// Ready is a history to be filled: until Fill or StopFilling, new samples are kept.
 	Ready
 )
 
@@ -80,7 +80,7 @@ func (s *Store) StartFilling(vs *v1beta1.VerticalScaler, enough time.Duration) R
 	return Ready
 }
 
-// StopFilling gives up what StartFilling began.
+// StopFilling aborts StartFilling.
 func (s *Store) StopFilling(vs *v1beta1.VerticalScaler) {
 	if e := s.loaded(vs); e != nil {
 		defer e.mu.Unlock()
@@ -88,9 +88,9 @@ func (s *Store) StopFilling(vs *v1beta1.VerticalScaler) {
 	}
 }
 
-// Fill ends what StartFilling began: a container of which the past, which ends at a time,
-// proves more than its live history has it from now on. The result is the number of
-// these containers. The histories must not be used any more.
+// Fill completes StartFilling: if past, which ends at end, proves more about a container than its
+// live history, it replaces that. The result is the number of these containers. past must not be
+// used any more.
 func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end time.Time) (filled int) {
 	e := s.loaded(vs)
 	if e == nil {
@@ -98,13 +98,13 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	}
 	defer e.mu.Unlock()
 	if !e.filling.active {
-		return 0 // it was retargeted meanwhile, and began again
+		return 0 // its target has changed, and it began again
 	}
 	params, newer := s.ParamsOf(vs), e.filling.newer
 	e.filling.active, e.filling.newer = false, nil
 	slices.SortStableFunc(newer, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) })
 	for _, sample := range newer {
-		// What is not after the end is in the past already, and must not count twice.
+		// Samples up to the end are in the past already, and must not count twice.
 		if past[sample.Container] != nil && sample.Time.After(end) {
 			past.Add(sample, params)
 		}
@@ -129,8 +129,8 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	return filled
 }
 
-// keepMemory tells the past of the peak, the OOM kills and the coverage that only the live
-// history knows of, so that no gap in the past lowers what is known to be needed.
+// keepMemory copies the peak, the OOM kills and the coverage of the live history into the past, so
+// that a gap in the past does not lower the known need.
 func keepMemory(live, past *history.Container, p history.Params) {
 	if peak := live.Peak(); peak > past.Peak() {
 		past.Add(usage.Sample{Time: past.NewestSample(), NoCPU: true, MemoryBytes: peak}, p)

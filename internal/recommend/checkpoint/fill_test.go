@@ -24,7 +24,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 		"both are":      {silent: map[string]bool{"app": true, "side": true}, want: map[string]time.Duration{"app": 0, "side": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newStoreFixture(t)
 			w.load()
 			if w.store.StartFilling(w.scaler, 24*time.Hour) != Ready {
 				t.Fatal("the history is not ready to be filled")
@@ -54,7 +54,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 					}
 				})
 			}
-			expect(-time.Minute) // the first sample is no time
+			expect(-time.Minute) // the first sample adds no time
 			if filled := w.store.Fill(w.scaler, past, noon); filled != 2 {
 				t.Fatalf("%d containers are filled", filled)
 			}
@@ -63,7 +63,7 @@ func TestASilentRoundIsNoObservedTime(t *testing.T) {
 	}
 }
 
-// The peak of memory that only the live history knows is no usage of CPU.
+// A memory peak known only to the live history does not count as CPU usage.
 func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
 	live, past := &history.Container{}, &history.Container{}
 	for minute := range 61 {
@@ -77,9 +77,9 @@ func TestMemoryOfTheLiveHistoryLowersNoCPU(t *testing.T) {
 	}
 }
 
-// What is fed belongs to the scaler and the Deployment whose history is loaded.
+// Usage counts for the scaler and the Deployment whose history is loaded.
 func TestAnotherScalersUsageIsNotFed(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	for name, change := range map[string]func(){
 		"retargeted": func() { w.scaler.Spec.DeploymentName = "other" },

@@ -14,27 +14,27 @@ import (
 )
 
 // restoredAs is the scaler after a backup was restored.
-func (w *world) restoredAs(value string) {
+func (w *storeFixture) restoredAs(value string) {
 	w.t.Helper()
 	w.scaler = w.scaler.DeepCopy()
 	w.scaler.Annotations = map[string]string{v1beta1.RestoredAnnotation: value}
 }
 
-// inMemory is how much usage of a container was observed.
-func (w *world) inMemory(container string) (observed time.Duration) {
+// inMemory is the observed time of a container.
+func (w *storeFixture) inMemory(container string) (observed time.Duration) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) { observed = histories.Container(container).Observed() })
 	return observed
 }
 
-// A restored checkpoint is loaded while the operator runs. What it has seen of memory itself is kept, and so is what it
-// knows of a container that the backup does not have.
+// A restored checkpoint is loaded while the operator runs. Memory that it has seen itself is kept, and so are
+// containers that the backup does not have.
 func TestARestoredCheckpointIsLoaded(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	backup := a.live().Spec
 
 	// Another cluster: little usage, an OOM kill, and a new container.
-	b := newWorld(t)
+	b := newStoreFixture(t)
 	b.load()
 	b.feed("app", 0, 3)
 	b.feed("sidecar", 0, 3)
@@ -63,7 +63,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 		t.Error("the sidecar was forgotten")
 	}
 
-	// It is loaded once: what is learned from then on stays, also when the annotation is removed.
+	// It is loaded once: later usage stays, also when the annotation is removed.
 	b.feed("app", 61, 90)
 	b.load()
 	b.scaler = b.scaler.DeepCopy()
@@ -76,9 +76,9 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 	b.expect("update")
 }
 
-// An annotation alone makes nobody forget.
+// An annotation alone discards no history.
 func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 60)
 	w.restoredAs("a")
@@ -90,10 +90,10 @@ func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
 
 // A copy without an owner, as a backup tool restores it, is taken over, and is collected with its new scaler.
 func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	saved := a.live().Spec
 
-	b := newWorld(t)
+	b := newStoreFixture(t)
 	b.must(b.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.scaler.Namespace, Name: b.scaler.Name}, Spec: saved,
 	}))

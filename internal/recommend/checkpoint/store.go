@@ -1,14 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint keeps the history of every scaler in memory, and on the API
-// server as far as a restart would otherwise lose something that matters.
+// Package checkpoint keeps the history of every scaler in memory, and on the API server as far as a
+// restart would lose important state.
 //
-// A checkpoint is written when the number that it would lead to has changed, when
-// an OOM kill was counted, when the evidence in the status is updated, or when the first interval of
-// CPU usage is complete. While usage stays what it is, nothing is written but that, a few times in eight days. What a crash can lose is at most
-// half of the observed time, or hours of it, and none of the numbers. Of a scaler that waits to be promoted, it is at
-// most a tenth of the time that its policy asks for.
+// A checkpoint is written when its recommendation has changed, when an OOM kill was counted, when the evidence in the status is
+// updated, or when the first interval of CPU usage is complete. With steady usage, only the evidence causes writes, a few times
+// in eight days. A crash loses at most half of the observed time, or hours of it, and no recommendation. For a scaler that
+// waits to be promoted, it loses at most a tenth of the time that its policy requires.
 package checkpoint
 
 import (
@@ -47,22 +46,22 @@ type Store struct {
 	// Live reads scalers from the API server, before the checkpoint of another target is overwritten; nil
 	// to trust the caller.
 	Live client.Reader
-	// Params are those of the histories, but for the prices of CPU.
+	// Params are the parameters of the histories, except for the prices of CPU.
 	Params history.Params
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
 }
 
-// entry is what is known of one scaler. A request for its checkpoint may take long: mu is not held
+// entry is the state of one scaler. A request for its checkpoint may take long: mu is not held
 // meanwhile, so that usage can be added.
 type entry struct {
 	requests  sync.Mutex                             // is held for a whole Load or Save, and before mu
 	object    *v1beta1.VerticalScalerCheckpoint      // as last read or written, less its data once it is known to be current; nil while there is none
-	saved     map[string]mark                        // what the object leads to
-	known     digest                                 // of what this process has read or written last; any other save is of another process, whatever its time: clocks differ
-	unsure    digest                                 // of what this process has sent last without a reply that tells whether it is stored
-	overtaken history.Histories                      // what was in memory when another process had saved; nil for nothing
+	saved     map[string]mark                        // recommendations from the object
+	known     digest                                 // of the save that this process has read or written last; any other save is of another process, at any time: clocks differ
+	unsure    digest                                 // of the last save of this process without a reply, which may be stored
+	overtaken history.Histories                      // histories in memory when another process had saved, or nil
 	unread    map[string]v1beta1.ContainerCheckpoint // parts that this version cannot read, by container; they are kept
 
 	mu         sync.Mutex // guards the rest
@@ -73,17 +72,17 @@ type entry struct {
 	restored   string // the scaler's RestoredAnnotation when the checkpoint was read
 }
 
-// mark is what matters of one container's saved history.
+// mark is the important part of one container's saved history.
 type mark struct {
 	recommendation recommend.Container
 	newestKill     time.Time
-	// evidence is how much of the evidence of the recommendation is in the history: less than all of it
-	// after a history was lost.
+	// evidence is the part of the recommendation's evidence that is in the history: less than all after
+	// a lost history.
 	evidence time.Duration
 	// isCPULasting reports whether usage of CPU is in the checkpoint. The first one may be written before.
 	isCPULasting bool
-	startCPU     int64 // what starts need
-	// covered is for how long the recommendations would have been enough, and goal how long that must be; 0 for
+	startCPU     int64 // CPU need of starts
+	// covered is the time for which the recommendations would have sufficed, and goal the required time; 0 for
 	// a scaler that does not wait to be promoted.
 	covered, goal time.Duration
 }
@@ -95,8 +94,8 @@ func markOf(rec recommend.Container, container *history.Container) mark {
 	}
 }
 
-// ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
-// was charged by another profile fades.
+// ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. Charges
+// of another profile fade.
 func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
 	params := s.Params
 	params.Prices = profile.Of(scaler.Profile(&vs.Spec)).Prices
@@ -127,7 +126,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 		e.overtaken = e.histories
 	}
 	if found := digestOf(object.Spec); e.overtaken != nil && found == e.unsure {
-		// Only the reply was lost: what is in memory goes on from there.
+		// Only the reply was lost: memory continues from there.
 		e.histories, e.overtaken, e.object, e.known = e.overtaken, nil, &object, found
 		return nil
 	}
@@ -161,8 +160,8 @@ func (e *entry) isRestored(vs *v1beta1.VerticalScaler) bool {
 	return value != "" && value != e.restored
 }
 
-// keepOvertaken tells the histories that were read of the peaks and the OOM kills that only this process knows of,
-// and keeps its histories of containers that were not read.
+// keepOvertaken copies peaks and OOM kills known only to this process into the histories that were read, and keeps
+// its histories of containers that were not read.
 func (e *entry) keepOvertaken(params history.Params) {
 	for name, c := range e.overtaken {
 		if theirs := e.histories[name]; theirs != nil {
@@ -183,7 +182,8 @@ func (e *entry) isAbout(object *v1beta1.VerticalScalerCheckpoint) bool {
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read, because it is damaged or a newer version has
-// saved it, starts over, and its part of the checkpoint is kept. What was kept and can be read now replaces less evidence.
+// saved it, starts over, and its part of the checkpoint is kept. A kept part that can be read now replaces a history with less
+// evidence.
 func (e *entry) decode(ctx context.Context, params history.Params, now time.Time) {
 	var readable []v1beta1.ContainerCheckpoint
 	for _, c := range e.object.Spec.Containers {
@@ -259,12 +259,11 @@ func (s *Store) Len() int {
 }
 
 // ErrOvertaken is true if another process has saved a history of the same scaler. It was not
-// overwritten, and what it says must be loaded before anything is decided.
+// overwritten, and must be loaded before anything is decided.
 var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
 
-// Save writes the checkpoint if losing the history would lose something that
-// matters. recommendations are what the history leads to now. After ErrOvertaken, the history must
-// be loaded again.
+// Save writes the checkpoint if losing the history would lose important state. recommendations are
+// the current results of the history. After ErrOvertaken, the history must be loaded again.
 func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
@@ -280,7 +279,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	return nil
 }
 
-// nextSave is what to write, and what it leads to; nil if nothing that matters would be lost.
+// nextSave returns the object to write and its marks; nil if no important state would be lost.
 func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time,
 ) (object *v1beta1.VerticalScalerCheckpoint, marks map[string]mark, err error) {
 	e.mu.Lock()
@@ -294,15 +293,14 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	case len(marks) == 0, holdsPast && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner)):
 		return nil, nil, nil
 	case holdsPast && e.saved == nil && e.object != nil && e.current(marks, now):
-		e.settle(marks) // the first pass after a restart: what was read is what we have
+		e.settle(marks) // the first pass after a restart: memory equals the stored history
 		return nil, nil, nil
 	}
 	return e.checkpoint(vs, params, now), marks, nil
 }
 
-// settle notes what the object leads to. What it holds is in the histories, and takes as much
-// again in its encoded form: only what the next write needs is kept of it. An update
-// without managed fields leaves those that there are.
+// settle records the marks of the object. Its content is in the histories, so only the fields that
+// the next write needs are kept. An update without managed fields keeps the existing ones.
 func (e *entry) settle(marks map[string]mark) {
 	e.saved = marks
 	e.object.Spec.Containers, e.object.ManagedFields = nil, nil
@@ -319,7 +317,7 @@ func (e *entry) current(marks map[string]mark, now time.Time) bool {
 		container, err := read(c, now)
 		m, ok := marks[c.ContainerName]
 		if err != nil || c.Version != version || !ok {
-			continue // unreadable or older, or nothing is recommended for it
+			continue // unreadable or older, or without a recommendation
 		}
 		stored[c.ContainerName] = markOf(m.recommendation, &container)
 	}
@@ -353,8 +351,8 @@ func worthSaving(saved, now map[string]mark, phase float64) bool {
 	return false
 }
 
-// tenths is how far the covered time is on its way to a goal. It is saved whenever that changes: for every tenth, at each
-// scaler's own time, when the goal is reached, and when it begins again. Beyond the goal, nothing changes any more.
+// tenths is the covered share of a goal. The time is saved whenever that changes: for every tenth, at each scaler's own
+// time, when the goal is reached, and when it begins again. Beyond the goal, it stays.
 func tenths(covered, goal time.Duration, phase float64) int {
 	const parts, reached = 10, 11
 	switch {
@@ -366,7 +364,7 @@ func tenths(covered, goal time.Duration, phase float64) int {
 	return int(parts*float64(covered)/float64(goal) + phase)
 }
 
-// checkpoint is what the histories lead to.
+// checkpoint is the checkpoint of the histories.
 func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, now time.Time) *v1beta1.VerticalScalerCheckpoint {
 	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: vs.Name}}
 	if e.object != nil {
@@ -432,9 +430,9 @@ func isOutdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
-// meet reads the checkpoint that is there instead of the one that was read last, so that it can be
-// overwritten. A save of another process is not: the history in memory is dropped, and the next Load
-// reads that one. Load also recognizes a save of this process whose reply was lost.
+// meet reads the current checkpoint, so that it can be overwritten. A save of another process is not
+// overwritten: the history in memory is dropped, and the next Load reads the save. Load also
+// recognizes a save of this process whose reply was lost.
 func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	var live v1beta1.VerticalScalerCheckpoint
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
@@ -489,7 +487,7 @@ func (e *entry) drop() history.Histories {
 	return dropped
 }
 
-// put writes the checkpoint, and notes what is stored now.
+// put writes the checkpoint, and records the stored object.
 func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
 	write := func() error { return s.Client.Update(ctx, object) }
 	if object.ResourceVersion == "" {
@@ -506,7 +504,7 @@ func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScale
 	return err
 }
 
-// digest identifies a save by all that it says.
+// digest identifies a save by its content.
 type digest [sha256.Size]byte
 
 // digestOf is the digest of a save. Labels and annotations are not part of it: a user may set them.

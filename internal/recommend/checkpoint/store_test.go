@@ -44,7 +44,7 @@ var (
 func TestWhatIsWorthSaving(t *testing.T) {
 	// An hour was saved, with one container that needs 310m and 640Mi.
 	cases := map[string]struct {
-		then  func(w *world)
+		then  func(w *storeFixture)
 		recs  []recommend.Container
 		write bool
 		// isUnknown is true if only the process that has saved before knows that it is new.
@@ -54,15 +54,15 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			recs: recs("app", 310, 640*mebi),
 		},
 		"time alone is not saved": {
-			then: func(w *world) { w.feed("app", 61, 119) },
+			then: func(w *storeFixture) { w.feed("app", 61, 119) },
 			recs: recs("app", 310, 640*mebi),
 		},
 		"twice the time is not saved before the evidence in the status is updated": {
-			then: func(w *world) { w.feed("app", 61, 120) },
+			then: func(w *storeFixture) { w.feed("app", 61, 120) },
 			recs: based(recs("app", 310, 640*mebi), time.Hour),
 		},
 		"evidence that is updated in the status is saved": {
-			then:  func(w *world) { w.feed("app", 61, 120) },
+			then:  func(w *storeFixture) { w.feed("app", 61, 120) },
 			recs:  based(recs("app", 310, 640*mebi), 2*time.Hour),
 			write: true,
 		},
@@ -82,12 +82,12 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			}},
 		},
 		"an OOM kill is saved, although no number has moved": {
-			then:  func(w *world) { w.kill("app", 61) },
+			then:  func(w *storeFixture) { w.kill("app", 61) },
 			recs:  recs("app", 310, 640*mebi),
 			write: true,
 		},
 		"what starts need is saved": {
-			then: func(w *world) {
+			then: func(w *storeFixture) {
 				w.with(func(histories history.Histories) {
 					histories.Add(usage.Sample{Container: "app", Time: noon.Add(61 * time.Minute), CPUMillis: 300, Starting: true, LimitFactor: 1, CPULimitMillis: 300}, params)
 				})
@@ -96,18 +96,18 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			write: true,
 		},
 		"a new container is saved": {
-			then:  func(w *world) { w.feed("sidecar", 61, 62) },
+			then:  func(w *storeFixture) { w.feed("sidecar", 61, 62) },
 			recs:  append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...),
 			write: true,
 		},
 		"no recommendation is not saved": {
-			then: func(w *world) { w.feed("app", 61, 200) },
+			then: func(w *storeFixture) { w.feed("app", 61, 200) },
 		},
 	}
 	for name, tc := range cases {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after a restart: %t", name, restarts), func(t *testing.T) {
-				w := newWorld(t)
+				w := newStoreFixture(t)
 				w.load()
 				w.feed("app", 0, 60)
 				w.feed("unmanaged", 0, 60) // has a history, but its policy asks for no recommendation
@@ -128,7 +128,7 @@ func TestWhatIsWorthSaving(t *testing.T) {
 				w.save(tc.recs)
 				w.expect() // never the same twice
 
-				// The same after a restart: what was saved is worth what it was.
+				// The same after a restart: the saved evidence counts in full.
 				w.reload()
 				w.save(tc.recs)
 				w.expect()
@@ -137,10 +137,10 @@ func TestWhatIsWorthSaving(t *testing.T) {
 	}
 }
 
-// After a history was lost, the status tells of more evidence than there is. What is learned again is saved at the
-// scaler's own doublings.
+// After a lost history, the status reports more evidence than there is. New evidence is saved at the scaler's own
+// doublings.
 func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	published := based(recs("app", 310, 640*mebi), 8*24*time.Hour)
 	var at []int
@@ -166,7 +166,7 @@ func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
 
 // A kill may come before any sample: then there is no observed time to double.
 func TestAKillWithoutUsageIsSavedOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.kill("app", 0)
 	w.save(recs("app", 0, 120*mebi))
@@ -183,7 +183,7 @@ func TestAKillWithoutUsageIsSavedOnce(t *testing.T) {
 }
 
 func TestWhatWasSavedIsLoaded(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 300)
 	w.kill("app", 100)
@@ -210,7 +210,7 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 }
 
 func TestItIsReadOnlyOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	for range 3 {
 		w.load()
 	}
@@ -219,9 +219,9 @@ func TestItIsReadOnlyOnce(t *testing.T) {
 	}
 }
 
-// A profile is how usage is judged, and not what has been observed.
+// A profile changes the evaluation of usage, not the observed usage.
 func TestAnotherProfileKeepsTheHistory(t *testing.T) {
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 	for _, profile := range []v1beta1.RecommendationProfile{"Frugal", "Safe", ""} {
 		w.scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
@@ -235,7 +235,7 @@ func TestAnotherProfileKeepsTheHistory(t *testing.T) {
 }
 
 // The checkpoint of a deleted scaler goes with it, but not at once. Until then a new scaler of that name finds it, and
-// must not rely on what will be collected.
+// must not rely on it.
 func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	for name, change := range map[string]func(*v1beta1.VerticalScaler){
 		"retargeted": func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" },
@@ -243,7 +243,7 @@ func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	} {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after a restart: %t", name, restarts), func(t *testing.T) {
-				w := newSavedWorld(t)
+				w := newSavedFixture(t)
 				w.expect("create")
 				change(w.scaler)
 				if restarts {
@@ -265,8 +265,8 @@ func TestAnotherScalerOrTargetStartsOver(t *testing.T) {
 	}
 }
 
-// A part of a checkpoint that is damaged, or that a newer version of the operator has saved, is kept, however much is learned
-// and saved after it. Once it can be read, it counts again.
+// A part of a checkpoint that is damaged, or that a newer version of the operator has saved, is kept through all later saves.
+// Once it can be read, it counts again.
 func TestAnUnreadableContainerIsKept(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
 		"for its data":       func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
@@ -274,7 +274,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 		"of a newer version": func(c *v1beta1.ContainerCheckpoint) { c.Version, c.Data[0] = history.Version+1, history.Version+1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newStoreFixture(t)
 			w.load()
 			w.feed("app", 0, 60)
 			w.feed("bad", 0, 60)
@@ -325,8 +325,8 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 	}
 }
 
-// The clock of the next process is ahead or behind, or one of a node was. Nothing that was saved is lost, and learning goes
-// on at once.
+// The clock of the next process is ahead or behind, or one of a node was. No saved history is lost, and learning continues
+// at once.
 func TestAnotherClockCostsNoHistory(t *testing.T) {
 	days := 8 * 24 * 60
 	saved := noon.Add(time.Duration(days) * time.Minute)
@@ -335,7 +335,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 	}
 	killed := func(c *history.Container, at time.Time) { c.RecordOOM(at, 4000*mebi, params) }
 	counted := func(c *history.Container, at time.Time) {
-		for pod := range 4 { // all until then are counted, and not one by one
+		for pod := range 4 { // all until then are counted together
 			c.RecordKill(history.Kill{At: at, HitBytes: 4000 * mebi, Pod: fmt.Sprint(pod)}, at, params)
 		}
 	}
@@ -343,7 +343,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 		for _, ahead := range []time.Duration{0, 55 * time.Second, 365 * 24 * time.Hour} {
 			for _, behind := range []time.Duration{-10 * time.Minute, 0, 30 * time.Second, 10 * time.Minute} {
 				t.Run(fmt.Sprintf("%s %s ahead, then a clock %s behind", name, ahead, behind), func(t *testing.T) {
-					w := newWorld(t)
+					w := newStoreFixture(t)
 					w.load()
 					w.feed("app", 0, days)
 					w.with(func(h history.Histories) { last(h["app"], saved.Add(ahead)) })
@@ -382,11 +382,11 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 
 func TestSomebodyElseWrites(t *testing.T) {
 	cases := map[string]struct {
-		meanwhile func(w *world)
+		meanwhile func(w *storeFixture)
 		want      []string
 	}{
 		"labelled meanwhile, it is overwritten": {
-			meanwhile: func(w *world) {
+			meanwhile: func(w *storeFixture) {
 				object := w.live()
 				object.Labels = map[string]string{"team": "shop"}
 				w.must(w.server.Update(w.t.Context(), object))
@@ -394,11 +394,11 @@ func TestSomebodyElseWrites(t *testing.T) {
 			want: []string{"update: conflict", "update"},
 		},
 		"deleted meanwhile, it is created again": {
-			meanwhile: func(w *world) { w.must(w.server.Delete(w.t.Context(), w.live())) },
+			meanwhile: func(w *storeFixture) { w.must(w.server.Delete(w.t.Context(), w.live())) },
 			want:      []string{"update: not found", "create"},
 		},
 		"deleted and made by another, it is overwritten": {
-			meanwhile: func(w *world) {
+			meanwhile: func(w *storeFixture) {
 				w.must(w.server.Delete(w.t.Context(), w.live()))
 				another := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 				w.must(w.server.Create(w.t.Context(), another))
@@ -410,7 +410,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newSavedWorld(t)
+			w := newSavedFixture(t)
 			tc.meanwhile(w)
 			w.took()
 
@@ -421,7 +421,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 		})
 	}
 	t.Run("made meanwhile, it is overwritten", func(t *testing.T) {
-		w := newWorld(t)
+		w := newStoreFixture(t)
 		w.load()
 		w.feed("app", 0, 60)
 		w.must(w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
@@ -431,9 +431,9 @@ func TestSomebodyElseWrites(t *testing.T) {
 	})
 }
 
-// What another process has saved cannot be read. What is in memory is kept, and saved.
+// A save of another process cannot be read. The histories in memory are kept and saved.
 func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
@@ -444,17 +444,17 @@ func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	w.expectStored(want)
 }
 
-// other is another process of the operator, which begins with what is stored.
-func (w *world) other() *world {
-	other := &world{t: w.t, scaler: w.scaler, server: w.server}
+// other is another process of the operator, which begins with the stored history.
+func (w *storeFixture) other() *storeFixture {
+	other := &storeFixture{t: w.t, scaler: w.scaler, server: w.server}
 	other.restart()
 	other.load()
-	other.save(recs("app", 310, 640*mebi)) // which is what it has read
+	other.save(recs("app", 310, 640*mebi)) // which it has read
 	return other
 }
 
 // usedUp is a sample of much memory.
-func (w *world) usedUp(memoryMiB int64, minute int) {
+func (w *storeFixture) usedUp(memoryMiB int64, minute int) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		histories.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 200, MemoryBytes: memoryMiB * mebi}, params)
@@ -462,7 +462,7 @@ func (w *world) usedUp(memoryMiB int64, minute int) {
 }
 
 // peaks are the peak of memory and the floor of the OOM kills, in MiB.
-func (w *world) peaks() (peak, floor int64) {
+func (w *storeFixture) peaks() (peak, floor int64) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		peak, floor = histories["app"].Peak()/mebi, histories["app"].OOMFloor(params)/mebi
@@ -470,9 +470,9 @@ func (w *world) peaks() (peak, floor int64) {
 	return peak, floor
 }
 
-// A leader that was paused goes on with what it knew. It has to learn what the next one has saved.
+// A paused leader continues with its old state. It must load the save of the next one.
 func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	b := a.other()
 	b.usedUp(2048, 61)
 	b.save(recs("app", 310, 2356*mebi))
@@ -496,16 +496,16 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	if peak, _ := a.peaks(); peak < 2048 {
 		t.Errorf("the peak of the other process is forgotten: %d MiB, want 2048", peak)
 	}
-	a.save(recs("app", 400, 2356*mebi)) // which is what it has read
+	a.save(recs("app", 400, 2356*mebi)) // which it has read
 	a.took()
 	a.save(recs("app", 500, 2356*mebi))
 	a.expect("update")
 }
 
-// The process that is overtaken may be the one that leads: a late write of the last leader has come
-// between. What it has seen of memory is not lost.
+// The overtaken process may be the leader: a late write of the last leader came between. Its memory
+// peaks and kills are not lost.
 func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
-	a := newSavedWorld(t)
+	a := newSavedFixture(t)
 	b := a.other()
 	b.usedUp(600, 61)
 	b.save(recs("app", 310, 700*mebi))
@@ -519,7 +519,7 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
 	}
 
-	// Of a scaler that was retargeted meanwhile, it knows nothing.
+	// It has no history of a scaler with a new target.
 	b.usedUp(610, 63)
 	b.took()
 	b.load()
@@ -534,8 +534,8 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// A process whose cache is old knows another target than the scaler has. What is stored is newer than its
-// history, whether it has been read before or is met in a conflict.
+// A process whose cache is old knows another target than the scaler has. The stored checkpoint is newer
+// than its history, whether read before or met in a conflict.
 func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(vs *v1beta1.VerticalScaler)
@@ -547,9 +547,9 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		"retargeted, read when it starts": {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, loadsIt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newSavedWorld(t)
+			a := newSavedFixture(t)
 
-			b := &world{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
+			b := &storeFixture{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
 			tc.change(b.scaler)
 			b.must(b.server.Create(t.Context(), b.scaler.DeepCopy()))
 			b.reload()
@@ -577,7 +577,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		})
 	}
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
-		a := newSavedWorld(t)
+		a := newSavedFixture(t)
 		a.scaler.Spec.DeploymentName = "api"
 		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
 		a.store.Live = a.server
@@ -589,14 +589,14 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	})
 }
 
-// While the reply to every second write is lost, each save succeeds at the third attempt, or at the fifth if what arrives
-// meanwhile is worth saving, too. No usage is lost: what arrives between two attempts counts, and so do kills and the past.
+// While the reply to every second write is lost, each save succeeds at the third attempt, or at the fifth if new samples
+// are worth saving, too. No usage is lost: samples between two attempts count, and so do kills and the past.
 func TestLostRepliesToSavesCostNothing(t *testing.T) {
 	for parity := range 2 {
-		want, w := newWorld(t), newWorld(t)
+		want, w := newStoreFixture(t), newStoreFixture(t)
 		w.loses = func(n int) bool { return n%2 == parity }
 		for minute := 0; minute < 200; minute += 2 {
-			for _, each := range []*world{want, w} {
+			for _, each := range []*storeFixture{want, w} {
 				each.load()
 				each.feed("app", minute, minute)
 				switch minute {
@@ -628,7 +628,7 @@ func TestLostRepliesToSavesCostNothing(t *testing.T) {
 
 func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	broken := errors.New("connection refused")
-	w := newSavedWorld(t)
+	w := newSavedFixture(t)
 	want := w.histories()
 
 	w.restart()
@@ -648,7 +648,7 @@ func TestAFailedLoadIsTriedAgain(t *testing.T) {
 }
 
 func TestOnlyWhatWasLoadedIsSaved(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	if err := w.store.Save(t.Context(), w.scaler, recs("app", 310, 640*mebi), noon); err == nil {
 		t.Error("Save() before Load() = nil")
 	}
@@ -662,7 +662,7 @@ func TestOnlyWhatWasLoadedIsSaved(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 60)
 	if got := w.store.Len(); got != 1 {
@@ -680,7 +680,7 @@ func TestForget(t *testing.T) {
 
 // The collector feeds while the controller loads, saves and forgets.
 func TestUseByManyAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	var all sync.WaitGroup
 	for worker := range 4 {
 		vs := w.scaler.DeepCopy()
@@ -706,8 +706,8 @@ func TestUseByManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// world is an API server and an operator with one scaler.
-type world struct {
+// storeFixture is an API server and an operator with one scaler.
+type storeFixture struct {
 	t      *testing.T
 	server client.Client
 	store  *Store
@@ -721,13 +721,13 @@ type world struct {
 	sent      int              // writes so far
 }
 
-func newWorld(t *testing.T) *world {
+func newStoreFixture(t *testing.T) *storeFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, scaler: &v1beta1.VerticalScaler{
+	w := &storeFixture{t: t, scaler: &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}}
@@ -756,10 +756,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newSavedWorld has saved an hour of usage, with one container that needs 310m and 640Mi.
-func newSavedWorld(t *testing.T) *world {
+// newSavedFixture has saved an hour of usage, with one container that needs 310m and 640Mi.
+func newSavedFixture(t *testing.T) *storeFixture {
 	t.Helper()
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 60)
 	w.save(recs("app", 310, 640*mebi))
@@ -767,7 +767,7 @@ func newSavedWorld(t *testing.T) *world {
 }
 
 // wrote makes a write, and remembers it.
-func (w *world) wrote(verb string, write func() error) error {
+func (w *storeFixture) wrote(verb string, write func() error) error {
 	err := write()
 	if w.sent++; w.loses != nil && w.loses(w.sent) {
 		return errors.New("connection reset by peer")
@@ -783,28 +783,28 @@ func (w *world) wrote(verb string, write func() error) error {
 	return err
 }
 
-// restart makes the operator forget what it has in memory.
-func (w *world) restart() { w.store = &Store{Client: w.server, Params: params} }
+// restart clears the operator's memory.
+func (w *storeFixture) restart() { w.store = &Store{Client: w.server, Params: params} }
 
 // reload is another process, in a year.
-func (w *world) reload() {
+func (w *storeFixture) reload() {
 	w.t.Helper()
 	w.restart()
 	w.must(w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
 }
 
-func (w *world) load() {
+func (w *storeFixture) load() {
 	w.t.Helper()
 	w.must(w.store.Load(w.t.Context(), w.scaler, tomorrow))
 }
 
-func (w *world) save(recommendations []recommend.Container) {
+func (w *storeFixture) save(recommendations []recommend.Container) {
 	w.t.Helper()
 	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
 }
 
 // isOvertaken tries to save over the save of another process.
-func (w *world) isOvertaken(recommendations []recommend.Container) {
+func (w *storeFixture) isOvertaken(recommendations []recommend.Container) {
 	w.t.Helper()
 	if err := w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow); !errors.Is(err, ErrOvertaken) {
 		w.t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
@@ -812,7 +812,7 @@ func (w *world) isOvertaken(recommendations []recommend.Container) {
 }
 
 // feed adds a sample a minute, from and to being minutes after noon.
-func (w *world) feed(container string, from, to int) {
+func (w *storeFixture) feed(container string, from, to int) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		for minute := from; minute <= to; minute++ {
@@ -823,8 +823,8 @@ func (w *world) feed(container string, from, to int) {
 	})
 }
 
-// fill fills the history of the container app with so many minutes before noon.
-func (w *world) fill(minutes int) {
+// fill fills the history of the container app with the given minutes before noon.
+func (w *storeFixture) fill(minutes int) {
 	w.t.Helper()
 	if w.store.StartFilling(w.scaler, time.Duration(minutes)*time.Minute) != Ready {
 		w.t.Fatal("the history is not filled")
@@ -838,7 +838,7 @@ func (w *world) fill(minutes int) {
 	}
 }
 
-func (w *world) kill(container string, minute int) {
+func (w *storeFixture) kill(container string, minute int) {
 	w.t.Helper()
 	w.with(func(histories history.Histories) {
 		if !histories.Container(container).RecordOOM(noon.Add(time.Duration(minute)*time.Minute), 100*mebi, params) {
@@ -847,7 +847,7 @@ func (w *world) kill(container string, minute int) {
 	})
 }
 
-func (w *world) with(f func(history.Histories)) {
+func (w *storeFixture) with(f func(history.Histories)) {
 	w.t.Helper()
 	if !w.store.With(client.ObjectKeyFromObject(w.scaler), f) {
 		w.t.Fatal("no history is loaded")
@@ -855,7 +855,7 @@ func (w *world) with(f func(history.Histories)) {
 }
 
 // histories is the history in memory, as it would be saved, by container.
-func (w *world) histories() map[string][]byte {
+func (w *storeFixture) histories() map[string][]byte {
 	w.t.Helper()
 	out := map[string][]byte{}
 	w.with(func(histories history.Histories) {
@@ -866,21 +866,21 @@ func (w *world) histories() map[string][]byte {
 	return out
 }
 
-// expectStored restarts the operator, and compares what it reads.
-func (w *world) expectStored(want map[string][]byte) {
+// expectStored restarts the operator, and compares the histories that it reads.
+func (w *storeFixture) expectStored(want map[string][]byte) {
 	w.t.Helper()
 	w.reload()
 	w.expectHistories(want)
 }
 
-func (w *world) expectHistories(want map[string][]byte) {
+func (w *storeFixture) expectHistories(want map[string][]byte) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.histories()); diff != "" {
 		w.t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 }
 
-func (w *world) live() *v1beta1.VerticalScalerCheckpoint {
+func (w *storeFixture) live() *v1beta1.VerticalScalerCheckpoint {
 	w.t.Helper()
 	var object v1beta1.VerticalScalerCheckpoint
 	w.must(w.server.Get(w.t.Context(), key, &object))
@@ -888,7 +888,7 @@ func (w *world) live() *v1beta1.VerticalScalerCheckpoint {
 }
 
 // took takes the writes since it was last called.
-func (w *world) took() []string {
+func (w *storeFixture) took() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	writes := w.writes
@@ -896,14 +896,14 @@ func (w *world) took() []string {
 	return writes
 }
 
-func (w *world) expect(want ...string) {
+func (w *storeFixture) expect(want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.took()); diff != "" {
 		w.t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 
-func (w *world) must(err error) {
+func (w *storeFixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -925,7 +925,7 @@ func based(recs []recommend.Container, evidence time.Duration) []recommend.Conta
 // A proxy may never answer. The usage of all namespaces is collected in one round, which must not wait
 // for it.
 func TestUsageIsAddedWhileASaveHangs(t *testing.T) {
-	w := newWorld(t)
+	w := newStoreFixture(t)
 	w.load()
 	w.feed("app", 0, 60)
 	slow := hangingClient{w.server, make(chan struct{}), make(chan struct{})}

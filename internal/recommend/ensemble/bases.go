@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
+// phaseOf is the half-hour of the day, from 1. Long sets the length of a day.
 func (p Params) phaseOf(at time.Time) uint16 {
 	seconds := at.Unix() % (1 << 32)
 	if p.Long != 1 {
@@ -35,8 +35,8 @@ func (c *CPU) move(at time.Time, p Params) {
 	}
 }
 
-// push adds the usage of an interval to the ring. An interval that a gap has made longer takes
-// several entries; one for which time stands still takes none.
+// push adds the usage of an interval to the ring. An interval prolonged by a gap takes several
+// entries; one without observed time takes none.
 func (c *CPU) push(usage float32, age time.Duration) {
 	n := min(int(age/interval), ringSize)
 	copy(c.ring[n:], c.ring[:])
@@ -145,9 +145,9 @@ const (
 	guideDays = 2
 	// guideNear is the factor within which usage was at the same time of a similar day.
 	guideNear = 1.5
-	// guideAhead is how many half-hours a guide looks ahead.
+	// guideAhead is the number of half-hours that a guide looks ahead.
 	guideAhead = 8
-	// laterFrom and laterTo are the half-hours ahead that tell whether usage falls further.
+	// laterFrom and laterTo are the half-hours ahead in which usage may fall further.
 	laterFrom, laterTo = 3, 6
 	// laterShare is the share of a proposal below which usage then is.
 	laterShare = .9
@@ -156,12 +156,12 @@ const (
 	staircaseShare = .6
 )
 
-// guide is what the time of day says about the coming hours. It is zero unless usage was similar
-// at this time of at least guideDays of the last seven days.
+// guide is the expected usage of the coming hours, by the time of day. It is zero unless usage was
+// similar at this time of at least guideDays of the last seven days.
 type guide struct {
 	// ahead is the usage that all of these days reached within the next four hours.
 	ahead float32
-	// later is the most that any of them used from one and a half to three hours later.
+	// later is the highest usage of these days from one and a half to three hours later.
 	later float32
 }
 

@@ -27,9 +27,9 @@ const (
 	greatest = 1 << 30
 )
 
-// AppendBinary appends the encoded state, without the current interval: 1.7 KB. The encoding has no
-// version; the caller stores one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
-// about the same. Amounts above the greatest are encoded as that: a state that was read stays readable, whatever was read.
+// AppendBinary appends the encoded state, without the current interval: 1.7 KB. The encoding has no version; the caller
+// stores one. Costs and counts are rounded, so a decoded state may follow another candidate that costs about the same.
+// Larger amounts are encoded as the greatest one: any state that was read stays readable.
 func (c *CPU) AppendBinary(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(c.observed))
 	b = binary.AppendUvarint(b, uint64(c.fadeAge))

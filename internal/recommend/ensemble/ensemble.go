@@ -7,9 +7,9 @@
 // of an hour is enough; other workloads need the peak of the same time yesterday. The ensemble
 // simulates many simple rules at once and follows the one that would have been the cheapest.
 //
-// Usage is averaged over intervals of 5 minutes for each pod, whatever the interval and the
-// window of its source. A CPU request is a share, not a cap: what a pod uses for less than that
-// comes from idle CPU of the node. Where a CPU limit caps a pod, its highest sample counts as well:
+// Usage is averaged over intervals of 5 minutes for each pod, with any interval and window of its
+// source. A CPU request is a share, not a cap: short bursts of a pod use idle CPU of the node.
+// Where a CPU limit caps a pod, its highest sample counts as well:
 //
 //	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request) ÷ 0.9)
 //
@@ -17,7 +17,7 @@
 // each one after that, three times the usage. Noise hardly ever follows the first raise. No level learns these requests.
 //
 // A candidate is a Basis, a margin and a hold policy. The basis and the margin propose a level for
-// the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the
+// the mean of the pods, and the usual spread of the pods raises it. The hold policy decides how the
 // held level follows the proposals. Each candidate is charged for the level that it would have
 // held, not for its proposals. The charge is the mean over the pods:
 //
@@ -64,8 +64,8 @@ const (
 	// the last 2 and 7 days, and at least 80 % of the last hour's highest usage.
 	SameTime2
 	SameTime7
-	// Usual is the highest usage of three in four half-hours of the last day. It excludes
-	// rare spikes. UsualWeek is that of nine in ten half-hours of eight days.
+	// Usual is the highest usage of three in four half-hours of the last day. It excludes rare
+	// spikes. UsualWeek is the highest of nine in ten half-hours of eight days.
 	Usual
 	UsualWeek
 	bases
@@ -77,10 +77,10 @@ type proposal struct {
 	margin uint8
 }
 
-// holdPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
-// 12 % above it, or to 3 % above usage that it does not cover, and then as high as the guide says
-// that the coming hours need. It falls only to a proposal below share of it that saves a tenth of
-// the mean usage, not within gap minutes of its last fall, and never below usage or the guide.
+// holdPolicy decides how a held level follows its proposals. It rises at once: to a proposal that
+// is 12 % above it, or to 3 % above usage that it does not cover, and then to the guide's need of
+// the coming hours. It falls only to a proposal below share of it that saves a tenth of the mean
+// usage, not within gap minutes of its last fall, and never below usage or the guide.
 type holdPolicy struct {
 	share float32
 	gap   uint16
@@ -101,8 +101,7 @@ const (
 	// urgentAge is the age of the current interval from which on it can raise the level.
 	urgentAge = time.Minute
 
-	// burstFactor is how many times the mean usage of a day a pod can use before lacking CPU is
-	// charged less.
+	// burstFactor is the multiple of a day's mean usage above which lacking CPU is charged less.
 	burstFactor = 10
 	// leastResizeMillis is the mean usage for which a resize is charged at least.
 	leastResizeMillis = 100
@@ -192,7 +191,7 @@ type CPU struct {
 
 // Sample is the usage of one pod.
 type Sample struct {
-	// Pod tells pods apart.
+	// Pod identifies the pod.
 	Pod string
 	// Millis is the average usage of the sample's window, in millicores.
 	Millis int64
@@ -203,7 +202,7 @@ type Sample struct {
 	LimitFactor float64
 	// LimitMillis is the pod's CPU limit, or 0 without one, or if it is not known.
 	LimitMillis int64
-	// At tells the time of day.
+	// At is the time, for the time of day.
 	At time.Time
 }
 
@@ -244,9 +243,9 @@ func (c *CPU) Clone() CPU {
 	return clone
 }
 
-// Complete is about the current interval, if it is complete: how much time was observed since it began, and the share of
-// the pods that used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a
-// later moment ends it.
+// Complete returns the observed time since the current interval began, if it is complete, and the share of the pods that
+// used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a later moment
+// ends it.
 func (c *CPU) Complete(level int64) (age time.Duration, above float64, ok bool) {
 	if c.open.recent < interval || len(c.open.pods) == 0 {
 		return 0, 0, false
@@ -395,7 +394,7 @@ func (c *CPU) minute() uint16 { return uint16(c.observed / time.Minute) }
 // fadeResizes lets the counts fade, once an hour.
 func (c *CPU) fadeResizes(age time.Duration) {
 	c.fadeAge += age
-	for range min(c.fadeAge/time.Hour, 2000) { // after which nothing is left
+	for range min(c.fadeAge/time.Hour, 2000) { // then the counts are 0
 		for k, n := range c.resizes {
 			c.resizes[k] = uint16(uint32(n) * hourlyFade >> 16)
 		}
@@ -448,19 +447,19 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 type Need struct {
 	// Millis is the level, in millicores, rounded up. 0 without history.
 	Millis int64
-	// Basis is that of the candidate that produced the level. It is QuarterHour where a hot pod or a
-	// sample of Raise has.
+	// Basis is the basis of the candidate that produced the level. It is QuarterHour for a hot pod
+	// or a sample of Raise.
 	Basis Basis
 	// Urgent is the least that a request must have, in millicores: the usage of the current
 	// interval once that is complete or urgent, and 0 for a calm candidate.
 	Urgent int64
-	// Capped is what to request, in millicores, while the limit caps usage, so that the need gets known; 0 while it is known.
+	// Capped is the request in millicores while the limit caps usage, to find the need; 0 while that is known.
 	Capped int64
 }
 
 // Need returns the level of the cheapest candidate. It includes the current interval when that is
-// complete. Before, the interval counts as soon as its mean is certain to exceed the level, even
-// if nothing were used in the rest of it, and usage has not dropped again.
+// complete. Before, the interval counts as soon as its mean must exceed the level, even without
+// usage in the rest of it, and usage has not dropped again.
 func (c *CPU) Need() Need {
 	if c.IsEmpty() {
 		return Need{}

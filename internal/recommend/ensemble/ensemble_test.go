@@ -73,8 +73,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// replay holds what the ensemble asks for, and tells the mean level, the share of time
-// below usage and the resizes a day, from the third day on.
+// replay applies the ensemble's levels, and returns the mean level, the share of time below usage
+// and the resizes a day, from the third day on.
 func replay(usage func(int) float64, days int, p Params) (level, starved, resizes float64) {
 	var c CPU
 	held, n := int64(0), 0.0
@@ -209,8 +209,8 @@ func TestUnevenPodsAreChargedForTheirMean(t *testing.T) {
 	}
 }
 
-// One pod with more load than the others for good must not starve, however many others there are
-// and whichever the prices are. A pod that is busy for a moment raises nothing.
+// One pod with permanently more load than the others must not starve, with any number of others and
+// any prices. A pod that is busy for a moment raises nothing.
 func TestAHotPodDoesNotStarve(t *testing.T) {
 	for _, pods := range []int{2, 3, 10, 100} {
 		var c CPU
@@ -243,8 +243,7 @@ func TestAHotPodDoesNotStarve(t *testing.T) {
 	}
 }
 
-// What is read while a pod is silent raises the level at once and never lowers it, and no time
-// passes meanwhile.
+// Samples read while a pod is silent raise the level at once and never lower it, and add no time.
 func TestRaiseOnlyRaises(t *testing.T) {
 	var c CPU
 	fleet(&c, 3, 2*day, func(i, _ int) float64 { return 300 + 50*float64(i) })
@@ -344,8 +343,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// The amount that is selected is the one that sorting would put there: for lists of any length, with many and
-// few different amounts.
+// The selected amount is the same as after sorting: for lists of any length, with many and few different
+// amounts.
 func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -360,8 +359,8 @@ func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
 	}
 }
 
-// Whatever is added, the answer covers the newest usage unless the candidate is a calm
-// one, and what is encoded is read again.
+// After any samples, the answer covers the newest usage unless the candidate is a calm one, and the
+// encoded state can be read.
 func FuzzAdd(f *testing.F) {
 	for seed := range uint64(10) {
 		f.Add(seed)
@@ -410,7 +409,7 @@ func TestDecodeRefusesImpossibleStates(t *testing.T) {
 			t.Errorf("%s: DecodeBinary() = %+v, want an error", name, got.Need())
 		}
 	}
-	// What has grown too large is encoded as the greatest.
+	// Values that have grown too large are encoded as the greatest.
 	for _, c := range []CPU{{cost: [candidates]float32{float32(math.Inf(1))}}, {level: [candidates]float32{math.MaxFloat32}}, {mean: greatest * 2}} {
 		if _, _, err := DecodeBinary(c.AppendBinary(nil)); err != nil {
 			t.Error(err)

@@ -31,28 +31,28 @@ type pod struct {
 	capped capped
 }
 
-// capped is how usage of a pod reaches its CPU limit. It outlasts an interval, and is zero while the need is known.
+// capped is the state of a pod whose usage reaches its CPU limit. It outlasts an interval, and is zero while the need is known.
 type capped struct {
 	// row is the number of samples in a row close to the limit, since the first raise.
 	row uint16
-	// at is the limit that enough of them have reached, and need the request that they ask for, in millicores.
+	// at is the limit that enough samples have reached, and need the resulting request, in millicores.
 	at, need float32
 }
 
 const (
 	// CappedShare is the share of a limit above which usage may be capped.
 	CappedShare = .9
-	// cappedSamples is how many samples in a row show that usage is capped, and firstRaise how many times that usage is requested
-	// then: noise does not follow it.
+	// cappedSamples is the number of samples in a row that show capped usage, and firstRaise the multiple of that usage that is
+	// then requested: noise does not follow it.
 	cappedSamples = 2
 	firstRaise    = 1.25
-	// NextRaise is how many times the usage is requested that has followed the first raise.
+	// NextRaise is the requested multiple of usage that has followed the first raise.
 	NextRaise = 3
 )
 
 func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
 
-// add takes into account how much of its limit a pod has used.
+// add takes the used share of a pod's limit into account.
 func (c *capped) add(usage, factor, limit float32) {
 	switch {
 	case usage <= limit*CappedShare:
@@ -67,8 +67,8 @@ func (c *capped) add(usage, factor, limit float32) {
 	}
 }
 
-// add adds a sample of a pod. One that covers a whole interval by itself replaces those before it,
-// so that a source which averages for as long as we do is not averaged twice.
+// add adds a sample of a pod. A sample that covers a whole interval replaces those before it, so
+// that a source with the same interval is not averaged twice.
 func (o *open) add(s Sample, isWhole bool) {
 	p, usage := o.pod(s.Pod), float32(s.Millis)
 	if isWhole {
@@ -138,7 +138,7 @@ func (o *open) isUrgent(mean, level float32) bool {
 	return min(mean, last/n)*float32(o.recent)/float32(interval) > level
 }
 
-// cappedNeed is the mean request of the pods that shows what they need; 0 unless the limit caps half of them now.
+// cappedNeed is the mean request of the pods that shows their need; 0 unless the limit caps half of them now.
 func (o *open) cappedNeed() float32 {
 	sum, reached, n := float32(0), 0, 0
 	for p := range o.sampled() {
@@ -181,9 +181,9 @@ func meanOf(all []float32) float32 {
 const (
 	// groups is the largest number of amounts that a candidate is charged for.
 	groups = 8
-	// hotFactor is how many times the mean of the others a hot pod uses.
+	// hotFactor is the multiple of the others' mean usage that makes a pod hot.
 	hotFactor = 2
-	// hotIntervals is how many intervals in a row it does so.
+	// hotIntervals is the number of such intervals in a row.
 	hotIntervals = 3
 
 	spreads    = 4
@@ -257,9 +257,9 @@ func hotUsage(all []float32) float32 {
 	return all[last]
 }
 
-// hotLevel is the level that a hot pod needs: 0 unless there was one in each of the last
-// intervals. A pod with more load than the others for good, such as that of a busy shard, must not
-// starve because it is one among many.
+// hotLevel is the level that a hot pod needs: 0 unless there was one in each of the last intervals.
+// A pod with permanently more load than the others, such as a busy shard, must not starve because
+// it is one among many.
 func (c *CPU) hotLevel() float32 {
 	if slices.Min(c.hot[:]) == 0 {
 		return 0

@@ -45,8 +45,7 @@ type Prices struct {
 	// often.
 	Starved float64
 
-	// Resize is the price of one resize, in hours of usage reserved; at least that of a
-	// container that uses 100m. From 0 to 1.
+	// Resize is the price of one resize, in hours of usage reserved, of at least 100m. From 0 to 1.
 	Resize float64
 
 	// ResizesPerDay is the number of resizes a day that cost that price. From 1 to 100.

@@ -21,12 +21,12 @@ import (
 // A raise up to the size in the template is none: the user has asked for it. A climb that has ended is tried again after
 // a memory window of observed time, or when a user edits the scaler.
 type climb struct {
-	// request is the one before the first raise, or at which the climb has ended.
+	// request is the request before the first raise, or at the end of the climb.
 	request int64
 	// at is the observed time when the climb has ended, or when a pod last had limit.
 	at time.Duration
 
-	// limit is the largest one since the last raise by half, from what it was at that raise, and used the most used since.
+	// limit is the largest limit since the last raise by half, from the limit at that raise, and used the highest usage since.
 	limit, from, used int64
 	// perMille is the share of the limit that was used before that raise; 0 if that is not compared.
 	perMille uint32
@@ -36,22 +36,22 @@ type climb struct {
 // The states of a climb.
 const (
 	goesOn       uint32 = iota
-	followedOnce        // it goes on, and usage has followed the raise before
+	followedOnce        // it continues, and usage has followed the raise before
 	didNotHelp          // it has ended, because kills did not stop
 	isFollowed          // it has ended, because usage has followed twice
 )
 
 const (
-	// leastShare is the least share of a limit, in thousandths, whose use tells something: below, a limit is no cause.
+	// leastShare is the least share of a limit, in thousandths, whose use is evidence: below it, the limit is not the cause.
 	leastShare = 500
-	// oldLimit is for how long no pod has the largest limit until a lower one counts.
+	// oldLimit is the time without a pod of the largest limit until a lower one counts.
 	oldLimit = time.Hour
 )
 
 func (c climb) hasEnded() bool { return c.state >= didNotHelp }
 
 // ClimbEnd is the request, in bytes, at which a climb has ended, and whether usage has followed the limit; else
-// kills did not stop. It is 0 while nothing has ended.
+// kills did not stop. It is 0 while no climb has ended.
 func (c *Container) ClimbEnd(p Params) (request int64, byUsage bool) {
 	if !c.climb.hasEnded() || c.observed-c.climb.at >= p.MemoryWindow {
 		return 0, false
@@ -67,7 +67,7 @@ func (c *Container) endClimb(request int64, why uint32) {
 	c.climb = climb{request: request, at: c.observed, state: why}
 }
 
-// useLimit takes into account how much of its memory limit a container has used.
+// useLimit takes the used share of a container's memory limit into account.
 func (c *Container) useLimit(used, limit, request int64, p Params) {
 	if end, _ := c.ClimbEnd(p); limit <= 0 || request <= 0 || end > 0 {
 		return
@@ -124,8 +124,8 @@ func hashOf(name string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// sharedNeed is what usage of a pod shows about all pods. One pod of many that was killed has raised the others to
-// the floor, and raises them no further.
+// sharedNeed is the need of all pods that usage of one pod shows. One pod of many that was killed has raised the
+// others to the floor, and raises them no further.
 func (c *Container) sharedNeed(pod string, bytes int64) int64 {
 	if c.oom.by != 0 && c.oom.need > 0 && c.oom.by == hashOf(pod) {
 		return min(bytes, c.oom.need)

@@ -11,7 +11,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// climber is a container whose size is what its history demands, as far as that is allowed.
+// climber is a container whose size follows its history, as far as that is allowed.
 type climber struct {
 	*testing.T
 
@@ -161,7 +161,7 @@ func TestOnePodOfMany(t *testing.T) {
 	}
 }
 
-// TestUsageFollowsTheLimit: the share of the limit that a container uses after raises tells whether its usage follows.
+// TestUsageFollowsTheLimit: the used share of the limit after raises shows whether usage follows.
 func TestUsageFollowsTheLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		usage func(limit int64) int64

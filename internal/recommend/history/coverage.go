@@ -11,11 +11,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Goal is how much usage recommendations must cover before they are trusted.
+// Goal is the usage that recommendations must cover before they are trusted.
 type Goal struct {
-	// Time is the observed time for which they must have been enough.
+	// Time is the observed time for which they must have sufficed.
 	Time time.Duration
-	// MaxStarvedPercent is the largest share of that time in which pods may have used more CPU than was
+	// MaxStarvedPercent is the largest share of that time in which pods may have used more CPU than
 	// recommended.
 	MaxStarvedPercent int
 }
@@ -25,7 +25,7 @@ func (g Goal) mostStarved(observed time.Duration) time.Duration {
 	return observed / 100 * time.Duration(min(max(g.MaxStarvedPercent, 0), 100))
 }
 
-// Shortfall is why what was recommended was not enough.
+// Shortfall is the reason why a recommendation did not suffice.
 type Shortfall uint8
 
 const (
@@ -40,13 +40,13 @@ const (
 	shortfalls
 )
 
-// Coverage is for how long what was recommended would have been enough.
+// Coverage is the time for which the recommendation would have sufficed.
 type Coverage struct {
-	// Time is the observed time since it began. Starved is the part of it in which pods used more CPU than was
-	// recommended, as the mean of the pods: a minute in which one of ten pods did is six seconds.
+	// Time is the observed time since it began. Starved is the part of it in which pods used more CPU than
+	// recommended, as the mean of the pods: a minute of one in ten pods is six seconds.
 	Time, Starved time.Duration
-	// Shortfall is why it last began again at 0, and At when. A shortfall that cost less than a tenth of the
-	// goal is not noted, except for the first one: it may come again and again.
+	// Shortfall is the reason of the last restart at 0, and At its time. A shortfall that cost less than a
+	// tenth of the goal is not recorded, except for the first one: it may recur often.
 	Shortfall Shortfall
 	At        time.Time
 }
@@ -63,21 +63,21 @@ type coverage struct {
 	at            int64 // ns since 1970; 0 without a shortfall
 	shortfall     Shortfall
 
-	// isRecording is true if a goal is to be reached. The rest is not encoded.
+	// isRecording is true if there is a goal. The rest is not encoded.
 	isRecording bool
 	// lacksCPU is true if a sample of Raise showed that CPU is short in the current interval.
 	lacksCPU bool
-	// recommended is what is recommended now, and least the least CPU in the current interval; 0 is none.
+	// recommended is the current recommendation, and least its least CPU in the current interval; 0 means none.
 	recommended quantity.Amounts
 	least       int64
 	goal        Goal
 }
 
-// raiseTolerance is by how many percent a single sample may exceed what is recommended. The ensemble has the same for
-// samples of Raise.
+// raiseTolerance is the percentage by which a single sample may exceed the recommendation. The ensemble has the same
+// for samples of Raise.
 const raiseTolerance = 12
 
-// Expect says what is recommended from now on, and the goal. Amounts of 0 are not compared.
+// Expect sets the current recommendation and the goal. Amounts of 0 are not compared.
 func (c *Container) Expect(recommended quantity.Amounts, goal Goal) {
 	v := &c.coverage
 	v.least = min(v.least, recommended.CPUMillis)
@@ -88,19 +88,19 @@ func (c *Container) Expect(recommended quantity.Amounts, goal Goal) {
 	v.limitStarved(c.newest)
 }
 
-// Pause ends what Expect began. What was recorded stays. The current interval does not count.
+// Pause stops the recording that Expect began. Records stay. The current interval does not count.
 func (c *Container) Pause() { c.coverage.isRecording = false }
 
-// DropCoverage forgets what was recorded.
+// DropCoverage forgets the record.
 func (c *Container) DropCoverage() { c.coverage = coverage{} }
 
-// Coverage is for how long what was recommended would have been enough.
+// Coverage is the time for which the recommendation would have sufficed.
 func (c *Container) Coverage() Coverage {
 	v := &c.coverage
 	return Coverage{Time: v.time, Starved: v.starved, Shortfall: v.shortfall, At: fromNanos(v.at)}
 }
 
-// CoverageGoal is the goal that is being recorded for; zero for none.
+// CoverageGoal is the goal of the current recording, if any.
 func (c *Container) CoverageGoal() Goal {
 	if !c.coverage.isRecording {
 		return Goal{}
@@ -108,8 +108,8 @@ func (c *Container) CoverageGoal() Goal {
 	return c.coverage.goal
 }
 
-// AdoptCoverage takes over what another history of the same container has recorded, unless this one knows of a later
-// shortfall, or of the same one and has covered some time since.
+// AdoptCoverage takes over the coverage of another history of the same container, unless this one has a later
+// shortfall, or the same one and covered time since.
 func (c *Container) AdoptCoverage(from *Container) {
 	if c.coverage.at > from.coverage.at || c.coverage.at == from.coverage.at && c.coverage.time > 0 {
 		return
@@ -141,8 +141,8 @@ func (c *Container) endInterval() {
 	v.limitStarved(c.newest)
 }
 
-// limitStarved begins again if the starved time is too long for the goal, however little CPU the rest of that
-// time needs.
+// limitStarved begins again if the starved time is too long for the goal, whatever CPU the rest of that time
+// needs.
 func (v *coverage) limitStarved(at int64) {
 	if v.starved > v.goal.mostStarved(max(v.time, v.goal.Time)) {
 		v.beginAgain(ShortOfCPU, at)
@@ -163,8 +163,8 @@ func (v *coverage) raiseCPU(millis int64) {
 	}
 }
 
-// beginAgain forgets the time that was covered. It is called for OOM kills even while nothing is recorded: they may have
-// happened while no process ran.
+// beginAgain forgets the covered time. It is called for OOM kills even without a recording: they may have happened while
+// no process ran.
 func (v *coverage) beginAgain(why Shortfall, at int64) {
 	if at != 0 && (v.at == 0 || v.time > v.goal.Time/10) {
 		v.shortfall, v.at = why, at
@@ -178,7 +178,7 @@ const coverageVersion = 1
 // MaxEncodedCoverage is the largest encoding of coverage, in bytes.
 const MaxEncodedCoverage = 2 + 3*binary.MaxVarintLen64
 
-// EncodeCoverage encodes what was recorded; nil for nothing. It is not a part of Encode, so that an older operator can
+// EncodeCoverage encodes the coverage; nil if there is none. It is not a part of Encode, so that an older operator can
 // still read that. The encoding is the version, the shortfall, and three numbers as varints.
 func (c *Container) EncodeCoverage() []byte {
 	v := &c.coverage
@@ -192,13 +192,13 @@ func (c *Container) EncodeCoverage() []byte {
 	return b
 }
 
-// numbers lists what is encoded as a number, in order.
+// numbers lists the encoded numbers, in order.
 func (v *coverage) numbers() []*int64 {
 	return []*int64{(*int64)(&v.time), (*int64)(&v.starved), &v.at}
 }
 
 // DecodeCoverage reads an encoded coverage. For any bytes, the result is a valid coverage or an error, after which
-// nothing is recorded.
+// there is no record.
 func (c *Container) DecodeCoverage(b []byte) error {
 	c.coverage = coverage{}
 	if len(b) == 0 {

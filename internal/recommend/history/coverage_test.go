@@ -24,7 +24,7 @@ var (
 	aWeek = Goal{Time: 7 * aDay, MaxStarvedPercent: 3}
 )
 
-// recorded is a container of which a minute of usage is known, with a goal.
+// recorded is a container with a minute of known usage and a goal.
 func recorded(recommended quantity.Amounts, goal Goal) *Container {
 	c := &Container{}
 	feed(c, 0, minute, 200, 400*mebi)
@@ -81,7 +81,7 @@ func TestNoiseIsNoShortfallOfCPU(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	c := recorded(fair, aWeek)
 	for at := 2 * minute; at <= aDay; at += 15 * time.Second {
-		c.Add(sample(at, 100+r.Int64N(300), 400*mebi), params) // up to a third more than is recommended, 250 on average
+		c.Add(sample(at, 100+r.Int64N(300), 400*mebi), params) // up to a third more than recommended, 250 on average
 	}
 	if got := c.Coverage(); got.Starved > aDay/100 || got.Shortfall != NoShortfall {
 		t.Errorf("the coverage is %+v", got)
@@ -171,7 +171,7 @@ func TestTheLowestRecommendationOfAnIntervalCounts(t *testing.T) {
 	}
 }
 
-// What is not sized is not compared.
+// Resources that are not sized are not compared.
 func TestResourcesWithoutARecommendationAreNotCompared(t *testing.T) {
 	for name, recommended := range map[string]quantity.Amounts{"no CPU": {MemoryBytes: 500 * mebi}, "no memory": {CPUMillis: 300}} {
 		c := recorded(recommended, aWeek)

@@ -24,7 +24,7 @@ const (
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
 	//
-	// thirdVersion knew nothing of climbs, and fourthVersion nothing of the pod template and of what was not enough.
+	// thirdVersion had no climbs, and fourthVersion neither the pod template nor insufficient sizes.
 	firstVersion  = 1
 	secondVersion = 2
 	thirdVersion  = 3
@@ -62,7 +62,7 @@ func (c *Container) Encode() []byte {
 	return b
 }
 
-// numbers lists what a version since the third encodes as a single number, in order.
+// numbers lists the single numbers of an encoding since the third version, in order.
 func (c *Container) numbers(version byte) []*int64 {
 	out := append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
 	if version > thirdVersion {
@@ -168,7 +168,7 @@ func (c *Container) secondNumbers() []*int64 {
 }
 
 // startOver reads the memory part of a history of an older version. CPU begins without history. All
-// kills until the newest one were counted, and what was hit is 5/6 of the floor that it set.
+// kills until the newest one were counted, and the size hit is 5/6 of its floor.
 func (c *Container) startOver(b []byte, version byte) (Container, error) {
 	numbers := c.firstNumbers()
 	if version == secondVersion {

@@ -18,8 +18,8 @@ const MaxContainers = 64
 // Histories{}.
 type Histories map[string]*Container
 
-// Container returns the history of a container and creates it if necessary. It returns nil if
-// there are already MaxContainers others.
+// Container returns the history of a container and creates it if necessary. It returns nil for more
+// than MaxContainers.
 func (b Histories) Container(name string) *Container {
 	if c := b[name]; c != nil {
 		return c

@@ -30,7 +30,7 @@ const (
 	slotCount = 32
 )
 
-// Params say how fast usage is forgotten. All are in observed time, and above 0.
+// Params set how fast usage is forgotten. All are in observed time, and above 0.
 type Params struct {
 	// CPUHalfLife is the time after which the cost of a CPU level counts half. The long windows
 	// of CPU, half an hour to eight days, scale with it: a tenth of it makes them a tenth as
@@ -42,14 +42,14 @@ type Params struct {
 	// the default of 20 min, and for the time between two falls of a level.
 	RecentHalfLife time.Duration
 
-	// MemoryWindow is how long a peak of memory is remembered. From a day to weeks. Default
-	// 8 days, so that a weekly peak is never forgotten. What an OOM kill has proven is remembered
-	// 4.5 times as long.
+	// MemoryWindow is the time for which a peak of memory is remembered. From a day to weeks.
+	// Default 8 days, so that a weekly peak is never forgotten. The need proven by an OOM kill is
+	// remembered 4.5 times as long.
 	MemoryWindow time.Duration
 
-	// OOMHalfLife is the time after which an OOM floor has halved, down to what the container was
-	// shown to need. From hours to weeks. Default 4 days: a floor 20 % above the exceeded limit is
-	// back near that limit after one day.
+	// OOMHalfLife is the time after which an OOM floor has halved, down to the container's proven
+	// need. From hours to weeks. Default 4 days: a floor 20 % above the exceeded limit is back near
+	// that limit after one day.
 	OOMHalfLife time.Duration
 
 	// MaxGap is the most that time advances from one sample to the next. It should be about
@@ -101,8 +101,7 @@ type Container struct {
 	// peaks are the peaks of memory by slot, the current slot first.
 	peaks   [slotCount]int64
 	slotAge time.Duration // observed time since the current slot began
-	// changes is the mean |ln(peak / peak before)| of successive slots, and counted
-	// how many of them there were.
+	// changes is the mean |ln(peak / peak before)| of successive slots, and counted their number.
 	changes float32
 	counted int64
 
@@ -114,9 +113,8 @@ type Container struct {
 	coverage coverage
 }
 
-// Add takes a sample into account. Samples of the same moment may come in any
-// order. One that is older than the newest counts like a new one, but does not turn
-// time back.
+// Add takes a sample into account. Samples of the same moment may come in any order. A sample that
+// is older than the newest counts like a new one, but does not turn time back.
 func (c *Container) Add(s usage.Sample, p Params) {
 	step := c.advanceTo(nanos(s.Time), p)
 	c.samples++
@@ -130,9 +128,9 @@ func (c *Container) Add(s usage.Sample, p Params) {
 	c.addMemory(s, p)
 }
 
-// Raise takes a sample into account that was read while another running pod was silent. The rest of
-// the pods says nothing about the silent one: such a sample may raise a recommendation, never lower
-// one, and is no observed time.
+// Raise takes a sample into account that was read while another running pod was silent. The other
+// pods show nothing about the silent one: such a sample may raise a recommendation, never lower
+// one, and adds no observed time.
 func (c *Container) Raise(s usage.Sample, p Params) {
 	if at := nanos(s.Time); at > c.newest {
 		c.newest = at
@@ -156,7 +154,7 @@ func (c *Container) addMemory(s usage.Sample, p Params) {
 	c.oom.use(shared, c.observed)
 }
 
-// advanceTo moves observed time on, and tells by how much.
+// advanceTo advances observed time, and returns the step.
 func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	before := c.newest
 	if at <= before {
@@ -164,7 +162,7 @@ func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	}
 	c.newest = at
 	if before == 0 {
-		return 0 // the first sample: there is nothing yet that could have aged
+		return 0 // the first sample: no older data could have aged
 	}
 	step := max(min(time.Duration(at-before), p.MaxGap), 0)
 	c.observed = min(c.observed+step, longest)
@@ -181,9 +179,8 @@ func (c *Container) advanceTo(at int64, p Params) time.Duration {
 }
 
 const (
-	// firstChange is what a peak is expected to change by while no two are known; it
-	// weighs like firstCounted of them. mostCounted makes older ones fade: a week of
-	// slots.
+	// firstChange is the expected change of a peak while no two are known; it weighs like
+	// firstCounted of them. mostCounted makes older ones fade: a week of slots.
 	firstChange  = 0.07
 	firstCounted = 2
 	mostCounted  = 28
@@ -200,8 +197,8 @@ func (c *Container) countChange() {
 	c.changes = float32(mean + (change-mean)/float64(c.counted+firstCounted))
 }
 
-// Volatility tells by how much the peak of memory changes from one slot to the next, a
-// 32nd of the memory window: the mean of |ln(peak / peak before)|, over about a week.
+// Volatility is the change of the memory peak from one slot to the next, a 32nd of the memory
+// window: the mean of |ln(peak / peak before)|, over about a week.
 //
 //	peaks 400, 400, 440, 400 MiB, and so on → 0.095   nothing known yet → 0.07
 func (c *Container) Volatility() float64 {
@@ -211,8 +208,8 @@ func (c *Container) Volatility() float64 {
 	return float64(c.changes)
 }
 
-// Growth tells by what share the current slot's peak is above the highest of the slot
-// before it; 0 where it is not, or where that is not the highest of the window.
+// Growth is the share by which the current slot's peak exceeds the highest of the slot before it; 0
+// if it does not, or if that is not the highest of the window.
 func (c *Container) Growth() float64 {
 	if c.peaks[1] <= 0 || c.peaks[0] < c.Peak() || c.peaks[0] <= c.peaks[1] {
 		return 0
@@ -220,9 +217,8 @@ func (c *Container) Growth() float64 {
 	return float64(c.peaks[0])/float64(c.peaks[1]) - 1
 }
 
-// due takes whole periods out of age and tells how many they were. What has
-// happened most times already cannot happen to more effect, which also bounds the
-// work for absurd parameters.
+// due takes whole periods out of age and returns their number, at most most: more repetitions have
+// no effect. This also bounds the work for absurd parameters.
 func due(age *time.Duration, period time.Duration, most int) int {
 	periods := *age / period
 	*age -= periods * period //nolint:durationcheck // periods is a count
@@ -266,7 +262,7 @@ func (c *Container) IsCPULasting() bool { return c.cpu.IsLasting() }
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
 func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
-// LimitTo makes times after now, which another clock has recorded, the time now. Until then, nothing would be learned.
+// LimitTo sets times after now, which another clock has recorded, to now. Until then, the history would take no samples.
 func (c *Container) LimitTo(now time.Time) {
 	latest := max(nanos(now), int64(c.observed))
 	c.newest, c.oom.kill, c.coverage.at = min(c.newest, latest), min(c.oom.kill, latest), min(c.coverage.at, latest)
@@ -283,8 +279,8 @@ func (c *Container) Clone() *Container {
 	return &clone
 }
 
-// Closed is a deep copy to encode: an interval of CPU usage that is complete, and so part of what is
-// recommended, has ended in it. Encode leaves out the current interval.
+// Closed is a deep copy to encode: in it, a complete interval of CPU usage, which counts for the
+// recommendation, has ended. Encode leaves out the current interval.
 func (c *Container) Closed(p Params) *Container {
 	closed := c.Clone()
 	closed.cpu = c.cpu.Closed(p.forCPU())

@@ -29,7 +29,7 @@ var (
 	noon   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	params = DefaultParams()
 
-	// exported lets cmp look into everything of ours.
+	// exported lets cmp read all our types.
 	exported = cmp.Exporter(func(t reflect.Type) bool {
 		return strings.HasPrefix(t.PkgPath(), reflect.TypeFor[Container]().PkgPath()) || t.PkgPath() == reflect.TypeFor[ensemble.CPU]().PkgPath()
 	})
@@ -75,8 +75,7 @@ func TestObservedTime(t *testing.T) {
 	}
 }
 
-// The CPU of a start that has more CPU than ever tells nothing; its memory tells as much as
-// any.
+// The CPU of a start that has more CPU than ever does not count; its memory does.
 func TestTheCPUOfABoostedStartCountsForNothing(t *testing.T) {
 	var with, without Container
 	for at := time.Duration(0); at < time.Hour; at += time.Minute {
@@ -272,7 +271,7 @@ func FuzzEncode(f *testing.F) {
 		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
 			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
 		}
-		// Of the ensemble, only what it asks for stays.
+		// Of the ensemble, only its level stays.
 		before, after := *c, decoded
 		before.cpu, after.cpu = ensemble.CPU{}, ensemble.CPU{}
 		// Coverage has an encoding of its own.
@@ -327,7 +326,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// first is what version 1 has written, with some of its eight numbers.
+// first is an encoding of version 1, with some of its eight numbers.
 func first(numbers ...byte) []byte {
 	b := append([]byte{1}, numbers...)
 	return append(b, make([]byte, 8+slotCount+4-len(numbers))...)
@@ -466,8 +465,8 @@ func TestTheWorstContainerStillEncodes(t *testing.T) {
 	}
 }
 
-// TestHeapOfAContainer is the promise of 3.4 KB, all of them together and with the histories
-// that holds them.
+// TestHeapOfAContainer is the promise of 3.4 KB, for all containers together and with their
+// histories.
 func TestHeapOfAContainer(t *testing.T) {
 	const n = 10_000
 	var before, after runtime.MemStats

@@ -14,46 +14,46 @@ import (
 
 // Kill is one OOM kill of the container in one pod.
 type Kill struct {
-	// At is when the container was killed, by the clock of its node.
+	// At is the time of the kill, by the clock of its node.
 	At time.Time
 	// HitBytes is the memory limit that was hit in bytes, or the request without a limit; 0 if
-	// it is unknown.
+	// unknown.
 	HitBytes int64
 	// Pod is the UID of the pod, and Termination the number of the container's termination in
 	// it: its restart count once it has been restarted. Together they identify the kill.
 	// Without a Pod, At does.
 	Pod         string
 	Termination int32
-	// Name is the name of the pod, and Pods how many run. They tell an outlier; 0 if that is not known.
+	// Name is the name of the pod, and Pods the number of running pods, to find an outlier; 0 if unknown.
 	Name string
 	Pods int
-	// Request is what the container requested, in bytes. TemplateRequest is what the user has set, and TemplateSize
-	// the size that a kill hits then: the limit, or else the request. MostBytes is the most that the request is
-	// raised to. All are 0 if they are not known.
+	// Request is the container's request, in bytes. TemplateRequest is the user's request, and TemplateSize the
+	// size that a kill hits then: the limit, or else the request. MostBytes is the largest request allowed. All are
+	// 0 if unknown.
 	Request, TemplateRequest, TemplateSize, MostBytes int64
 }
 
 const (
-	// recently is how old a kill is at most that counts as one of now. The kubelet waits for at most five minutes
+	// recently is the largest age of a kill that counts as current. The kubelet waits for at most five minutes
 	// before it restarts a container.
 	recently = time.Hour
 
-	// lastRaise is the row in which the most that is allowed is tried, after two raises that did not help.
+	// lastRaise is the row in which the largest allowed size is tried, after two raises that did not help.
 	lastRaise = 2
 
-	// fewPods is how many pods are too few for an outlier: half of them is no chance.
+	// fewPods is the number of pods that is too small for an outlier: half of them is not chance.
 	fewPods = 2
 
-	// shortHistory is the observed time below which usage is as likely far above what was
-	// observed as near it.
+	// shortHistory is the observed time below which usage may as well be far above the observed
+	// one.
 	shortHistory = 24 * time.Hour
 
-	// lasting is by how many percent the remembered floor is above what the container was shown
-	// to need: the next time is not quite like the last one.
+	// lasting is the percentage by which the remembered floor exceeds the proven need: the next
+	// time is not quite like the last one.
 	lasting = 5
 
-	// rememberedFor is for how many memory windows the need of a killed container is remembered:
-	// 36 days by default, so that a monthly batch is killed in its first month only.
+	// rememberedFor is the number of memory windows for which the need of a killed container is
+	// remembered: 36 days by default, so that a monthly batch is killed in its first month only.
 	rememberedFor = 4.5
 
 	// usedAgain is the percentage of the remembered need from which on usage shows it again.
@@ -71,7 +71,7 @@ var (
 
 // oomFloor is the memory below which the container is known to be OOM-killed.
 type oomFloor struct {
-	bytes int64         // what the newest kill has raised the floor to; 0 for none
+	bytes int64         // the floor after the newest kill, if any
 	set   time.Duration // observed time when it was raised
 	kill  int64         // time of the newest kill in ns since 1970, at most when it was counted; 0 without one
 
@@ -79,9 +79,9 @@ type oomFloor struct {
 	// that were hit, and usage. It was last shown that much observed time after set.
 	need  int64
 	shown time.Duration
-	from  int64 // what was not enough at the newest step in the row
+	from  int64 // the insufficient size at the newest step in the row
 
-	row     uint32 // the step of the newest kill in steps: how many raises did not help
+	row     uint32 // the step of the newest kill in steps: the number of raises that did not help
 	counted countedKills
 	// by is the pod of many that has led to the newest step: a hash of its name, or 0.
 	by uint32
@@ -95,18 +95,18 @@ func (f *oomFloor) use(bytes int64, observed time.Duration) {
 	f.need, f.shown = max(f.need, bytes), observed-f.set
 }
 
-// RecordOOM is RecordKill for kills of one pod, by the clock that tells its samples.
+// RecordOOM is RecordKill for kills of one pod, by the clock of its samples.
 func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 	return c.RecordKill(Kill{At: at, HitBytes: hit}, at, p)
 }
 
-// RecordKill takes into account that a pod's container was OOM-killed, and reports whether the kill
-// counts. A kill counts once, however often a pod's status reports it: see countedKills.
+// RecordKill takes an OOM kill of a pod's container into account, and reports whether it counts. A
+// kill counts once, even if a pod's status reports it often: see countedKills.
 //
-// The floor then is a step above what was not enough: the size that was hit, or the peak if that was
-// higher (a limit may have been lowered, or the node short of memory). It never falls by another
-// kill. The step is 20 %. It is 70 % and then 100 % for kills that hit what the kill before had raised the
-// floor to, within a memory window:
+// The floor then is a step above the insufficient size: the size that was hit, or the peak if that was
+// higher (a limit may have been lowered, or the node short of memory). Another kill never lowers it. The
+// step is 20 %. It is 70 % and then 100 % for kills at the floor of the kill before, within a memory
+// window:
 //
 //	hit    1000   1200   2040 MiB
 //	floor  1200   2040   4080 MiB, or MostBytes
@@ -115,10 +115,10 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 // MostBytes ends the climb: see climb. Of three pods or more, only another pod than the one before moves on in the row.
 //
 // Other replicas that hit the old size raise nothing. With less than a day of observed usage, the steps
-// for kills of the last hour are 100, 140 and 200 %. A size that is not known is never invented: the
-// floor is then 20 % above the peak.
+// for kills of the last hour are 100, 140 and 200 %. An unknown size is never invented: the floor is
+// then 20 % above the peak.
 //
-// A kill dated in the future counts as one of now.
+// A kill dated in the future counts as current.
 func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	at, reference := nanos(k.At), nanos(now)
 	if at == 0 || reference == 0 || !c.oom.counted.add(k, at, reference) {
@@ -165,7 +165,7 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	return true
 }
 
-// AdoptKills takes over what another history of the same container knows about OOM kills and the pod template.
+// AdoptKills takes over the OOM kills and the pod template of another history of the same container.
 func (c *Container) AdoptKills(from *Container) {
 	c.oom, c.climb, c.templates = from.oom, from.climb, from.templates
 	c.climb.at = max(c.observed-(from.observed-from.climb.at), 0)
@@ -175,7 +175,7 @@ func (c *Container) AdoptKills(from *Container) {
 }
 
 // enough is the size that the kill before has led to, as far as it has not faded; a kill there shows that it did not help.
-// Usage since then does not count: it may be that of this kill.
+// Usage since then does not count: it may belong to this kill.
 func (c *Container) enough(k Kill, p Params) int64 {
 	led := min(c.oom.bytes, max(c.faded(p), withLasting(c.oom.from)))
 	if k.MostBytes > 0 {
@@ -184,7 +184,7 @@ func (c *Container) enough(k Kill, p Params) int64 {
 	return led - led/100 // which may be rounded
 }
 
-// moveOn moves on in the row of kills. One of an unknown size tells nothing about that.
+// moveOn moves on in the row of kills. A kill of an unknown size does not move it.
 func (c *Container) moveOn(k Kill, follows, isNext bool) {
 	switch {
 	case !follows, k.HitBytes > 0 && k.HitBytes <= k.TemplateSize, c.oom.bytes == 0:
@@ -212,9 +212,9 @@ func (c *Container) stepOf(k Kill, at, now int64) int64 {
 }
 
 // OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
-// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above what the container was
-// shown to need as long as that is remembered: for 4.5 memory windows, 36 days by default, after
-// usage has last come near it.
+// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above the proven need while
+// that is remembered: for 4.5 memory windows, 36 days by default, after usage has last come near
+// it.
 //
 //	1200 MiB, hit 800, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 945 MiB   37 d → 900 MiB
 func (c *Container) OOMFloor(p Params) int64 {
@@ -228,7 +228,7 @@ func (c *Container) OOMFloor(p Params) int64 {
 	return min(floor, quantity.MaxMemoryBytes)
 }
 
-// faded is what is left of the newest floor.
+// faded is the rest of the newest floor.
 func (c *Container) faded(p Params) int64 {
 	return int64(math.Ceil(float64(c.oom.bytes) * math.Exp2(-float64(c.observed-c.oom.set)/float64(p.OOMHalfLife))))
 }
@@ -239,19 +239,18 @@ func withLasting(bytes int64) int64 { return bytes + bytes*lasting/100 }
 // without one.
 func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 
-// countedKills tells which kills have been counted. The newest are known one by one, and of the
-// others only that they are not later than a time. So a kill on a node whose clock is behind counts
-// even if a later one was counted before it, and one on a node whose clock is ahead is in the way of
-// no other.
+// countedKills records the counted kills: the newest one by one, and the others up to a time. So a
+// kill on a node whose clock is behind counts even after a later one, and a kill on a node whose
+// clock is ahead hides no other.
 type countedKills struct {
 	newest [3]countedKill
-	// until is the time in seconds since 1970 until which all kills count as counted, except those
-	// of pods in newest.
+	// until is the time in seconds since 1970 until which all kills count as counted, except for
+	// pods in newest.
 	until uint32
 }
 
-// countedKill is a kill that was counted: a hash of what identifies it, and its date in seconds since
-// 1970, rounded up. The zero value is none.
+// countedKill is a kill that was counted: a hash of its identity, and its date in seconds since 1970,
+// rounded up. The zero value is none.
 type countedKill struct{ id, at uint32 }
 
 // add notes a kill, dated at, and reports whether it counts. It does not if it was counted before, if
@@ -293,7 +292,7 @@ func identity(kill Kill, at int64) uint32 {
 	return h.Sum32()
 }
 
-// secondsOf converts ns since 1970 to seconds, rounded up, at most those of the year 2106.
+// secondsOf converts ns since 1970 to seconds, rounded up, at most to the year 2106.
 func secondsOf(ns int64) uint32 {
 	return uint32(min((ns+int64(time.Second)-1)/int64(time.Second), math.MaxUint32))
 }

@@ -73,8 +73,8 @@ func TestTheFloorOfKills(t *testing.T) {
 	}
 }
 
-// A container that may get no more memory is killed at the same size again and again. That says
-// nothing new about what it needs.
+// A container that may get no more memory is killed at the same size again and again. That is no
+// new evidence of its need.
 func TestKillsAtABoundDoNotInflateTheFloor(t *testing.T) {
 	for name, every := range map[string]time.Duration{"in a row": 2 * time.Minute, "each on its own": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestARowOfTheFirstDay(t *testing.T) {
 	}
 }
 
-// Two kills in a row have led to 2040 MiB. One on a node that was away, of hours before them, is reported late: it is the
-// first of its own row, and the next one is still the third of theirs.
+// Two kills in a row have led to 2040 MiB. An earlier kill on an unreachable node is reported late: it is the first of
+// its own row, and the next one is still the third of theirs.
 func TestAKillThatIsReportedLateIsInNoRow(t *testing.T) {
 	c, now := aged(900)
 	record := func(pod string, at time.Time, hit, want int64) {
@@ -250,8 +250,8 @@ func TestTheFloorFadesDownToWhatWasNeeded(t *testing.T) {
 	}
 }
 
-// What the container uses after a kill is what it needs: more than the size that was hit. It is
-// remembered for as long as it is needed again in time.
+// Usage after a kill is the container's need: more than the size that was hit. It is remembered
+// while usage reaches it again in time.
 func TestUsageAfterAKillIsRemembered(t *testing.T) {
 	c, _ := aged(400)
 	end := aDay + time.Hour

@@ -11,15 +11,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// start is what a start of the container needs, since the CPU limit has capped one.
+// start is the need of the container's starts after the CPU limit has capped one.
 type start struct {
 	need int64         // CPU, in millicores; 0 if no start was capped
 	at   time.Duration // the observed time when a start last used a fair part of it
 }
 
 const (
-	// startFor is how long the need is remembered without a start that uses 1/fairPart of it. A raise by ensemble.NextRaise
-	// may ask for almost that many times what starts use.
+	// startFor is the time for which the need is remembered without a start that uses 1/fairPart of it. A raise by
+	// ensemble.NextRaise may request almost that multiple of the starts' usage.
 	startFor = 8 * 24 * time.Hour
 	fairPart = 4
 )
@@ -38,8 +38,8 @@ func IsCappedStart(s usage.Sample) bool {
 	return s.Starting && s.LimitFactor > 0 && s.CPULimitMillis > 0 && float64(s.CPUMillis) > ensemble.CappedShare*float64(s.CPULimitMillis)
 }
 
-// useStart takes into account what CPU a start uses, and reports whether that says nothing about later: once a start was capped,
-// starting pods get what they need, and nothing of it is to raise the request.
+// useStart takes the CPU usage of a start into account, and reports whether it counts only for starts: after a capped start,
+// starting pods get their need, and their usage does not raise the request.
 func (c *Container) useStart(s usage.Sample) (isOnlyStart bool) {
 	if !s.Starting || s.LimitFactor <= 0 {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 )
 
-// TestWhatACappedStartNeeds is learned, saved, and kept apart from what the container needs later.
+// TestWhatACappedStartNeeds: the need of a capped start is learned, saved, and kept apart from the later need.
 func TestWhatACappedStartNeeds(t *testing.T) {
 	start := func(c *Container, after time.Duration, cpu, limit int64) {
 		s := sample(after, cpu, 200*mebi)
@@ -66,7 +66,7 @@ func TestWhatACappedStartNeeds(t *testing.T) {
 	}
 }
 
-// TestTheFirstCappedStart counts as usage: nothing else is known.
+// TestTheFirstCappedStart: it counts as usage, without any other.
 func TestTheFirstCappedStart(t *testing.T) {
 	s := sample(0, 200, 200*mebi)
 	s.Starting, s.LimitFactor, s.CPULimitMillis = true, 2, 200

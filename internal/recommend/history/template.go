@@ -10,19 +10,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// raisedFor is how long a raised template is a floor: a day of usage shows what the container needs with the new size.
+// raisedFor is the time for which a raised template is a floor: a day of usage shows the need with the new size.
 const raisedFor = 24 * time.Hour
 
-// template is what users have set for a resource in the pod template. Amounts of 0 are not set, or not known yet.
+// template has the users' values for a resource in the pod template. Amounts of 0 are not set, or not known yet.
 type template struct {
 	request, limit int64
-	// left is the observed time until a raised template is no floor any longer.
+	// left is the observed time until a raised template stops being a floor.
 	left time.Duration
 }
 
-// NoteTemplate takes the request and limit of the pod template into account, as users have set them. If a user raises
-// one of them, the request is a floor until a day has been observed, or until it is lowered. The day begins when no pods of
-// an older template are left. More memory is tried even if a climb has ended.
+// NoteTemplate takes the request and limit of the pod template into account, as users have set them. If a user raises one
+// of them, the request is a floor until a day has been observed, or until it is lowered. The day begins when no pods of an
+// older template are left. Memory is raised even if a climb has ended.
 func (c *Container) NoteTemplate(requests, limits quantity.Amounts, hasOldPods bool) {
 	c.templates[0].note(requests.CPUMillis, limits.CPUMillis, hasOldPods)
 	if c.templates[1].note(requests.MemoryBytes, limits.MemoryBytes, hasOldPods) {
@@ -52,7 +52,7 @@ func (t *template) floor() int64 {
 	return cmp.Or(t.request, t.limit)
 }
 
-// TemplateFloor are the requests of a template that a user has raised, while they are a floor; 0 for none.
+// TemplateFloor has the requests of a template that a user has raised, while they are a floor.
 func (c *Container) TemplateFloor() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: c.templates[0].floor(), MemoryBytes: c.templates[1].floor()}
 }

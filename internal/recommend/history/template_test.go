@@ -13,7 +13,7 @@ import (
 // TestATemplateThatAUserRaises is a floor until a day of usage with it has been observed.
 func TestATemplateThatAUserRaises(t *testing.T) {
 	for name, tc := range map[string]struct {
-		request, limit int64 // what 256 and 512 Mi become; 0 for not set
+		request, limit int64 // results of 256 and 512 Mi; 0 if not set
 		then           func(c *Container, note func(request, limit int64, hasOldPods bool))
 		want           int64 // in Mi
 	}{

@@ -1,12 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and says for each field how
+// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and reports for each field how
 // it is converted.
 //
 // A field without an equivalent that protects the workload as well leads to updateMode Recommend: such a scaler changes
-// nothing. Values that a scaler may not have are left to the API server, which refuses them. The package is pure: values in,
-// values out.
+// nothing. Invalid values are left to the API server, which rejects them. The package is pure: values in, values out.
 package fromvpa
 
 import (
@@ -26,33 +25,33 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// Note says what becomes of one field.
+// Note reports the conversion of one field.
 type Note struct {
 	// Field is the path in the VerticalPodAutoscaler, such as "spec.updatePolicy.updateMode".
 	Field string
-	// Value is its value as JSON; empty if it is not set.
+	// Value is its value as JSON, if set.
 	Value string
-	// Result says how it is converted.
+	// Result is the result of the conversion.
 	Result string
 }
 
-// Import is what becomes of one VerticalPodAutoscaler.
+// Import is the result of importing one VerticalPodAutoscaler.
 type Import struct {
 	Namespace string
 	Name      string
-	// Scaler is nil if there is no scaler for the target. Skipped says why.
+	// Scaler is nil if there is no scaler for the target. Skipped is the reason.
 	Scaler  *v1beta1.VerticalScaler
 	Skipped string
 	// Notes has an entry for each field of the spec that is set, sorted by their names, and for the update mode.
 	Notes []Note
-	// Doubts are the paths of fields that have made the scaler one that only recommends.
+	// Doubts are the paths of fields that led to updateMode Recommend.
 	Doubts []string
 }
 
 // maxName is the number of characters that the name of a scaler may have.
 const maxName = 63
 
-// vpaSpec is what a scaler takes over from a spec of version v1.
+// vpaSpec is the part of a spec of version v1 that a scaler takes over.
 type vpaSpec struct {
 	TargetRef    struct{ APIVersion, Kind, Name string }
 	UpdatePolicy struct {
@@ -83,8 +82,7 @@ const (
 	limitsToo = "not set, which means RequestsAndLimits. Remove it, so that no limit of a running container is lowered"
 )
 
-// results are what becomes of the fields of VPA 1.8, unless the reader says otherwise. What is below such a field is part of
-// its value.
+// results are the default results for the fields of VPA 1.8. Nested fields are part of their value.
 var results = map[string]string{
 	"targetRef":                                    "deploymentName",
 	"updatePolicy.updateMode":                      "updatePolicy",
@@ -111,7 +109,7 @@ var results = map[string]string{
 // reader converts a spec, and records which fields were not imported.
 type reader struct {
 	Import
-	said map[string]string // by path
+	results map[string]string // by path
 }
 
 // Of imports the spec of a VerticalPodAutoscaler, of version v1.
@@ -145,15 +143,15 @@ func Of(namespace, name string, spec map[string]any) Import {
 	return r.Import
 }
 
-// doubt says what becomes of a field, without which the scaler must not change anything.
+// doubt records the result for a field without which the scaler must not change anything.
 func (r *reader) doubt(path, result string) {
-	r.said[path] = result
+	r.results[path] = result
 	r.Doubts = append(r.Doubts, path)
 }
 
-// note notes what becomes of a value, or of the values below it. The key is its path without "spec." and indexes.
+// note records the result for a value, or for the values below it. The key is its path without "spec." and indexes.
 func (r *reader) note(path, key string, value any) {
-	result, ok := r.said[path]
+	result, ok := r.results[path]
 	if !ok {
 		result, ok = results[key]
 	}
@@ -173,7 +171,7 @@ func (r *reader) note(path, key string, value any) {
 		}
 	default:
 		r.doubt(path, "is not a known field, so it is not imported")
-		r.Notes = append(r.Notes, Note{path, encoded(value), r.said[path]})
+		r.Notes = append(r.Notes, Note{path, encoded(value), r.results[path]})
 	}
 }
 
@@ -186,7 +184,7 @@ func encoded(value any) string {
 	return string(text)
 }
 
-// skipped says why there is no scaler for the target; empty if there is one.
+// skipped is the reason why there is no scaler for the target, if any.
 func skipped(vpa vpaSpec) string {
 	const path = "spec.targetRef"
 	ref := vpa.TargetRef
@@ -204,7 +202,7 @@ func skipped(vpa vpaSpec) string {
 	return ""
 }
 
-// mode is what an update mode becomes.
+// mode is the result of an update mode.
 type mode struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
@@ -234,21 +232,21 @@ func (r *reader) updatePolicy(vpa vpaSpec, policy *v1beta1.UpdatePolicy) {
 	case !isKnown:
 		r.doubt(path+"updateMode", "is not known")
 	default:
-		r.said[path+"updateMode"] = m.result
+		r.results[path+"updateMode"] = m.result
 	}
 	policy.UpdateMode, policy.Fallback = m.mode, m.fallback
 	if m.fallback == v1beta1.FallbackRecreate && len(of.EvictionRequirements) > 0 {
 		policy.Fallback = v1beta1.FallbackWait
-		r.said[path+"evictionRequirements"] = "no equivalent, so the fallback is Wait, and no pod is evicted"
+		r.results[path+"evictionRequirements"] = "no equivalent, so the fallback is Wait, and no pod is evicted"
 	}
 	if policy.Fallback == v1beta1.FallbackRecreate {
 		policy.MinReplicas = of.MinReplicas
 	} else {
-		r.said[path+"minReplicas"] = noPod
+		r.results[path+"minReplicas"] = noPod
 	}
 }
 
-// resourcePolicy reads the policies of containers. Containers without a boost of their own get that of the spec.
+// resourcePolicy reads the policies of containers. Containers without a boost of their own get the spec's.
 func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 	var policies []v1beta1.ContainerPolicy
 	boost, isForAll := vpa.StartupBoost, false
@@ -260,11 +258,11 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 				return name != v1beta1.ControlledCPU && name != v1beta1.ControlledMemory
 			})
 			if len(p.ControlledResources) < len(*of.ControlledResources) {
-				r.said[path+"controlledResources"] = "controlledResources, but only cpu and memory"
+				r.results[path+"controlledResources"] = "controlledResources, but only cpu and memory"
 			}
 			if len(p.ControlledResources) == 0 {
 				p.ControlledResources, p.Mode = nil, v1beta1.ContainerModeOff
-				r.said[path+"controlledResources"] = "mode Off: neither cpu nor memory is managed"
+				r.results[path+"controlledResources"] = "mode Off: neither cpu nor memory is managed"
 			}
 		}
 		p.MinAllowed, p.MaxAllowed = r.bounds(path+"minAllowed.", of.MinAllowed), r.bounds(path+"maxAllowed.", of.MaxAllowed)
@@ -274,7 +272,7 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 		}
 		if p.Mode == v1beta1.ContainerModeOff || len(p.ControlledResources) > 0 && !slices.Contains(p.ControlledResources, v1beta1.ControlledCPU) {
 			p.StartupBoost = nil
-			r.said[path+"startupBoost"] = "not imported: CPU is not managed"
+			r.results[path+"startupBoost"] = "not imported: CPU is not managed"
 		}
 		policies = append(policies, p)
 		isForAll = isForAll || of.ContainerName == v1beta1.AnyContainer
@@ -288,7 +286,7 @@ func (r *reader) resourcePolicy(vpa vpaSpec, spec *v1beta1.VerticalScalerSpec) {
 	spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
 }
 
-// sizesLimits sets controlledValues where it is not set, because the default of a VPA is another one. It reports whether it did.
+// sizesLimits sets controlledValues where it is unset, because the default of a VPA differs. It reports whether it did.
 func sizesLimits(policies []v1beta1.ContainerPolicy) (isChanged bool) {
 	for i, p := range policies {
 		if p.ControlledValues == "" && p.Mode != v1beta1.ContainerModeOff {
@@ -301,7 +299,7 @@ func sizesLimits(policies []v1beta1.ContainerPolicy) (isChanged bool) {
 // minMemory is the least amount of memory that a bound may be, in bytes.
 const minMemory = 1 << 10
 
-// bounds are rounded up to amounts that a scaler may have; nil for none.
+// bounds are rounded up to amounts that a scaler may have; nil without any.
 func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1.ResourceBounds {
 	var out quantity.Amounts
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -315,12 +313,12 @@ func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1
 				out.MemoryBytes = max(out.MemoryBytes, minMemory)
 			}
 		default:
-			r.said[path+name] = "not imported: only cpu and memory are managed"
+			r.results[path+name] = "not imported: only cpu and memory are managed"
 		}
 		if err != nil {
 			r.doubt(path+name, "not imported: it is out of range")
 		} else if q.IsZero() {
-			r.said[path+name] = "not imported: 0 is no bound"
+			r.results[path+name] = "not imported: 0 is no bound"
 		}
 	}
 	return scaler.BoundsOf(out)

@@ -145,7 +145,7 @@ func TestTheText(t *testing.T) {
 	}
 }
 
-// FuzzOf imports specs that anyone may have written: each field is explained, and the comments hold nothing but comments.
+// FuzzOf imports arbitrary specs: each field is explained, and the comments hold only comments.
 func FuzzOf(f *testing.F) {
 	for _, name := range []string{"plain", "untidy", "skipped"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
@@ -203,7 +203,7 @@ func isStrange(c rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", c)
 }
 
-// isEmpty reports whether a value holds nothing but nulls.
+// isEmpty reports whether a value holds only nulls.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// YAML is the scaler as a document of YAML, below comments that say what becomes of each field.
+// YAML is the scaler as a document of YAML, below comments about the conversion of each field.
 func (i Import) YAML() (string, error) {
 	var out strings.Builder
 	comment(&out, "", "VerticalPodAutoscaler "+i.Namespace+"/"+i.Name)
@@ -53,7 +53,7 @@ func shortened(value string) string {
 	return value
 }
 
-// printable is text without what could end a comment: names and values are those of others.
+// printable is text without characters that could end a comment: names and values come from users.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if !strconv.IsPrint(c) {

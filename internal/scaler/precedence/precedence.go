@@ -16,20 +16,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// MaxTold is how many scalers of one Deployment are told which of them sizes it. Each change of that
-// one changes the standing of the others. Further scalers are refused with a message that is the same
-// whichever scaler that is, so that no change concerns them.
-const MaxTold = 8
+// MaxReported is the number of scalers of one Deployment that report which of them sizes it. Each change
+// of that one changes the standing of the others. Further scalers are rejected with a message that does
+// not name it, so that no change concerns them.
+const MaxReported = 8
 
-// Order knows which scalers name the same Deployment, and in which order they take precedence:
-// the oldest first, then the first by name.
+// Order has the precedence of scalers that name the same Deployment: the oldest first, then the
+// first by name.
 //
-// A question costs O(log n) for n scalers of one Deployment, and a change moves those behind it in memory. An Order that
-// follows the events of an informer may be newer than the informer's store. All methods may be
-// called concurrently.
+// A query costs O(log n) for n scalers of one Deployment, and a change moves those behind it in memory. An Order that
+// follows the events of an informer may be newer than the informer's store. All methods may be called concurrently.
 type Order struct {
-	// told is how many contenders are told who takes precedence.
-	told int
+	// reported is the number of contenders that report which one takes precedence.
+	reported int
 
 	mu      sync.RWMutex
 	known   map[types.NamespacedName]contender   // by the scaler's key
@@ -43,11 +42,11 @@ type contender struct {
 	name       string
 }
 
-// Standing is how a scaler stands among those of its Deployment. The zero value is that of the scaler
-// that sizes it.
+// Standing is the standing of a scaler among those of its Deployment. The zero value means that it
+// sizes the Deployment.
 type Standing struct {
-	// Winner names the scaler that takes precedence; empty if that is this one, or if the scaler
-	// is refused.
+	// Winner names the scaler that takes precedence; empty for the winner itself and for refused
+	// scalers.
 	Winner string
 	// Refused is true if too many scalers take precedence.
 	Refused bool
@@ -56,14 +55,14 @@ type Standing struct {
 // IsFirst reports whether no other scaler takes precedence.
 func (s Standing) IsFirst() bool { return s == Standing{} }
 
-// New returns an order without scalers, which tells so many scalers of a Deployment which of them sizes it.
-func New(told int) *Order {
-	return &Order{told: told, known: map[types.NamespacedName]contender{}, ordered: map[types.NamespacedName][]contender{}}
+// New returns an order without scalers, in which this many scalers of a Deployment report which of them sizes it.
+func New(reported int) *Order {
+	return &Order{reported: reported, known: map[types.NamespacedName]contender{}, ordered: map[types.NamespacedName][]contender{}}
 }
 
 // Of returns the order of all scalers of one or more namespaces.
 func Of(scalers []v1beta1.VerticalScaler) *Order {
-	o := New(MaxTold)
+	o := New(MaxReported)
 	for i := range scalers {
 		o.Note(&scalers[i])
 	}
@@ -102,21 +101,20 @@ func (o *Order) behind(before []contender) Standing {
 	switch n := len(before); {
 	case n == 0:
 		return Standing{}
-	case n >= o.told:
+	case n >= o.reported:
 		return Standing{Refused: true}
 	}
 	return Standing{Winner: before[0].name}
 }
 
-// first lists the first contenders of a Deployment by precedence, one more than are told who that
-// is.
+// first lists the first contenders of a Deployment by precedence, one more than report the winner.
 func (o *Order) first(deployment types.NamespacedName) []contender {
 	list := o.ordered[deployment]
-	return list[:min(len(list), o.told+1)]
+	return list[:min(len(list), o.reported+1)]
 }
 
-// Note records the scaler as it is now, and returns the scalers whose standing that changes: also
-// this one, because nothing has triggered it for what happened before it was known here.
+// Note records the current scaler, and returns the scalers whose standing changes: also this one,
+// because earlier events have not triggered it.
 func (o *Order) Note(vs *v1beta1.VerticalScaler) (affected []types.NamespacedName) {
 	now := contenderOf(vs)
 	o.mu.Lock()

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cached makes the cache of a manager without an API server, so that a benchmark reads what the operator
-// reads and at the same cost.
+// Package cached makes the cache of a manager without an API server, so that a benchmark reads the same objects
+// as the operator, at the same cost.
 package cached
 
 import (
@@ -71,7 +71,7 @@ func (p LivePods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod,
 // OnChange does nothing: a test reconciles when it wants to.
 func (LivePods) OnChange(inventory.PodHandler) {}
 
-// memory lists the objects, and nothing ever changes.
+// memory lists the objects, which never change.
 type memory struct {
 	client.WithWatch
 	objects []client.Object

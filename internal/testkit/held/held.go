@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held measures what the operator's types hold in memory.
+// Package held measures the memory of the operator's types.
 package held
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Elements is how many elements all maps and slices have that can be reached from the roots, by the field that has them. Only
-// types of the operator are looked into, and B-trees. What holds nothing is left out.
+// Elements counts the elements of all maps and slices that can be reached from the roots, by field. It looks only into types
+// of the operator and B-trees. Empty ones are left out.
 func Elements(roots ...any) map[string]int {
 	c := counter{counts: map[string]int{}, seen: map[[2]any]bool{}}
 	for _, root := range roots {

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects builds valid objects, so that a test states only what it is about. Unlike package testkit, it does not
-// need the operator.
+// Package objects builds valid objects, so that a test states only its subject. Unlike package testkit, it does not need
+// the operator.
 package objects
 
 import (

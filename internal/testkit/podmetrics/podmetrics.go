@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Path is where metrics.k8s.io is served.
+	// Path is the path of metrics.k8s.io.
 	Path = "/apis/metrics.k8s.io"
 	// version is the version of the API.
 	version = "metrics.k8s.io/v1beta1"
@@ -67,7 +67,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // fails only if the client has left
 }
 
-// list is the answer to a request for usage; nil if it has failed.
+// list is the answer to a request for usage; nil after a failure.
 func (h Handler) list(w http.ResponseWriter, namespace string) any {
 	samples, err := h(namespace)
 	if err != nil {

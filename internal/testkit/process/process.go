@@ -60,7 +60,7 @@ func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
 // PID is the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Err is how the process ended: nil after a success, and while it runs.
+// Err is the error of the process: nil after a success, and while it runs.
 func (p *Process) Err() error {
 	if !p.HasEnded() {
 		return nil

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resizes checks that a resize changes what it requests, and nothing else.
+// Package resizes checks that a resize changes only the requested fields.
 package resizes
 
 import (

@@ -20,7 +20,7 @@ const (
 	day  = 24 * time.Hour
 )
 
-// Monday is when all traces begin.
+// Monday is the start of all traces.
 var Monday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // kind is a usage pattern of CPU, in millicores, and memory, in MiB.

@@ -5,7 +5,7 @@
 // the first recommendation does not need days of learning.
 //
 // It runs in the background and blocks nothing. While Prometheus is down, slow or returns invalid
-// data, scalers learn from metrics.k8s.io as they do without it.
+// data, scalers learn from metrics.k8s.io as without it.
 package backfill
 
 import (
@@ -38,12 +38,12 @@ type Source interface {
 }
 
 const (
-	// atOnce is how many scalers are filled at the same time. Each takes Prometheus about sixty
-	// queries, and the operator a few responses in memory.
+	// atOnce is the number of scalers that are filled at the same time. Each costs Prometheus about
+	// sixty queries, and the operator a few responses in memory.
 	atOnce = 2
 	// every is the interval at which new scalers are found.
 	every = 2 * time.Second
-	// longest is how long an attempt may take. It also bounds the samples kept meanwhile.
+	// longest is the longest time of an attempt. It also bounds the samples kept meanwhile.
 	longest = 30 * time.Minute
 	// firstPause and lastPause are the shortest and longest pause after a failed attempt.
 	firstPause = 15 * time.Second
@@ -70,8 +70,8 @@ type Filler struct {
 	Cached    client.Reader
 	Source    Source
 	Histories *checkpoint.Store
-	// Lookback is how far back usage is read. A history that already covers half of it is left
-	// as it is.
+	// Lookback is the range of past usage that is read. A history that already covers half of it
+	// stays.
 	Lookback time.Duration
 	Clock    clock.WithTicker
 	// Wake receives the scalers to reconcile.
@@ -129,8 +129,8 @@ func (f *Filler) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemOf says why the scaler's history could not be filled yet. It is empty if it was filled, or
-// if no problem is known.
+// ProblemOf is the reason why the scaler's history could not be filled yet. It is empty if it was
+// filled, or if no problem is known.
 func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	return ""
 }
 
-// look starts an attempt for each scaler that is due, until begin says that there are enough.
+// look starts an attempt for each scaler that is due, until begin returns false.
 func (f *Filler) look(ctx context.Context, begin func(*v1beta1.VerticalScaler, *state) bool) {
 	var scalers v1beta1.VerticalScalerList
 	if err := f.Cached.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
@@ -189,8 +189,8 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 			f.pause = pause{}
 		}
 	case isGeneral:
-		// The problem probably concerns all scalers, so all pause. In case this scaler causes
-		// it, the others come first afterwards.
+		// The problem probably concerns all scalers, so all pause. In case this scaler causes it,
+		// the others are tried first afterwards.
 		if !now.Before(f.pause.until) {
 			f.pause.extend(now)
 		}
@@ -238,12 +238,12 @@ type result struct {
 
 // problemOf is the stable text of a source's error, and whether it concerns all scalers. It is empty without an error.
 func problemOf(err error) (words string, isGeneral bool) {
-	var said *prometheus.Error
+	var failure *prometheus.Error
 	switch {
 	case err == nil:
 		return "", false
-	case errors.As(err, &said):
-		return "Prometheus: " + said.Words, said.Unavailable
+	case errors.As(err, &failure):
+		return "Prometheus: " + failure.Words, failure.Unavailable
 	}
 	return "Prometheus could not be queried", false
 }

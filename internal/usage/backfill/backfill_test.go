@@ -33,7 +33,7 @@ var (
 )
 
 func TestAHistoryIsFilledOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFillerFixture(t)
 	w.round()
 	w.expectAsked(0) // its first pass has not loaded its history yet
 	w.load()
@@ -45,10 +45,10 @@ func TestAHistoryIsFilledOnce(t *testing.T) {
 	w.expectAsked(1)
 }
 
-// What is collected while Prometheus is asked counts once, whether its answer holds it
-// already or not, and what only the live history knows is kept.
+// Samples collected during a query of Prometheus count once, whether its answer has them or not,
+// and facts known only to the live history are kept.
 func TestLiveSamplesCountOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFillerFixture(t)
 	w.load()
 	w.feed(-time.Hour, 5000) // a peak that Prometheus has missed
 	kill := noon.Add(-time.Minute)
@@ -67,8 +67,8 @@ func TestLiveSamplesCountOnce(t *testing.T) {
 	})
 }
 
-func TestAFailureIsToldAndTriedAgain(t *testing.T) {
-	w := newWorld(t)
+func TestAFailureIsReportedAndTriedAgain(t *testing.T) {
+	w := newFillerFixture(t)
 	w.load()
 	w.err = &prometheus.Error{Words: "the server cannot be reached", Unavailable: true, Err: errors.New("dial")}
 	w.round()
@@ -98,7 +98,7 @@ func TestAFailureIsToldAndTriedAgain(t *testing.T) {
 }
 
 func TestWhatKnowsEnoughIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newFillerFixture(t)
 	w.load()
 	for minute := range 4*24*60 + 1 {
 		w.feed(time.Duration(minute-6*24*60)*time.Minute, 100)
@@ -110,7 +110,7 @@ func TestWhatKnowsEnoughIsLeftAlone(t *testing.T) {
 // A scaler that is retargeted while Prometheus answers does not get the usage of its
 // former Deployment.
 func TestARetargetedScalerIsNotFilledWithTheFormer(t *testing.T) {
-	w := newWorld(t)
+	w := newFillerFixture(t)
 	w.load()
 	w.during = func() {
 		w.scaler.Spec.DeploymentName = "api"
@@ -124,8 +124,8 @@ func TestARetargetedScalerIsNotFilledWithTheFormer(t *testing.T) {
 	})
 }
 
-// world is a scaler of a Deployment that Prometheus knows a day of.
-type world struct {
+// fillerFixture is a scaler of a Deployment that Prometheus knows a day of.
+type fillerFixture struct {
 	*testing.T
 	clock  *clocktesting.FakeClock
 	filler *Filler
@@ -136,7 +136,7 @@ type world struct {
 	during func()
 }
 
-func newWorld(t *testing.T) *world {
+func newFillerFixture(t *testing.T) *fillerFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
@@ -144,7 +144,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{T: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100)}
+	w := &fillerFixture{T: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100)}
 	w.scaler = &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}
@@ -159,7 +159,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // Range implements Source: a day at 100 MiB.
-func (w *world) Range(_ context.Context, target prometheus.Target, from, to time.Time, each func(prometheus.Chunk)) error {
+func (w *fillerFixture) Range(_ context.Context, target prometheus.Target, from, to time.Time, each func(prometheus.Chunk)) error {
 	w.asked++
 	if target.Namespace != "shop" || target.Deployment != "web" || to.Sub(from) != w.filler.Lookback {
 		w.Errorf("asked about %+v from %s to %s", target, from, to)
@@ -180,7 +180,7 @@ func (w *world) Range(_ context.Context, target prometheus.Target, from, to time
 }
 
 // round looks once, and makes the attempts that are due.
-func (w *world) round() {
+func (w *fillerFixture) round() {
 	w.Helper()
 	var begun []func()
 	w.filler.look(w.Context(), func(scaler *v1beta1.VerticalScaler, s *state) bool {
@@ -192,14 +192,14 @@ func (w *world) round() {
 	}
 }
 
-func (w *world) load() {
+func (w *fillerFixture) load() {
 	w.Helper()
 	if err := w.filler.Histories.Load(w.Context(), w.scaler, noon); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) feed(after time.Duration, memoryMebi int64) {
+func (w *fillerFixture) feed(after time.Duration, memoryMebi int64) {
 	w.Helper()
 	sample := usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: noon.Add(after), CPUMillis: 100, MemoryBytes: memoryMebi * mebi}
 	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Histories) {}) {
@@ -207,21 +207,21 @@ func (w *world) feed(after time.Duration, memoryMebi int64) {
 	}
 }
 
-func (w *world) expectAsked(n int) {
+func (w *fillerFixture) expectAsked(n int) {
 	w.Helper()
 	if w.asked != n {
 		w.Errorf("Prometheus was asked %d times, want %d", w.asked, n)
 	}
 }
 
-func (w *world) expectWoken(n int) {
+func (w *fillerFixture) expectWoken(n int) {
 	w.Helper()
 	if len(w.wake) != n {
 		w.Errorf("woken %d times, want %d", len(w.wake), n)
 	}
 }
 
-func (w *world) expectObserved(want time.Duration) {
+func (w *fillerFixture) expectObserved(want time.Duration) {
 	w.Helper()
 	w.filler.Histories.With(web, func(b history.Histories) {
 		if got := b.Container("app").Observed(); got != want {

@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect asks the source of usage once per interval for all scalers of a
-// namespace, or of all namespaces, feeds their histories, and triggers a reconcile only of those scalers for
-// which something has changed.
+// Package collect asks the source of usage once per interval for all scalers of a namespace, or of all
+// namespaces, feeds their histories, and triggers a reconcile only of scalers with changes.
 package collect
 
 import (
@@ -41,39 +40,38 @@ type Source interface {
 	List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error)
 }
 
-// outageAfter is how many intervals a source may fail before that is called an
-// outage: one lost answer is not reported.
+// outageAfter is the number of failed intervals that count as an outage: one lost answer is not
+// reported.
 const outageAfter = 3
 
-// remembered is how long the time of a pod's newest sample is kept. It is longer than the largest
-// age that a source accepts.
+// remembered is the time for which the time of a pod's newest sample is kept. It exceeds the
+// largest age that a source accepts.
 const remembered = time.Hour
 
-// atOnce is how many namespaces are asked about at once.
+// atOnce is the number of namespaces that are read at once.
 const atOnce = 8
 
-// Problems is what keeps a scaler's usage from being complete.
+// Problems are the reasons why a scaler's usage is incomplete.
 type Problems struct {
 	// Outage is the source's error; empty while it answers.
 	Outage string
-	// Silent is true if running pods have no usage, or had none a few rounds ago, or that no
-	// round was made yet: nothing may be lowered.
+	// Silent is true if running pods have no usage, or had none a few rounds ago, or before the
+	// first round: requests may not be lowered.
 	Silent bool
 	// Unread is true if no round was made yet.
 	Unread bool
-	// Incomplete lists the reported silent containers; empty if there are none.
+	// Incomplete lists the reported silent containers, if any.
 	Incomplete string
-	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
-	// is not wanted.
+	// Past is the reason why past usage cannot be read from Prometheus, if any.
 	Past string
 }
 
-// known is what the collector knows about a scaler's usage.
+// known is the collector's state of a scaler's usage.
 type known struct {
 	Problems
 
-	// wasReadSilent is true if the problems were read since they are silent: what waits for
-	// usage must be reconciled once it is there.
+	// wasReadSilent is true if the problems were read while usage was silent: the scaler must be
+	// reconciled once it is not.
 	wasReadSilent bool
 	silences      silences
 	// isSized is true if pods run for long enough to have usage, and isBlind if none of them has.
@@ -95,7 +93,7 @@ type Collector struct {
 	Histories *checkpoint.Store
 	Interval  time.Duration
 	Clock     clock.WithTicker
-	// Params are those of the recommendation.
+	// Params are the parameters of the recommendation.
 	Params recommend.Params
 	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
@@ -106,14 +104,14 @@ type Collector struct {
 	OOMEvents OOMEvents
 
 	// Missing is set while usage of nearly all pods is missing, for users to see it in one place. The problems of scalers
-	// do not change meanwhile. Nil without a reader.
+	// do not change then. Nil without a reader.
 	Missing *atomic.Bool
 
 	reach    reach // of the rounds, which are one after the other
 	oomAsked time.Time
 
 	mu         sync.Mutex
-	missingFor int // for how many rounds in a row usage of nearly all pods is missing
+	missingFor int // rounds in a row without usage of nearly all pods
 	known      map[types.NamespacedName]known
 	namespaces map[string]*namespaceState
 
@@ -121,14 +119,14 @@ type Collector struct {
 	oomAnswered time.Time // zero for never
 }
 
-// namespaceState is what is known of the answers about a namespace.
+// namespaceState is the state of the answers about a namespace.
 type namespaceState struct {
-	// failures is how often the source has failed in a row.
+	// failures counts the source's failures in a row.
 	failures int
-	// uncertain is for how many more rounds a source that has failed is taken for one that may fail again.
+	// uncertain is the number of rounds for which a source that has failed may fail again.
 	uncertain int
-	// clocks is the first of these failures in a row; nil if the last answer was not one. A message with each age
-	// would be another one in each round.
+	// clocks is the first clocksError in a row; nil after another answer. A message with the current age would
+	// change in each round.
 	clocks *clocksError
 	// delivered is the time of each pod's newest sample.
 	delivered map[string]time.Time
@@ -162,7 +160,7 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemsOf tells what keeps the scaler's usage from being complete. Before the first round,
+// ProblemsOf returns the reasons why the scaler's usage is incomplete. Before the first round,
 // nothing is known of any pod. If the usage is silent, the scaler is triggered once it is not.
 func (c *Collector) ProblemsOf(scaler types.NamespacedName) Problems {
 	c.mu.Lock()
@@ -236,11 +234,16 @@ func (c *Collector) weigh(ctx context.Context) {
 			blind++
 		}
 	}
-	if c.missingFor++; !scaler.IsUsageDown(blind, sized) {
+	if scaler.IsUsageDown(blind, sized) {
+		c.missingFor++
+	} else {
 		c.missingFor = 0
 	}
-	isMissing := c.missingFor >= outageAfter
-	usageMissing.WithLabelValues().Set(map[bool]float64{true: 1}[isMissing])
+	isMissing, value := c.missingFor >= outageAfter, 0.0
+	if isMissing {
+		value = 1
+	}
+	usageMissing.WithLabelValues().Set(value)
 	if c.Missing != nil && c.Missing.Swap(isMissing) != isMissing {
 		log.FromContext(ctx).Info("Changed whether usage of nearly all pods is missing", "missing", isMissing, "scalers", sized, "withoutUsage", blind)
 	}
@@ -261,7 +264,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
 		for _, vs := range scalers {
-			if c.tellFailure(client.ObjectKeyFromObject(vs), outage, !errors.As(err, new(*clocksError))) {
+			if c.recordFailure(client.ObjectKeyFromObject(vs), outage, !errors.As(err, new(*clocksError))) {
 				c.wake(ctx, vs)
 			}
 		}
@@ -303,7 +306,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
 	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment, client.UnsafeDisableDeepCopy); err != nil {
-		c.tell(key, known{})
+		c.recordAnswer(key, known{})
 		return // its creation will wake the scaler
 	}
 	pods, err := c.Pods.Of(ctx, &deployment)
@@ -318,14 +321,14 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	before, isDown := c.silencesOf(key)
 	after, silent := before.next(used, now, isDown)
 	isSized, isBlind := blindnessOf(used, now)
-	told := c.tell(key, known{silences: after, isSized: isSized, isBlind: isBlind})
+	isNews := c.recordAnswer(key, known{silences: after, isSized: isSized, isBlind: isBlind})
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
 	news := newSamples(used, repeated, silent)
 	c.Histories.Feed(vs, news, func(histories history.Histories) {
 		outdated = slices.ContainsFunc(news, history.IsCappedStart) || lacksKill(histories, allPods) || scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
-	if outdated || told {
+	if outdated || isNews {
 		c.wake(ctx, vs)
 	}
 }
@@ -342,7 +345,7 @@ func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.
 	return pods
 }
 
-// podUsage is what an answer says about a pod.
+// podUsage is the usage of a pod in an answer.
 type podUsage struct {
 	workload.Pod
 
@@ -350,7 +353,7 @@ type podUsage struct {
 	refused []usage.Refused
 }
 
-// usageOf is what an answer says about pods. It refuses samples that a container cannot have.
+// usageOf is the usage of pods in an answer. It rejects samples that a container cannot have.
 func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) []podUsage {
 	out := make([]podUsage, len(pods))
 	for i, pod := range pods {
@@ -370,12 +373,12 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 				sample.LimitFactor = float64(has.Limits.CPUMillis) / float64(has.Requests.CPUMillis)
 			}
 			began := sample.Time.Add(-sample.Window)
-			if !pod.Resized.After(began) { // else, the usage may be that of another limit
+			if !pod.Resized.After(began) { // else, the usage may belong to another limit
 				sample.CPULimitMillis = has.Limits.CPUMillis
 			}
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
-			// CPU used during a boosted start says nothing about later. A sample counts
-			// as one of the start if its window begins there.
+			// CPU usage of a boosted start does not predict later usage. A sample belongs to the
+			// start if its window begins there.
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, began)
 			sample.Starting = scaler.StartsWithoutBoost(spec, pod, sample.Container, began)
 			u.samples = append(u.samples, sample)
@@ -400,9 +403,9 @@ func newSamples(pods []podUsage, repeated, silent map[string]bool) (news []usage
 	return news
 }
 
-// repeated names the pods whose samples were delivered before: a source that looks
-// less often than we ask answers the same again, and one moment must not count
-// twice. That holds for a pod that was missing in between, too.
+// repeated names the pods whose samples were delivered before: a source that measures less often
+// than we ask repeats its answer, and one moment must not count twice. A pod may have been missing
+// in between.
 func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample, now time.Time) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -445,12 +448,12 @@ func (c *Collector) outage(namespace string, err error) string {
 	if state.failures++; state.failures < outageAfter {
 		return ""
 	}
-	return sayOutage(err)
+	return describeOutage(err)
 }
 
-// sayOutage keeps what is the same in every round: the API server's messages hold
-// addresses and request IDs.
-func sayOutage(err error) string {
+// describeOutage keeps the constant part of the error: the API server's messages hold addresses and
+// request IDs.
+func describeOutage(err error) string {
 	var clocks *clocksError
 	switch {
 	case errors.As(err, &clocks):
@@ -465,11 +468,11 @@ func sayOutage(err error) string {
 	return "metrics.k8s.io does not answer as it should; the operator's log has the error"
 }
 
-// sameClock is how far the times of samples of one clock are apart at most: metrics-server may scrape once a minute.
+// sameClock is the largest distance between samples of one clock: metrics-server may scrape once a minute.
 const sameClock = 2 * time.Minute
 
-// clocksError is the error of an answer in which all samples are refused for their time, by about the same amount.
-// The pods are not silent then. Timestamps are those of the kubelets, of metrics-server or of an adapter.
+// clocksError is the error of an answer in which all samples are rejected for their time, by about the same
+// amount. The pods are not silent then. Timestamps come from the kubelets, metrics-server or an adapter.
 type clocksError struct {
 	age time.Duration // of the newest sample; negative if it is from the future
 }
@@ -483,7 +486,7 @@ func (e *clocksError) Error() string {
 		e.age.Truncate(time.Minute))
 }
 
-// clocksOf is a clocksError for such an answer, and nil for any other.
+// clocksOf is a clocksError for such an answer, or nil.
 func clocksOf(samples []usage.Sample, refused []usage.Refused, now time.Time) error {
 	hasOtherCause := func(r usage.Refused) bool { return r.Why != usage.Stale && r.Why != usage.FromTheFuture }
 	if len(samples) > 0 || len(refused) == 0 || slices.ContainsFunc(refused, hasOtherCause) {
@@ -504,17 +507,17 @@ func (c *Collector) silencesOf(key types.NamespacedName) (silences, bool) {
 	return c.known[key].silences, c.isDown()
 }
 
-// tell records what is silent after an answer, and reports whether the scaler must be reconciled.
-func (c *Collector) tell(key types.NamespacedName, k known) bool {
+// recordAnswer records the silent containers after an answer, and reports whether the scaler must be reconciled.
+func (c *Collector) recordAnswer(key types.NamespacedName, k known) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.Problems = Problems{Silent: len(k.silences) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: k.silences.String()}
 	return c.note(key, k)
 }
 
-// tellFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
-// wrong are not down: each scaler says that clocks differ.
-func (c *Collector) tellFailure(key types.NamespacedName, outage string, isBlind bool) bool {
+// recordFailure records that the source has failed, and reports whether the scaler must be reconciled. Metrics whose times are
+// wrong are not down: each scaler reports that clocks differ.
+func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBlind bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, isKnown := c.known[key]
@@ -526,8 +529,8 @@ func (c *Collector) tellFailure(key types.NamespacedName, outage string, isBlind
 	return c.note(key, k)
 }
 
-// note replaces what is known of a scaler. The scaler must be reconciled if it says something
-// else in its status, or if it has waited for usage.
+// note replaces the state of a scaler. The scaler must be reconciled if its status changes, or if
+// it has waited for usage.
 func (c *Collector) note(key types.NamespacedName, k known) bool {
 	before := c.known[key]
 	if c.isDown() {
@@ -573,7 +576,7 @@ var received = metrics.NewCounter(metrics.Metric{
 	Stability: metrics.Beta,
 }, []string{used})
 
-// count counts what a source has delivered.
+// count counts the samples of a source.
 func count(samples []usage.Sample, refused []usage.Refused) {
 	received.WithLabelValues(used).Add(float64(len(samples)))
 	for _, r := range refused {

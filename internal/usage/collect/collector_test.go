@@ -49,9 +49,9 @@ const (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestANamespaceIsAskedOncePerRound(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.round()
-	w.expectAsked() // nobody wants to know
+	w.expectAsked() // without scalers
 
 	for _, name := range []string{"a", "b", "c"} {
 		w.scaler("shop", name, "web")
@@ -65,7 +65,7 @@ func TestANamespaceIsAskedOncePerRound(t *testing.T) {
 }
 
 func TestOnlyScalersThatMovedAreWoken(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	for _, name := range []string{"api", "web", "worker"} {
 		w.deployment("shop", name, name+"-1")
 		w.scaler("shop", name, name)
@@ -82,7 +82,7 @@ func TestOnlyScalersThatMovedAreWoken(t *testing.T) {
 }
 
 func TestNewSamplesCountForTheRecommendation(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
 	w.container("shop", "web", "app")
 	vs := w.scaler("shop", "web", "web")
@@ -102,7 +102,7 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w.expectWoken("shop/web")
 	w.publish("shop", "web", recommended())
 	w.round()
-	w.expectWoken() // the status says what the history says
+	w.expectWoken() // the status reports the history
 	w.reports("shop", "web-1", "app", 200, 600*mebi)
 	w.round()
 	w.expectWoken("shop/web")
@@ -113,12 +113,12 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 
 // TestAThrottledStartWakesItsScaler: the pod gets more CPU in the same start.
 func TestAThrottledStartWakesItsScaler(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
 	w.scaler("shop", "web", "web")
 	since := w.clock.Now()
 	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}, Limits: quantity.Amounts{CPUMillis: 200}}}
-	w.collector.Pods = &storedPods{world: w, pods: map[string][]workload.Pod{"shop/web": {{
+	w.collector.Pods = &storedPods{collectorFixture: w, pods: map[string][]workload.Pod{"shop/web": {{
 		Name: "web-1", UID: "web-1", Running: true, Containers: []workload.Container{app}, ReadyChanged: since, Runs: []workload.Run{{Container: "app", Since: since}},
 	}}}}
 	for _, step := range []struct {
@@ -132,8 +132,8 @@ func TestAThrottledStartWakesItsScaler(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsToldOnce(t *testing.T) {
-	w := newWorld(t)
+func TestAnOutageIsReportedOnce(t *testing.T) {
+	w := newCollectorFixture(t)
 	for _, name := range []string{"api", "web"} {
 		w.deployment("shop", name, name+"-1")
 		w.scaler("shop", name, name)
@@ -146,7 +146,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	w.expectWoken()
 	before := w.history("shop", "web")
 
-	// Everybody would be told anew if the wording changed with the request.
+	// All scalers would be triggered again if the wording changed with the request.
 	round := 0
 	w.fails["shop"] = func() error {
 		round++
@@ -185,7 +185,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 }
 
 func TestFailuresCountInARow(t *testing.T) {
-	w := newWebWorld(t, "web-1")
+	w := newWebFixture(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	for range 5 {
 		for range 2 {
@@ -199,7 +199,7 @@ func TestFailuresCountInARow(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-func TestOutagesSayWhatToDo(t *testing.T) {
+func TestOutagesReportWhatToDo(t *testing.T) {
 	resource := schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}
 	for want, err := range map[string]error{
 		"the operator may not list pods.metrics.k8s.io":                                 apierrors.NewForbidden(resource, "", errors.New("no")),
@@ -208,7 +208,7 @@ func TestOutagesSayWhatToDo(t *testing.T) {
 		"metrics.k8s.io does not answer as it should; the operator's log has the error": context.DeadlineExceeded,
 	} {
 		// As the source wraps them.
-		if got := sayOutage(fmt.Errorf("reading the usage of namespace %q: %w", "shop", err)); got != want {
+		if got := describeOutage(fmt.Errorf("reading the usage of namespace %q: %w", "shop", err)); got != want {
 			t.Errorf("sayOutage(%v) = %q, want %q", err, got, want)
 		}
 	}
@@ -233,7 +233,7 @@ func TestUsageOfAnotherClockIsAnOutage(t *testing.T) {
 		"one is of another cause":  {ages: [2]time.Duration{-time.Hour, -time.Hour}, other: []usage.Refused{{Pod: "web-1", Why: usage.Malformed}}, incomplete: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWebWorld(t, "web-1", "web-2")
+			w := newWebFixture(t, "web-1", "web-2")
 			w.reports("shop", "web-1", "app", 200, 400*mebi)
 			w.reports("shop", "web-2", "app", 200, 400*mebi)
 			w.round()
@@ -270,7 +270,7 @@ func TestUsageOfAnotherClockIsAnOutage(t *testing.T) {
 }
 
 func TestARefusedItemCostsOnlyItself(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	set := w.deployment("shop", "web", "web-2")
 	w.pod("shop", "web-1", set, withSidecar)
 	w.scaler("shop", "web", "web")
@@ -305,15 +305,15 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// What a round reads grows with pods and with scalers, and not with the one times the
-// other: each object is read once, however many others there are.
+// The reads of a round grow with pods plus scalers, not with their product: each object is read
+// once.
 func TestARoundReadsEachPodOnce(t *testing.T) {
 	for _, tc := range []struct{ namespaces, scalers, pods int }{
 		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},
 	} {
 		t.Run(fmt.Sprintf("%d pods of %d scalers in %d namespaces", tc.pods, tc.scalers, tc.namespaces), func(t *testing.T) {
-			w := newWorld(t)
-			want, stored := map[string]int{}, &storedPods{world: w, pods: map[string][]workload.Pod{}}
+			w := newCollectorFixture(t)
+			want, stored := map[string]int{}, &storedPods{collectorFixture: w, pods: map[string][]workload.Pod{}}
 			w.collector.Pods = stored
 			for i := range tc.namespaces {
 				namespace := fmt.Sprintf("ns-%d", i)
@@ -336,7 +336,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 					w.scaler(namespace, name, name)
 				}
 			}
-			// Scalers that stand back cost nothing else: another scaler sizes the Deployment.
+			// Scalers behind another one cost no more: that one sizes the Deployment.
 			for j := range 3 {
 				name := fmt.Sprintf("later-%d", j)
 				want["*v1beta1.VerticalScaler ns-0/"+name] = 1
@@ -361,7 +361,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 
 // The source is asked more often than it measures, and may stand still for minutes.
 func TestASampleCountsOnce(t *testing.T) {
-	w := newWebWorld(t, "web-1", "web-2")
+	w := newWebFixture(t, "web-1", "web-2")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.reports("shop", "web-2", "app", 200, 400*mebi) // at the same moment, but another pod
 	w.rounds(5)
@@ -393,7 +393,7 @@ func TestASampleCountsOnce(t *testing.T) {
 }
 
 func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
 	vs := w.scaler("shop", "web", "web")
 	w.fails["shop"] = func() error { return errors.New("EOF") }
@@ -407,7 +407,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("still in memory: known %v, namespaces %v", c.known, c.namespaces)
 	}
 
-	// What was wrong in its time says nothing about a new one.
+	// Its problems do not affect a new one.
 	w.scaler("shop", "web", "web")
 	w.round()
 	w.expectWoken()
@@ -415,7 +415,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 }
 
 func TestAScalerWithoutDeploymentWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.scaler("shop", "web", "web")
 	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.round()
@@ -423,10 +423,10 @@ func TestAScalerWithoutDeploymentWaits(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// Until the scaler's first pass has read what was saved, usage would go into a
-// history that is about to be replaced.
+// Until the scaler's first pass has read the saved history, usage would go into a history that is
+// about to be replaced.
 func TestAScalerWhoseHistoryIsNotLoadedWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
 	vs := w.scaler("shop", "web", "web")
 	w.collector.Histories.Forget(client.ObjectKeyFromObject(vs))
@@ -444,7 +444,7 @@ func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
 		"scalers": &v1beta1.VerticalScalerList{}, "ReplicaSets": &metav1.PartialObjectMetadataList{}, "pods": &corev1.PodList{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWebWorld(t, "web-1")
+			w := newWebFixture(t, "web-1")
 			w.publish("shop", "web", &v1beta1.Recommendation{})
 			w.unlistable = fmt.Sprintf("%T", kind)
 			w.round()
@@ -457,7 +457,7 @@ func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
 }
 
 func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.scaler("shop", "web", "web")
 	if !w.collector.NeedLeaderElection() {
 		t.Error("every replica would collect")
@@ -483,17 +483,17 @@ func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
 
 // The queue may be full when the operator ends.
 func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
-	w := newWebWorld(t, "web-1")
+	w := newWebFixture(t, "web-1")
 	w.publish("shop", "web", &v1beta1.Recommendation{})
-	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
+	w.collector.Wake = make(chan event.GenericEvent) // without a reader
 	ctx, cancel := context.WithCancel(t.Context())
 	w.collector.Source = sourceFunc(func(time.Time) { cancel() })
 	w.collector.Collect(ctx)
 }
 
-// world is a cache, a source of usage and a clock.
-type world struct {
-	mu         sync.Mutex // of what the collector calls back about
+// collectorFixture is a cache, a source of usage and a clock.
+type collectorFixture struct {
+	mu         sync.Mutex // guards the fields that callbacks use
 	t          *testing.T
 	client     client.WithWatch
 	unlistable string // the type of list that cannot be read
@@ -504,13 +504,13 @@ type world struct {
 
 	asked   []string
 	reads   int            // requests to the cache
-	read    map[string]int // how often the cache told of an object, by type and name
+	read    map[string]int // reads of the cache, by type and name
 	samples map[string]map[[2]string]usage.Sample
 	refused map[string][]usage.Refused
 	fails   map[string]func() error
 }
 
-func newWorld(t *testing.T) *world {
+func newCollectorFixture(t *testing.T) *collectorFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
@@ -518,7 +518,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{
+	w := &collectorFixture{
 		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100),
 		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
 		fails: map[string]func() error{}, read: map[string]int{},
@@ -554,16 +554,16 @@ func newWorld(t *testing.T) *world {
 }
 
 // newWebWorld has a scaler of the Deployment shop/web.
-func newWebWorld(t *testing.T, pods ...string) *world {
+func newWebFixture(t *testing.T, pods ...string) *collectorFixture {
 	t.Helper()
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", pods...)
 	w.scaler("shop", "web", "web")
 	return w
 }
 
-// counted tells how many samples were counted since the world was made, by outcome.
-func (w *world) counted() map[string]int {
+// counted is the number of samples counted since the start of the test, by outcome.
+func (w *collectorFixture) counted() map[string]int {
 	w.t.Helper()
 	out := samplesCounted(w.t)
 	for outcome, n := range w.before {
@@ -594,7 +594,7 @@ func samplesCounted(t *testing.T) map[string]int {
 
 // publish writes a recommendation into the scaler's status. The Deployments have no
 // containers, so their histories lead to none.
-func (w *world) publish(namespace, name string, recommendation *v1beta1.Recommendation) {
+func (w *collectorFixture) publish(namespace, name string, recommendation *v1beta1.Recommendation) {
 	w.t.Helper()
 	var vs v1beta1.VerticalScaler
 	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
@@ -603,7 +603,7 @@ func (w *world) publish(namespace, name string, recommendation *v1beta1.Recommen
 }
 
 // container adds a container to a Deployment.
-func (w *world) container(namespace, deployment, name string) {
+func (w *collectorFixture) container(namespace, deployment, name string) {
 	w.t.Helper()
 	var d appsv1.Deployment
 	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
@@ -611,8 +611,8 @@ func (w *world) container(namespace, deployment, name string) {
 	w.must(w.client.Update(w.t.Context(), &d))
 }
 
-// hasRead counts what one request to the cache was answered with.
-func (w *world) hasRead(objects ...runtime.Object) {
+// hasRead counts the objects in the answer to one request to the cache.
+func (w *collectorFixture) hasRead(objects ...runtime.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
@@ -625,20 +625,20 @@ func (w *world) hasRead(objects ...runtime.Object) {
 
 // storedPods knows the pods of Deployments, by namespace and name.
 type storedPods struct {
-	world *world
-	pods  map[string][]workload.Pod
+	collectorFixture *collectorFixture
+	pods             map[string][]workload.Pod
 }
 
 func (p *storedPods) Of(_ context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
-	p.world.mu.Lock()
-	defer p.world.mu.Unlock()
+	p.collectorFixture.mu.Lock()
+	defer p.collectorFixture.mu.Unlock()
 	key := client.ObjectKeyFromObject(d).String()
-	p.world.read["pods of "+key]++
+	p.collectorFixture.read["pods of "+key]++
 	return p.pods[key], nil
 }
 
 // List is the source.
-func (w *world) List(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
+func (w *collectorFixture) List(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, namespace)
@@ -652,7 +652,7 @@ func (w *world) List(_ context.Context, namespace string, _ time.Time) ([]usage.
 	return samples, w.refused[namespace], nil
 }
 
-// sourceFunc is a source that tells when it was asked.
+// sourceFunc is a source that reports when it was asked.
 type sourceFunc func(now time.Time)
 
 func (f sourceFunc) List(_ context.Context, _ string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
@@ -661,7 +661,7 @@ func (f sourceFunc) List(_ context.Context, _ string, now time.Time) ([]usage.Sa
 }
 
 // reports makes the source report a container's usage of now from now on.
-func (w *world) reports(namespace, pod, container string, cpuMillis, memoryBytes int64) {
+func (w *collectorFixture) reports(namespace, pod, container string, cpuMillis, memoryBytes int64) {
 	if w.samples[namespace] == nil {
 		w.samples[namespace] = map[[2]string]usage.Sample{}
 	}
@@ -671,10 +671,12 @@ func (w *world) reports(namespace, pod, container string, cpuMillis, memoryBytes
 	}
 }
 
-func (w *world) refuses(namespace string, items ...usage.Refused) { w.refused[namespace] = items }
+func (w *collectorFixture) refuses(namespace string, items ...usage.Refused) {
+	w.refused[namespace] = items
+}
 
 // scaler makes a scaler whose first pass has loaded its history.
-func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScaler {
+func (w *collectorFixture) scaler(namespace, name, deployment string) *v1beta1.VerticalScaler {
 	w.t.Helper()
 	vs := &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("scaler-" + name)},
@@ -687,7 +689,7 @@ func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScal
 }
 
 // deployment makes a Deployment, its ReplicaSet and running pods.
-func (w *world) deployment(namespace, name string, pods ...string) *appsv1.ReplicaSet {
+func (w *collectorFixture) deployment(namespace, name string, pods ...string) *appsv1.ReplicaSet {
 	w.t.Helper()
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
@@ -706,7 +708,7 @@ func (w *world) deployment(namespace, name string, pods ...string) *appsv1.Repli
 }
 
 // pod makes a pod that has been running for an hour. All pods have the same labels.
-func (w *world) pod(namespace, name string, set *appsv1.ReplicaSet, change func(*corev1.Pod)) {
+func (w *collectorFixture) pod(namespace, name string, set *appsv1.ReplicaSet, change func(*corev1.Pod)) {
 	w.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Labels: map[string]string{"app": "web"}},
@@ -726,27 +728,27 @@ func (w *world) pod(namespace, name string, set *appsv1.ReplicaSet, change func(
 	}
 }
 
-func (w *world) create(obj client.Object) {
+func (w *collectorFixture) create(obj client.Object) {
 	w.t.Helper()
 	w.must(w.client.Create(w.t.Context(), obj))
 }
 
 // round makes a round, and lets the time pass until the next.
-func (w *world) round() {
+func (w *collectorFixture) round() {
 	w.t.Helper()
 	w.asked = nil
 	w.collector.Collect(w.t.Context())
 	w.clock.Step(interval)
 }
 
-func (w *world) rounds(n int) {
+func (w *collectorFixture) rounds(n int) {
 	w.t.Helper()
 	for range n {
 		w.round()
 	}
 }
 
-func (w *world) expectAsked(want ...string) {
+func (w *collectorFixture) expectAsked(want ...string) {
 	w.t.Helper()
 	slices.Sort(w.asked)
 	if diff := cmp.Diff(want, w.asked); diff != "" {
@@ -755,7 +757,7 @@ func (w *world) expectAsked(want ...string) {
 }
 
 // expectWoken compares who was woken since it was last called.
-func (w *world) expectWoken(want ...string) {
+func (w *collectorFixture) expectWoken(want ...string) {
 	w.t.Helper()
 	var got []string
 	for len(w.wake) > 0 {
@@ -768,8 +770,8 @@ func (w *world) expectWoken(want ...string) {
 	}
 }
 
-// expectProblems compares what is reported. It does not count as reading it.
-func (w *world) expectProblems(namespace, name string, want Problems) {
+// expectProblems compares the reported problems. It does not count as reading them.
+func (w *collectorFixture) expectProblems(namespace, name string, want Problems) {
 	w.t.Helper()
 	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems
 	got.Silent = false
@@ -779,7 +781,7 @@ func (w *world) expectProblems(namespace, name string, want Problems) {
 }
 
 // expectSilent reads as a reconcile does whether usage is missing.
-func (w *world) expectSilent(namespace, name string, want bool) {
+func (w *collectorFixture) expectSilent(namespace, name string, want bool) {
 	w.t.Helper()
 	if got := w.collector.ProblemsOf(types.NamespacedName{Namespace: namespace, Name: name}); got.Silent != want {
 		w.t.Errorf("%s/%s: %+v, want silent %t", namespace, name, got, want)
@@ -791,14 +793,14 @@ func withSidecar(p *corev1.Pod) {
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 }
 
-// seen is what a history has seen.
+// seen is the content of a history.
 type seen struct {
 	Peak    int64
 	Samples int
 }
 
-// history tells what the scaler's history has seen, by container.
-func (w *world) history(namespace, name string) map[string]seen {
+// history returns the content of the scaler's history, by container.
+func (w *collectorFixture) history(namespace, name string) map[string]seen {
 	w.t.Helper()
 	out := map[string]seen{}
 	w.collector.Histories.With(types.NamespacedName{Namespace: namespace, Name: name}, func(histories history.Histories) {
@@ -809,7 +811,7 @@ func (w *world) history(namespace, name string) map[string]seen {
 	return out
 }
 
-func (w *world) must(err error) {
+func (w *collectorFixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)

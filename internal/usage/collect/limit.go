@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// aboveLimitPercent is by how many percent memory may be above the limit without being
-	// refused: sources round, and count slightly differently.
+	// aboveLimitPercent is the percentage by which memory may exceed the limit without a rejection:
+	// sources round, and count slightly differently.
 	aboveLimitPercent = 10
 
-	// afterResize is for how long after a resize a sample may be of the time before it, or
-	// the cache may not know the resize yet. It is the age that sources accept at most.
+	// afterResize is the time after a resize in which a sample may be older, or the cache may not
+	// have the resize yet. It is the largest age that sources accept.
 	afterResize = 5 * time.Minute
 )
 
-// memoryOf is the memory of a sample. It is not ok, and the sample must be refused, if that is more
-// than the container can have: one such sample would be the peak of the whole memory window. A
+// memoryOf is the memory of a sample. It is not ok, and the sample must be rejected, if that is
+// more than the container can have: one such sample would be the peak of the whole memory window. A
 // container without a memory limit can have any amount.
 //
-// The limit is the higher one of what the pod declares and what the kubelet reports as applied, as a
-// resize may not be applied yet. Slightly above the limit, and around a resize, the sample counts as
-// memory at the limit.
+// The limit is the higher one of the declared and the applied limit, as a resize may not be applied
+// yet. Slightly above the limit, and around a resize, the sample counts as memory at the limit.
 func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	container, _ := pod.Container(sample.Container)
 	limit := container.Limits.MemoryBytes

@@ -62,7 +62,7 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 	}
 }
 
-// The list of the source has what was delivered, and is not changed. Pod a became Ready half a minute ago, within the window of
+// The source's list has the delivered samples, and is not changed. Pod a became Ready half a minute ago, within the window of
 // its sample, and pod b two minutes ago: the CPU of a boosted start is marked, and other starts are.
 func TestUsageOfPods(t *testing.T) {
 	sample := func(pod, container string, mib int64) usage.Sample {
@@ -72,7 +72,7 @@ func TestUsageOfPods(t *testing.T) {
 		sample("a", "app", 100), sample("a", "proxy", 10),
 		sample("b", "app", 1100), // slightly above the limit
 		sample("c", "injected", 1), sample("c", "app", 200<<10),
-		sample("b", "proxy", 10), // not next to the other one
+		sample("b", "proxy", 10), // not next to the other sample of b
 	}
 	delivered := slices.Clone(listed)
 	has := func(cpu, cpuLimit int64) workload.Resources {
@@ -121,7 +121,7 @@ func TestUsageOfPods(t *testing.T) {
 	}
 }
 
-// Usage from before a resize says nothing about the limit after it: a limit that was lowered would seem to be reached.
+// Usage from before a resize is not compared with the limit after it: a lowered limit would seem to be reached.
 func TestTheLimitOfASample(t *testing.T) {
 	for resized, want := range map[time.Duration]int64{0: 200, time.Minute: 200, 59 * time.Second: 0, -time.Second: 0} {
 		pod := workload.Pod{Name: "a", Containers: []workload.Container{{Name: "app", Resources: workload.Resources{

@@ -16,21 +16,21 @@ import (
 )
 
 // With cgroup v1, and with the kubelet's singleProcessOOMKill, the kernel kills one process of a container: a worker, or a
-// compiler. The container goes on, so no status of a pod has the kill, and usage is lower after it. Only the counters of the
-// kubelet's cAdvisor, which Prometheus may have, tell that this is no evidence for less.
+// compiler. The container continues, so no status of a pod has the kill, and usage is lower after it. Only the counters of
+// the kubelet's cAdvisor, which Prometheus may have, show that this is no evidence for less.
 
 const (
-	// oomEventsPeriod is how often they are read.
+	// oomEventsPeriod is the time between reads.
 	oomEventsPeriod = 2 * time.Minute
-	// oomEventsDelay is for how long Prometheus may not have a kill yet, or still have the count of a container that has ended.
+	// oomEventsDelay is the time for which Prometheus may not have a kill yet, or still have the count of an ended container.
 	oomEventsDelay = 6 * time.Minute
 )
 
-// OOMEvents calls each with the containers in which processes were OOM-killed, and with how many since the container started.
+// OOMEvents calls each with the containers in which processes were OOM-killed, and their number since the container started.
 type OOMEvents func(ctx context.Context, at time.Time, each func(of usage.Container, kills int)) error
 
-// oomEvents are the kills in one container, which were last read to be more at a time. The answer before that had fewer; zero
-// if there was none.
+// oomEvents are the kills in one container, and the time at which their number was last seen to grow. The answer before that
+// had fewer; zero without one.
 type oomEvents struct {
 	kills      int
 	at, before time.Time
@@ -60,8 +60,8 @@ func (c *Collector) readOOMEvents(ctx context.Context) {
 	c.oom, c.oomAnswered = known, now
 }
 
-// AddOOMEvents adds to the OOM kills of pods, which are not shared, those of single processes. A kill that the first answer has is
-// dated at the start of its container: that stays the same when the operator restarts, so it counts once.
+// AddOOMEvents adds the OOM kills of single processes to those of pods, which are not shared. A kill that the first answer has
+// is dated at the start of its container: that stays the same when the operator restarts, so it counts once.
 func (c *Collector) AddOOMEvents(namespace string, pods []workload.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *Collector) AddOOMEvents(namespace string, pods []workload.Pod) {
 	}
 }
 
-// lacksKill reports whether a kill of a pod is newer than those in the histories. What the status of a pod has triggers its
-// scaler by itself.
+// lacksKill reports whether a kill of a pod is newer than those in the histories. Kills in the status of a pod trigger its
+// scaler.
 func lacksKill(histories history.Histories, pods []workload.Pod) bool {
 	return slices.ContainsFunc(pods, func(pod workload.Pod) bool {
 		return slices.ContainsFunc(pod.Kills, func(kill workload.OOMKill) bool {

@@ -19,9 +19,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// TestOOMEventsAreKillsOfPods: a worker of gunicorn is killed, and the container goes on.
+// TestOOMEventsAreKillsOfPods: a worker of gunicorn is killed, and the container continues.
 func TestOOMEventsAreKillsOfPods(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	counts, asked := map[string]int{}, 0
 	var failure error
 	w.collector.OOMEvents = func(_ context.Context, _ time.Time, each func(usage.Container, int)) error {
@@ -92,7 +92,7 @@ func TestOOMEventsAreKillsOfPods(t *testing.T) {
 
 // TestAnOOMEventTriggersItsScaler, and lower usage after it does not lower memory.
 func TestAnOOMEventTriggersItsScaler(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	w.deployment("shop", "web", "web-1")
 	w.container("shop", "web", "app")
 	vs := w.scaler("shop", "web", "web")
@@ -108,7 +108,7 @@ func TestAnOOMEventTriggersItsScaler(t *testing.T) {
 		Name: "web-1", UID: "web-1", Running: true, Runs: []workload.Run{{Container: "app", Since: noon.Add(-time.Hour)}},
 		Containers: []workload.Container{{Name: "app", Resources: workload.Resources{Requests: limits, Limits: limits}}},
 	}
-	w.collector.Pods = &storedPods{world: w, pods: map[string][]workload.Pod{}}
+	w.collector.Pods = &storedPods{collectorFixture: w, pods: map[string][]workload.Pod{}}
 	lacks := func() (lacks bool) {
 		w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
 			pods := []workload.Pod{pod}

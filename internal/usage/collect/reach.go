@@ -17,21 +17,20 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// A round reads one list for each namespace that has scalers, or one list of all namespaces: whichever is fewer
-// bytes. Many namespaces with few pods cost mostly requests; a large cluster with few scalers has mostly pods that
-// nobody asks about. docs/adr/0048-cost-follows-what-a-scaler-names.md has figures.
+// A round reads one list for each namespace that has scalers, or one list of all namespaces if that is smaller.
+// Many namespaces with few pods cost mostly requests; a large cluster with few scalers has mostly pods without
+// one. docs/adr/0048-cost-follows-what-a-scaler-names.md has figures.
 
 const (
-	// podBytes is what a pod takes in a list: one with two containers and a few labels, as metrics-server
-	// writes it.
+	// podBytes is the size of a pod in a list of metrics-server, with two containers and a few labels.
 	podBytes = 600
-	// requestBytes is what a request takes besides its pods: the headers of request and answer, to the API server
-	// and from there to metrics-server, and its line in the audit log.
+	// requestBytes is the size of a request besides its pods: the headers of request and answer, to the API
+	// server and from there to metrics-server, and its line in the audit log.
 	requestBytes = 3 << 10
 	// fewestNamespaces is the least number of namespaces with scalers for one list of all. A few requests are not
 	// worth that one failure concerns all namespaces.
 	fewestNamespaces = 16
-	// reviewPeriod is how often it is decided anew. The pods of a cluster are counted as often.
+	// reviewPeriod is the time between decisions. The pods of a cluster are counted as often.
 	reviewPeriod = time.Hour
 )
 
@@ -44,23 +43,23 @@ func isAllFewer(namespaces, pods, allPods int) bool {
 // SourceOfAll is a Source that can read many namespaces at once.
 type SourceOfAll interface {
 	Source
-	// ListAll reads the usage of these namespaces, from one list of all. pods is how many pods that has.
+	// ListAll reads the usage of these namespaces, from one list of all. pods is its number of pods.
 	ListAll(ctx context.Context, namespaces []string, now time.Time) (answers map[string]usage.Answer, pods int, err error)
 }
 
 // reach is which namespaces a list of usage is about.
 type reach struct {
 	isAll bool
-	// pods is how many pods the last list of all namespaces had.
+	// pods is the number of pods in the last list of all namespaces.
 	pods int
-	// reviewed is when this was decided; zero for never.
+	// reviewed is the time of the last decision; zero means never.
 	reviewed time.Time
 }
 
 // lister reads the usage of one namespace.
 type lister func(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error)
 
-// lister is how this round reads usage. Where only the list of all namespaces is refused, each is read on its own.
+// lister returns how this round reads usage. If only the list of all namespaces is rejected, each one is read separately.
 func (c *Collector) lister(ctx context.Context, namespaces []string) lister {
 	source, ok := c.Source.(SourceOfAll)
 	if !ok || !c.reach.isAll {
@@ -100,7 +99,7 @@ func (c *Collector) review(ctx context.Context, namespaces map[string][]*v1beta1
 	c.reach.isAll = isAll
 }
 
-// podsOf is how many pods of these namespaces had usage lately.
+// podsOf is the number of pods of these namespaces with usage lately.
 func (c *Collector) podsOf(namespaces []string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,18 +35,18 @@ func TestOneListIsReadWhereThatIsFewerBytes(t *testing.T) {
 	}
 }
 
-// allWorld is a world whose source can read all namespaces at once.
-type allWorld struct {
-	*world
+// clusterListFixture is a collectorFixture whose source can read all namespaces at once.
+type clusterListFixture struct {
+	*collectorFixture
 
 	pods  int // in all namespaces
 	fails error
 }
 
-// newAllWorld has one scaler with one pod in each of the fewest namespaces.
-func newAllWorld(t *testing.T) *allWorld {
+// newClusterListFixture has one scaler with one pod in each of the fewest namespaces.
+func newClusterListFixture(t *testing.T) *clusterListFixture {
 	t.Helper()
-	w := &allWorld{world: newWorld(t), pods: fewestNamespaces + 5}
+	w := &clusterListFixture{collectorFixture: newCollectorFixture(t), pods: fewestNamespaces + 5}
 	w.collector.Source = w
 	w.collector.CountPods = func(context.Context) (int, error) { return w.pods, nil }
 	for i := range fewestNamespaces {
@@ -59,7 +59,7 @@ func newAllWorld(t *testing.T) *allWorld {
 }
 
 // ListAll implements SourceOfAll.
-func (w *allWorld) ListAll(ctx context.Context, namespaces []string, now time.Time) (map[string]usage.Answer, int, error) {
+func (w *clusterListFixture) ListAll(ctx context.Context, namespaces []string, now time.Time) (map[string]usage.Answer, int, error) {
 	w.mu.Lock()
 	w.asked = append(w.asked, "all")
 	w.mu.Unlock()
@@ -80,8 +80,8 @@ func (w *allWorld) ListAll(ctx context.Context, namespaces []string, now time.Ti
 	return answers, w.pods, nil
 }
 
-// hasAsked makes a round and says how it has read.
-func (w *allWorld) hasAsked(want string) {
+// hasAsked makes a round and checks how it has read.
+func (w *clusterListFixture) hasAsked(want string) {
 	w.t.Helper()
 	w.round()
 	got := fmt.Sprintf("%d lists", len(w.asked))
@@ -94,8 +94,8 @@ func (w *allWorld) hasAsked(want string) {
 }
 
 func TestAllNamespacesAreReadAtOnce(t *testing.T) {
-	w := newAllWorld(t)
-	w.hasAsked("16 lists") // how many pods they have is not known yet
+	w := newClusterListFixture(t)
+	w.hasAsked("16 lists") // the number of their pods is still unknown
 	w.reports("shop-7", "web-1", "app", 300, 500*mebi)
 	w.hasAsked("all, then 0 lists")
 	if got := w.history("shop-7", "web")["app"]; got != (seen{Peak: 500 * mebi, Samples: 2}) {
@@ -109,15 +109,14 @@ func TestAllNamespacesAreReadAtOnce(t *testing.T) {
 	w.hasAsked("16 lists")
 }
 
-// A list of all namespaces that cannot be had costs no usage where each can be read on its own, and is not tried
-// again in each round.
+// A rejected list of all namespaces costs no usage if each one can be read, and is not retried in each round.
 func TestAListOfAllThatIsRefused(t *testing.T) {
 	for name, fails := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}, "", errors.New("no cluster role")),
 		"too large": fmt.Errorf("reading the usage of all namespaces: %w", usage.ErrTooLarge),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newAllWorld(t)
+			w := newClusterListFixture(t)
 			w.hasAsked("16 lists")
 			w.fails = fails
 			w.hasAsked("all, then 16 lists")
@@ -133,7 +132,7 @@ func TestAListOfAllThatIsRefused(t *testing.T) {
 
 // Without an answer, there is an outage in all namespaces, and the next rounds ask about each.
 func TestAListOfAllThatFails(t *testing.T) {
-	w := newAllWorld(t)
+	w := newClusterListFixture(t)
 	w.hasAsked("16 lists")
 	w.fails = errors.New("EOF")
 	w.hasAsked("all, then 0 lists")
@@ -142,12 +141,12 @@ func TestAListOfAllThatFails(t *testing.T) {
 }
 
 func TestAllNamespacesAreNotReadWithoutTheRight(t *testing.T) {
-	w := newAllWorld(t)
+	w := newClusterListFixture(t)
 	w.collector.CountPods = nil // the operator watches some namespaces only
 	w.hasAsked("16 lists")
 	w.hasAsked("16 lists")
 
-	w = newAllWorld(t)
+	w = newClusterListFixture(t)
 	w.collector.CountPods = func(context.Context) (int, error) { return 0, errors.New("forbidden") }
 	w.hasAsked("16 lists")
 	w.hasAsked("16 lists")

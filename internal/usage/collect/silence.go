@@ -15,13 +15,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Silence of a running pod is no evidence for less. The rules are:
+// Silence of a running pod is never evidence for less. The rules are:
 //
-//   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it.
+//   - A pod counts while its phase is Running, for any ReplicaSet of the Deployment.
 //     A pod that terminates counts until its grace period is over: then
 //     its kubelet does not answer, and another pod has taken its place.
 //   - Each container in the spec of such a pod counts, except init containers that end and native
-//     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
+//     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: its future usage is unknown.
 //   - A container is silent if the answer has no usable sample of it. A sample that the source
 //     refuses, such as a stale one, is none. One that was delivered before is still one: a source
 //     may measure less often than it is asked.
@@ -36,7 +36,7 @@ const (
 	// recoveredAfter is for how many rounds in a row a container must have a sample until its
 	// silence is over. A pod that is silent in every other round does not change the status.
 	recoveredAfter = 10
-	// settling is how long a container may run without usage before that is reported:
+	// settling is the time for which a container may run without usage before that is reported:
 	// metrics-server needs two scrapes of a new container.
 	settling = 2 * time.Minute
 )
@@ -47,13 +47,13 @@ type containerID struct {
 	container string
 }
 
-// silence is a container without usage, and what is known of it since it became silent.
+// silence is a container without usage, and its state since it became silent.
 type silence struct {
 	pod string
 	// why is the reason; it is fixed once reported.
 	why string
-	// rounds is the number of silent rounds, and heard that of the rounds with a sample since
-	// the last silent one.
+	// rounds counts the silent rounds, and heard the rounds with a sample since the last silent
+	// one.
 	rounds, heard int
 	isNamed       bool // reported
 	isNew         bool // the container has just started
@@ -62,8 +62,8 @@ type silence struct {
 // silences are the silences of one Deployment's containers.
 type silences map[containerID]silence
 
-// next is what is silent after one more round, and the names of the containers that were silent in
-// it. While metrics are down, nothing more is reported.
+// next returns the silences after one more round, and the names of the containers that were silent
+// in it. While metrics are down, nothing more is reported.
 func (s silences) next(pods []podUsage, now time.Time, isDown bool) (after silences, silent map[string]bool) {
 	after, silent = silences{}, map[string]bool{}
 	heard := map[string]bool{}
@@ -114,7 +114,7 @@ func (p *podUsage) hasSample(container string) bool {
 	return slices.ContainsFunc(p.samples, func(s usage.Sample) bool { return s.Container == container })
 }
 
-// whySilent says why a container has no sample, and whether the source refused one.
+// whySilent returns why a container has no sample, and whether the source rejected one.
 func (p *podUsage) whySilent(container string) (why string, isRefused bool) {
 	for _, r := range p.refused {
 		switch r.Container {
@@ -144,7 +144,7 @@ func (s silence) again(pod workload.Pod, why string, isYoung, isRefused, isDown 
 	return s
 }
 
-// startOf is when the container started, or its pod if the container does not run.
+// startOf is the start of the container, or of its pod if the container does not run.
 func startOf(pod workload.Pod, container string) time.Time {
 	if run, _ := pod.Run(container); run.Since.After(pod.Started) {
 		return run.Since
@@ -158,7 +158,7 @@ func (s silence) isOver() bool {
 	return s.isNew && !s.isNamed || s.heard+1 >= recoveredAfter
 }
 
-// mostNamed is how many pods a message names.
+// mostNamed limits the pods that a message names.
 const mostNamed = 3
 
 // String lists the reported containers, sorted.

@@ -131,7 +131,7 @@ type deploymentUsage struct {
 // step is the time between two rounds. Time passes as far as that after a gap, too.
 const step = time.Minute
 
-// In each round, one of many pods is new, and has no usage yet. What the others use is learned.
+// In each round, one of many pods is new, and has no usage yet. The usage of the others counts.
 func TestAPodThatIsAlwaysNewDoesNotStopTheLearning(t *testing.T) {
 	const pods, rounds = 50, 60
 	d := newDeploymentUsage(t, pods)
@@ -216,8 +216,8 @@ func TestNoSubsetOfSilentPodsLowersATarget(t *testing.T) {
 	const pods = 4
 	cpu := []int64{900, 50, 60, 400}
 	all := 1<<pods - 1
-	// What happens after two hours in which all pods have reported: the pods that are silent in each
-	// round, and cold pods, as those see it that look only at the others.
+	// Events after two hours in which all pods have reported: the pods that are silent in each
+	// round, and cold pods, as seen by rounds that read only the others.
 	orders := map[string][]int{}
 	for subset := 1; subset <= all; subset++ {
 		for length := range 3 {
@@ -282,7 +282,7 @@ func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
 			}
 			for range 90 {
 				with.round(cold, func(pod int) bool { return subset>>pod&1 == 1 })
-				without.now = without.now.Add(step) // nobody asks
+				without.now = without.now.Add(step) // without reads
 			}
 			for i := range 240 {
 				with.round(cold, nil)
@@ -297,8 +297,8 @@ func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
 }
 
 // A pod that is silent in some rounds is named once, and not in each of them.
-func TestAFlappingPodIsToldOnce(t *testing.T) {
-	w := newWebWorld(t, "web-1", "web-2")
+func TestAFlappingPodIsReportedOnce(t *testing.T) {
+	w := newWebFixture(t, "web-1", "web-2")
 	w.reports("shop", "web-2", "app", 200, 400*mebi)
 	for i := range 40 {
 		if i%2 == 0 {
@@ -316,7 +316,7 @@ func TestAFlappingPodIsToldOnce(t *testing.T) {
 // A new pod is silent at first. Nothing is lowered meanwhile, and from its first sample on nothing
 // waits for it.
 func TestANewPodIsHeardOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newCollectorFixture(t)
 	set := w.deployment("shop", "web", "web-1")
 	w.scaler("shop", "web", "web")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
@@ -333,10 +333,10 @@ func TestANewPodIsHeardOnce(t *testing.T) {
 	w.expectSilent("shop", "web", false)
 }
 
-// Before the first round, for example after a restart, nothing is known of any pod. What waits for
-// it is reconciled after the first round.
+// Before the first round, for example after a restart, nothing is known of any pod. Scalers that
+// wait for it are reconciled after the first round.
 func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
-	w := newWebWorld(t, "web-1")
+	w := newWebFixture(t, "web-1")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
 	w.expectSilent("shop", "web", true)
 	w.round()
@@ -346,10 +346,10 @@ func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
 	w.expectWoken()
 }
 
-// If usage of nearly all pods is missing, that is said once, and the problems of scalers stay as they were.
+// If usage of nearly all pods is missing, that is reported once, and the problems of scalers stay as they were.
 func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 	for _, fails := range []bool{true, false} {
-		w := newWorld(t)
+		w := newCollectorFixture(t)
 		w.collector.Missing = &atomic.Bool{}
 		names := []string{"api", "batch", "web", "worker"}
 		for _, name := range names {
@@ -400,9 +400,9 @@ func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 	}
 }
 
-// Metrics whose times are all wrong are not down: each scaler says that clocks differ.
-func TestEachScalerSaysThatClocksDiffer(t *testing.T) {
-	w := newWorld(t)
+// Metrics whose times are all wrong are not down: each scaler reports that clocks differ.
+func TestEachScalerReportsThatClocksDiffer(t *testing.T) {
+	w := newCollectorFixture(t)
 	w.collector.Missing = &atomic.Bool{}
 	names, items := []string{"api", "batch", "web"}, []usage.Refused(nil)
 	for _, name := range names {

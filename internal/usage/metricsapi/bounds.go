@@ -21,10 +21,10 @@ const (
 	maxPart = 1 << 20
 
 	// maxItems is the largest number of pods and containers in the response of a namespace, valid or not. It
-	// bounds what is left of a response after it was decoded, which many namespaces have in memory together.
+	// bounds the decoded responses of many namespaces that are in memory together.
 	maxItems = 100_000
 
-	// maxItemsOfAll is the same for the response of all namespaces, of which there is one at a time.
+	// maxItemsOfAll is the same for the response of all namespaces. Only one is read at a time.
 	maxItemsOfAll = 3 * maxItems
 )
 

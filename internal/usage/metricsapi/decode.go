@@ -38,16 +38,16 @@ type decoder struct {
 	body *bounded
 	json *json.Decoder
 	now  time.Time
-	// wanted has what is read, by namespace. Items of other namespaces are ignored.
+	// wanted has the answers by namespace. Items of other namespaces are ignored.
 	wanted map[string]*answer
-	// most is how many pods and containers may be kept, valid or not. kept is how many are.
+	// most limits the pods and containers to keep, valid or not. kept counts them.
 	most, kept   int
 	pods         int             // items of the list
-	containersOf map[string]bool // of the item that is judged
+	containersOf map[string]bool // of the current item
 	raw          json.RawMessage // of the item that is read
 }
 
-// answer is what a response says about one namespace.
+// answer is the part of a response about one namespace.
 type answer struct {
 	usage.Answer
 
@@ -78,7 +78,7 @@ type containerMetrics struct {
 	} `json:"usage"`
 }
 
-// amount is the text of a quantity, with or without quotes; empty if there is none.
+// amount is the text of a quantity, with or without quotes, if any.
 type amount string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -174,7 +174,7 @@ func (d *decoder) item() error {
 	}
 	d.body.part = 0
 	var pod podMetrics
-	err := json.Unmarshal(d.raw, &pod) // what has another type is left out
+	err := json.Unmarshal(d.raw, &pod) // fields of another type are left out
 	d.judge(pod, err != nil)
 	if d.kept > d.most {
 		return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)

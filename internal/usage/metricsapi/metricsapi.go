@@ -85,8 +85,8 @@ func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]u
 	return answers[namespace].Samples, answers[namespace].Refused, nil
 }
 
-// ListAll reads the usage of all pods of the namespaces that are wanted, from one list of all namespaces. Each
-// of them has an answer. pods is how many pods the list has, whatever their namespaces. Errors are those of List.
+// ListAll reads the usage of all pods of the namespaces that are wanted, from one list of all namespaces. Each of
+// them has an answer. pods is the number of pods in the list, of all namespaces. Errors are as of List.
 func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time) (answers map[string]usage.Answer, pods int, err error) {
 	if answers, pods, err = s.read(ctx, metav1.NamespaceAll, namespaces, maxItemsOfAll, now); err != nil {
 		return nil, 0, fmt.Errorf("reading the usage of all namespaces: %w", err)

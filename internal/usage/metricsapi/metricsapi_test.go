@@ -46,7 +46,7 @@ func container(name, cpu, memory string) string {
 
 func good(name string) string { return container(name, `"250m"`, `"400Mi"`) }
 
-// sample is what good leads to.
+// sample is the sample of a good item.
 func sample(pod, container string) usage.Sample {
 	return usage.Sample{
 		Namespace: "shop", Pod: pod, Container: container, Time: noon.Add(-20 * time.Second),
@@ -381,7 +381,7 @@ func TestListAllReturnsErrors(t *testing.T) {
 	}
 }
 
-// The usage of one node is two numbers; whatever is wrong is an error.
+// The usage of one node is two numbers; anything else is an error.
 func TestTheCPUOfANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code   int

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pressure tells which nodes have used up their CPU.
+// Package pressure finds nodes that have used up their CPU.
 package pressure
 
 import (
@@ -17,7 +17,7 @@ import (
 const (
 	// busyPercent is the CPU usage of a busy node, in percent of its allocatable CPU.
 	busyPercent = 90
-	// rowOf is how many readings in a row show that a node is busy: one may be a moment.
+	// rowOf is the number of readings in a row that show a busy node: one may be a moment.
 	rowOf = 2
 	// askAgain is the least time between two questions about a node. The metrics API has a new reading every 15 to 60
 	// seconds.
@@ -34,11 +34,10 @@ type Source interface {
 	NodeCPU(ctx context.Context, node string) (millis int64, at time.Time, err error)
 }
 
-// Nodes tells which nodes have used up their CPU. It asks only about nodes that it is asked about. Its methods may be called at
-// the same time.
+// Nodes finds nodes that have used up their CPU. It reads only nodes that callers ask about. It is safe for concurrent use.
 type Nodes struct {
 	Source Source
-	// Allocatable is the allocatable CPU of a node, in millicores; 0 if it is not known.
+	// Allocatable is the allocatable CPU of a node, in millicores; 0 if unknown.
 	Allocatable func(node string) int64
 	Clock       clock.PassiveClock
 
@@ -46,7 +45,7 @@ type Nodes struct {
 	known map[string]row
 }
 
-// row is what is known of a node.
+// row is the state of a node.
 type row struct {
 	asked time.Time // by our clock, like seen
 	seen  time.Time // when the last reading was new
@@ -78,7 +77,7 @@ func (n *Nodes) Take(ctx context.Context, node string) (bool, error) {
 	return true, nil
 }
 
-// asks reports whether it is time to ask about the node, and notes that. Meanwhile, others use what is known.
+// asks reports whether it is time to ask about the node, and records that. Meanwhile, others use the last reading.
 func (n *Nodes) asks(node string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

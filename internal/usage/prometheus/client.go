@@ -218,9 +218,9 @@ func secret(path string, most int64) ([]byte, error) {
 
 // isTooLong reports whether a query for less time may succeed.
 func isTooLong(err error) bool {
-	var said *v1.Error
-	return errors.As(err, new(*http.MaxBytesError)) || errors.As(err, &said) &&
-		(isServerTimeout(said) || said.Type == v1.ErrExec && strings.Contains(said.Msg, "too many samples"))
+	var apiErr *v1.Error
+	return errors.As(err, new(*http.MaxBytesError)) || errors.As(err, &apiErr) &&
+		(isServerTimeout(apiErr) || apiErr.Type == v1.ErrExec && strings.Contains(apiErr.Msg, "too many samples"))
 }
 
 // isServerTimeout reports whether Prometheus ended the query because of its timeout.
@@ -231,10 +231,10 @@ func isServerTimeout(e *v1.Error) bool {
 // explain describes why the last query failed.
 func (c *client) explain(err error) error {
 	out := &Error{Unavailable: true, Err: err}
-	var said *v1.Error
-	isSaid := errors.As(err, &said)
-	if isSaid {
-		out.Err = fmt.Errorf("%s (HTTP status %d): %s", said.Type, c.status, wordsOf(said))
+	var apiErr *v1.Error
+	isAPIErr := errors.As(err, &apiErr)
+	if isAPIErr {
+		out.Err = fmt.Errorf("%s (HTTP status %d): %s", apiErr.Type, c.status, wordsOf(apiErr))
 	}
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -243,13 +243,13 @@ func (c *client) explain(err error) error {
 		out.Words = unreadable
 	case errors.Is(err, errRedirect):
 		out.Words = "the server redirects; redirects are not followed"
-	case errors.Is(err, context.DeadlineExceeded) || isSaid && isServerTimeout(said):
+	case errors.Is(err, context.DeadlineExceeded) || isAPIErr && isServerTimeout(apiErr):
 		out.Words = "the query timed out"
 	case isTooLong(err):
 		out.Words, out.Unavailable = "the responses are too large", false
 	case c.status == http.StatusUnauthorized || c.status == http.StatusForbidden:
 		out.Words, out.Unauthorized = "the server rejects the operator's credentials", true
-	case isSaid && (said.Type == v1.ErrBadData || said.Type == v1.ErrExec):
+	case isAPIErr && (apiErr.Type == v1.ErrBadData || apiErr.Type == v1.ErrExec):
 		out.Words, out.Unavailable = "the server rejects the query", false
 	case c.status == 0:
 		out.Words = "the server cannot be reached"
@@ -265,8 +265,8 @@ func (c *client) explain(err error) error {
 // wordsOf is Prometheus's own error text. The text of a proxy stays out of the log, because it may
 // repeat the request.
 func wordsOf(e *v1.Error) string {
-	if said := bodyOf(e).Error; said != "" {
-		return printable(said)
+	if text := bodyOf(e).Error; text != "" {
+		return printable(text)
 	}
 	return printable(e.Msg)
 }

@@ -24,9 +24,9 @@ const longestFleetChunk = 24 * time.Hour
 // FleetContainer names a container of the pods of a workload.
 type FleetContainer struct{ Namespace, Kind, Workload, Container string }
 
-// FleetUsage is the usage of a container in successive intervals: of the pod that uses most in each, for CPU and
+// ContainerUsage is the usage of a container in successive intervals: of the pod that uses most in each, for CPU and
 // memory separately.
-type FleetUsage struct {
+type ContainerUsage struct {
 	// First is the end of the first interval.
 	First time.Time
 	// CPUMillis and MemoryBytes have an amount for each interval, or less than 0 if it is unknown.
@@ -34,23 +34,23 @@ type FleetUsage struct {
 	MemoryBytes []int64
 }
 
-// Fleet has the usage of many containers.
-type Fleet struct {
-	Usage map[FleetContainer]*FleetUsage
+// FleetUsage has the usage of many containers.
+type FleetUsage struct {
+	Usage map[FleetContainer]*ContainerUsage
 	// Refused counts the points that were not used, and Warnings are the warnings of Prometheus, shortened.
 	Refused  map[usage.Refusal]int
 	Warnings []string
 }
 
 // Fleet reads the usage of the pods of all workloads of some kinds in some namespaces, between two times, both included, as
-// means and peaks of intervals. It sends a pair of queries for each day, and calls progress with the end of
-// what was read after each. It keeps what has a container that isWanted. An error is an *Error.
+// means and peaks of intervals. It sends a pair of queries for each day, and calls progress with the end of the range after
+// each. It keeps usage of containers that are wanted. An error is an *Error.
 //
-// A pod belongs to the first workload that isWanted and of which it has the name, in the order of the constants of kinds. Names
-// longer than LongestName are not in the names of pods.
+// A pod belongs to the first wanted workload whose name matches, in the order of the constants of kinds. Names longer than
+// LongestName are not in the names of pods.
 func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to time.Time, isWanted func(FleetContainer) bool,
 	progress func(time.Time),
-) (*Fleet, error) {
+) (*FleetUsage, error) {
 	queries, err := s.fleetQueries(namespaces, kinds)
 	if err != nil {
 		return nil, &Error{Words: "the namespaces are not valid", Err: err}
@@ -64,8 +64,8 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 	step := s.options.Step
 	first := ceil(from, step)
 	length := max(0, int(to.Truncate(step).Sub(first)/step)+1)
-	out := &Fleet{Usage: map[FleetContainer]*FleetUsage{}, Refused: map[usage.Refusal]int{}}
-	read := func(matrix model.Matrix, part v1.Range, most float64, put func(u *FleetUsage, at int, value float64)) {
+	out := &FleetUsage{Usage: map[FleetContainer]*ContainerUsage{}, Refused: map[usage.Refusal]int{}}
+	read := func(matrix model.Matrix, part v1.Range, most float64, put func(u *ContainerUsage, at int, value float64)) {
 		eachPoint(matrix, part, most, out.Refused, func(labels model.Metric) func(time.Time, float64) {
 			of, ok := wantedOf(labels, kinds, isWanted)
 			if !ok {
@@ -73,7 +73,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 			}
 			u := out.Usage[of]
 			if u == nil {
-				u = &FleetUsage{First: first, CPUMillis: slices.Repeat([]int32{-1}, length), MemoryBytes: slices.Repeat([]int64{-1}, length)}
+				u = &ContainerUsage{First: first, CPUMillis: slices.Repeat([]int32{-1}, length), MemoryBytes: slices.Repeat([]int64{-1}, length)}
 				out.Usage[of] = u
 			}
 			return func(at time.Time, value float64) { put(u, int(at.Sub(first)/step), value) }
@@ -86,10 +86,10 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 			return err
 		}
 		out.Warnings = shortened(append(out.Warnings, warnings...))
-		read(answers[0], part, quantity.MaxCPUMillis/1000, func(u *FleetUsage, at int, v float64) {
+		read(answers[0], part, quantity.MaxCPUMillis/1000, func(u *ContainerUsage, at int, v float64) {
 			u.CPUMillis[at] = max(u.CPUMillis[at], int32(math.Ceil(v*1000)))
 		})
-		read(answers[1], part, quantity.MaxMemoryBytes, func(u *FleetUsage, at int, v float64) {
+		read(answers[1], part, quantity.MaxMemoryBytes, func(u *ContainerUsage, at int, v float64) {
 			u.MemoryBytes[at] = max(u.MemoryBytes[at], int64(math.Ceil(v)))
 		})
 		progress(part.End)
@@ -98,7 +98,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces, kinds []string, from, to
 	return out, err
 }
 
-// wantedOf is the first container that the labels of a series may be those of and that isWanted.
+// wantedOf is the first wanted container that the labels of a series may name.
 func wantedOf(labels model.Metric, kinds []string, isWanted func(FleetContainer) bool) (of FleetContainer, ok bool) {
 	for _, n := range namings {
 		if !slices.Contains(kinds, n.kind) {
@@ -111,8 +111,8 @@ func wantedOf(labels model.Metric, kinds []string, isWanted func(FleetContainer)
 	return of, false
 }
 
-// containerOf reads the labels of a series. It is not ok for the pods of other kinds, nor for what no object can be
-// called: users name files by it.
+// containerOf reads the labels of a series. It is not ok for the pods of other kinds, nor for invalid names of
+// objects: users name files by it.
 func containerOf(labels model.Metric, kind string) (of FleetContainer, ok bool) {
 	workload, ok := workloadOf(string(labels["pod"]), kind)
 	of = FleetContainer{string(labels["namespace"]), kind, workload, string(labels["container"])}

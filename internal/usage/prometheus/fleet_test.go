@@ -24,7 +24,7 @@ func streamIn(namespace, pod, container string, points ...string) string {
 	return strings.Replace(stream(pod, container, points...), `"metric":{`, fmt.Sprintf(`"metric":{"namespace":%q,`, namespace), 1)
 }
 
-// The pod that uses most counts, for CPU and memory separately, whatever else the server returns.
+// The pod that uses most counts, for CPU and memory separately, with any other series of the server.
 func TestFleetUsage(t *testing.T) {
 	const a, b = "web-5d4f8b9c4-bcdfg", "web-7c9b5d8f44-x2z9k"
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func TestFleetUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	unknown := []int64{-1, -1, -1}
-	want := map[FleetContainer]*FleetUsage{
+	want := map[FleetContainer]*ContainerUsage{
 		wanted[0]: {noon, []int32{250, 300, -1}, []int64{10, 31, 70}},
 		wanted[1]: {noon, []int32{-1, -1, -1}, unknown},
 		wanted[2]: {noon, []int32{-1, 1000, -1}, unknown},

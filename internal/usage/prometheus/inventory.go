@@ -17,8 +17,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// FleetSize is what the pods of a container declare, as kube-state-metrics reports it: the most of any pod.
-// Zero is not set.
+// FleetSize is the size that the pods of a container declare, from kube-state-metrics: the most of any pod.
+// Zero means unset.
 type FleetSize struct {
 	FleetContainer
 	// Replicas is the number of pods that the Deployment shall have.
@@ -34,8 +34,8 @@ const (
 	ContainerMetric  = "kube_pod_container_info"
 )
 
-// OOMEvents reads how many processes were OOM-killed in each container since it started, and calls each with those of at least
-// one. The kubelet counts what the kernel logs, so it may count too few. An error is an *Error.
+// OOMEvents reads the number of OOM-killed processes in each container since it started, and calls each for at least one. The
+// kubelet counts entries of the kernel log, so it may count too few. An error is an *Error.
 func (s *Source) OOMEvents(ctx context.Context, namespaces []string, at time.Time, each func(of usage.Container, kills int)) error {
 	of, err := inNamespaces(namespaces)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Source) OOMEvents(ctx context.Context, namespaces []string, at time.Tim
 }
 
 // Inventory reads the Deployments of some namespaces, or of all, and the sizes of their containers at a time from
-// kube-state-metrics, sorted. Native sidecars are not included: nothing tells them from other init containers. An
-// error is an *Error.
+// kube-state-metrics, sorted. Native sidecars are not included: they look like other init containers. An error is
+// an *Error.
 func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Time) ([]FleetSize, error) {
 	of, err := inNamespaces(namespaces)
 	if err != nil {
@@ -109,7 +109,7 @@ func raise(to *quantity.Amounts, resource model.LabelValue, value float64) {
 	}
 }
 
-// Prices are what OpenCost reports that a core and a GiB of memory cost for an hour.
+// Prices are OpenCost's prices of a core and a GiB of memory for an hour.
 type Prices struct{ CPUCoreHour, MemoryGiBHour float64 }
 
 // Prices are the means of all nodes at a time. They are 0 where Prometheus has no metrics of OpenCost. An error is an *Error.
@@ -123,7 +123,7 @@ func (s *Source) Prices(ctx context.Context, at time.Time) (p Prices, err error)
 	return p, nil
 }
 
-// Has reports whether Prometheus has any series of a metric within the last hour before a time, whatever the
+// Has reports whether Prometheus has any series of a metric within the last hour before a time, with any
 // additional labels. An error is an *Error.
 func (s *Source) Has(ctx context.Context, metric string, at time.Time) (has bool, err error) {
 	err = s.instant(ctx, fmt.Sprintf("count(last_over_time(%s[1h]))", metric), at, func(_ model.Metric, value float64) { has = value > 0 })

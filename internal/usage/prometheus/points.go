@@ -16,8 +16,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// eachPoint calls what putOf returns for a series with its valid points, at most the given value, and counts its other
-// points. putOf returns nil for a series that was not asked for.
+// eachPoint calls the function from putOf for a series with its valid points, at most the given value, and counts its
+// other points. putOf returns nil for a series that was not asked for.
 func eachPoint(matrix model.Matrix, part v1.Range, most float64, refused map[usage.Refusal]int, putOf func(model.Metric) func(at time.Time, value float64)) {
 	for i, stream := range matrix {
 		matrix[i] = nil // its points can be collected
@@ -43,7 +43,7 @@ func eachPoint(matrix model.Matrix, part v1.Range, most float64, refused map[usa
 	}
 }
 
-// refusal says why a point is not used; empty if it is.
+// refusal is the reason why a point is not used, if any.
 func refusal(at time.Time, value float64, part v1.Range, most float64) usage.Refusal {
 	switch {
 	case at.Before(part.Start):

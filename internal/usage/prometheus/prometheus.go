@@ -33,8 +33,8 @@ const (
 	maxPoints = 10_000
 )
 
-// Options say which Prometheus to query, how, and with which credentials. Nothing else has an
-// effect, neither the environment nor files in the home folder.
+// Options select the Prometheus to query, and how, with its credentials. Neither the environment
+// nor files in the home folder have an effect.
 type Options struct {
 	// Address is an http or https URL without credentials.
 	Address string
@@ -85,8 +85,7 @@ type Target struct {
 	Namespace  string
 	Deployment string
 	Containers []string
-	// Scaler is the VerticalScaler whose metrics Sizes may read; empty for none. It has no
-	// effect on usage.
+	// Scaler is the VerticalScaler whose metrics Sizes may read, if any. It has no effect on usage.
 	Scaler string
 }
 

@@ -73,7 +73,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-func TestPodsAreToldByTheirNames(t *testing.T) {
+func TestPodsAreKnownByTheirNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"web-5d4f8b9c4-bcdfg":       "web",
 		"web-7c9b5d8f44-x2z9k":      "web", // the longest hash
@@ -93,7 +93,7 @@ func TestPodsAreToldByTheirNames(t *testing.T) {
 	}
 }
 
-func TestNamesCannotSayMore(t *testing.T) {
+func TestNamesCannotChangeAQuery(t *testing.T) {
 	const evil = `x"} or vector(1) #`
 	for name, target := range map[string]Target{
 		"a namespace":        {Namespace: evil, Deployment: "web", Containers: []string{"app"}},
@@ -108,16 +108,16 @@ func TestNamesCannotSayMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("Prometheus was asked") })
 			_, err := read(t, source(t, server.URL), target, noon, noon)
-			var said *Error
-			if !errors.As(err, &said) || said.Unavailable || said.Words == "" {
+			var failure *Error
+			if !errors.As(err, &failure) || failure.Unavailable || failure.Words == "" {
 				t.Errorf("Range() = %+v, want an error about this Deployment only", err)
 			}
 		})
 	}
 }
 
-// FuzzQueries builds queries of any names. Whatever is accepted has the structure of TestQueries: names
-// occur in quoted strings only, and the patterns match nothing but these names.
+// FuzzQueries builds queries of any names. Each accepted query has the structure of TestQueries: names
+// occur in quoted strings only, and the patterns match only these names.
 func FuzzQueries(f *testing.F) {
 	f.Add("shop", "web.v1", "app", "proxy", "e\"ast\\")
 	f.Add("shop", "web", "app", `x"} or vector(1) #`, "")
@@ -303,7 +303,7 @@ func TestLongRangesAreReadInParts(t *testing.T) {
 	}
 }
 
-// Whatever makes an answer too long, less is asked for at once.
+// After any too long answer, the next query is for less time.
 func TestAnswersThatAreTooLongAreReadInSmallerParts(t *testing.T) {
 	const most = 90 * time.Minute
 	for name, refuse := range map[string]http.HandlerFunc{
@@ -413,12 +413,12 @@ func TestErrors(t *testing.T) {
 
 func checkError(t *testing.T, err error, words, inFull string, unavailable bool) {
 	t.Helper()
-	var said *Error
-	if !errors.As(err, &said) {
+	var failure *Error
+	if !errors.As(err, &failure) {
 		t.Fatalf("Range() = %v, want an *Error", err)
 	}
-	if said.Words != words || said.Unavailable != unavailable {
-		t.Errorf("Range() says %q, unavailable %v; want %q, %v; in full: %v", said.Words, said.Unavailable, words, unavailable, err)
+	if failure.Words != words || failure.Unavailable != unavailable {
+		t.Errorf("Range() says %q, unavailable %v; want %q, %v; in full: %v", failure.Words, failure.Unavailable, words, unavailable, err)
 	}
 	if !strings.Contains(err.Error(), inFull) {
 		t.Errorf("Range() = %v, want it to say %q", err, inFull)
@@ -428,7 +428,7 @@ func checkError(t *testing.T, err error, words, inFull string, unavailable bool)
 	}
 }
 
-func TestTheEnvironmentHasNoSay(t *testing.T) {
+func TestTheEnvironmentIsIgnored(t *testing.T) {
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the proxy of the environment was asked") })
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
 		t.Setenv(name, proxy.URL)
@@ -516,7 +516,7 @@ func TestWarningsAreKeptShort(t *testing.T) {
 	}
 }
 
-// Whatever is answered, it is an error or valid samples in the order of time.
+// Any answer is an error or valid samples in the order of time.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, `{"status":"success","data":{"resultType":"matrix","result":[`+stream(pod, "app", at(1), "1", at(2), "0.5")+`]}}`)
 	f.Add(200, `{"status":"success","data":{"resultType":"matrix","result":[null,{"metric":null,"values":[[9e99,"NaN"]]}]}}`)
@@ -539,8 +539,8 @@ func FuzzAnswer(f *testing.F) {
 		})
 		chunk, err := c.chunk(t.Context(), web, [2]string{"cpu", "memory"}, v1.Range{Start: noon, End: noon.Add(time.Hour), Step: time.Minute})
 		if err != nil {
-			var said *Error
-			if err := c.explain(err); !errors.As(err, &said) || said.Words == "" {
+			var failure *Error
+			if err := c.explain(err); !errors.As(err, &failure) || failure.Words == "" {
 				t.Errorf("explained as %v", err)
 			}
 			return

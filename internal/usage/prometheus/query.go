@@ -28,8 +28,8 @@ const (
 	randomSuffix = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 	// LongestDeployment is the longest name of a Deployment whose pods have it in full in their names, because
-	// the API server cuts a generated name to 58 characters plus the suffix. Pods of
-	// Deployments with longer, similar names cannot be told apart.
+	// the API server cuts a generated name to 58 characters plus the suffix. Pods of Deployments with longer,
+	// similar names cannot be distinguished.
 	LongestDeployment = 58 - len("-") - 10 - len("-")
 )
 
@@ -42,17 +42,17 @@ const (
 	CronJob     = "CronJob"
 )
 
-// naming is how the pods of a kind are named.
+// naming is the naming scheme of a kind's pods.
 type naming struct {
 	kind string
-	// suffix follows the name of the workload in those of its pods.
+	// suffix follows the name of the workload in the names of its pods.
 	suffix string
 	// longest is the longest name of a workload that its pods have in full.
 	longest int
 }
 
-// namings are the kinds, in the order in which the workload of a pod is looked for. A Rollout names its pods like a Deployment,
-// and a CronJob starts Jobs with the minute of their start in the name.
+// namings are the kinds, in the order of the search for a pod's workload. A Rollout names its pods like a Deployment, and a
+// CronJob starts Jobs with the minute of their start in the name.
 var namings = []naming{
 	{Deployment, podSuffix, LongestDeployment},
 	{Rollout, podSuffix, LongestDeployment},
@@ -92,8 +92,8 @@ func LongestName(kind string) int {
 // queries are the queries for a target.
 type queries struct {
 	usage    [2]string // CPU and memory
-	sizes    [2]string // the least and the most of what kube-state-metrics reports
-	requests string    // what the operator reports; empty without a scaler
+	sizes    [2]string // the least and the most by kube-state-metrics
+	requests string    // from the operator; empty without a scaler
 }
 
 // queriesFor returns the queries. It validates and quotes all names, so that no name can change a
@@ -161,7 +161,7 @@ func (s *Source) fleetQueries(namespaces, kinds []string) (queries [2]string, er
 }
 
 // usageQueries are the queries for CPU and for memory. A container that was restarted has two series for some minutes,
-// and one that two servers scrape always has two. They are merged here and not by the query: with "max by (...)",
+// and one that two servers scrape always has two. They are merged here, not by the query: with "max by (...)",
 // Prometheus takes twice as long.
 func (s *Source) usageQueries(matchers string) [2]string {
 	matchers += `,container!="",container!="POD"` + s.labels()
@@ -171,7 +171,7 @@ func (s *Source) usageQueries(matchers string) [2]string {
 	}
 }
 
-// inNamespaces is a label matcher. No namespaces are all of them.
+// inNamespaces is a label matcher. Without namespaces, it matches all.
 func inNamespaces(namespaces []string) (matcher string, err error) {
 	for _, name := range namespaces {
 		if len(validation.IsDNS1123Label(name)) > 0 {

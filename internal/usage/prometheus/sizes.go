@@ -21,21 +21,20 @@ import (
 // the target has containers and resources.
 const longestSizes = 90 * 24 * time.Hour
 
-// Sizes are the requests and limits of a target's pods. They are for plots: nothing is decided by
-// them.
+// Sizes are the requests and limits of a target's pods. They are for plots, not for decisions.
 type Sizes struct {
-	// HasRequests and HasLimits say that Prometheus knows them at some time.
+	// HasRequests and HasLimits are true if Prometheus has them at some time.
 	HasRequests, HasLimits bool
-	// At has what is known of a resource of a container, by time: "cpu" in millicores or "memory"
-	// in bytes.
+	// At has the size of a resource of a container, by time: "cpu" in millicores or "memory" in
+	// bytes.
 	At map[Of]map[time.Time]Size
 }
 
 // Of names a resource of a container.
 type Of struct{ Container, Resource string }
 
-// Size is what pods declare at a time. kube-state-metrics reports the amounts in the specs of pods,
-// which a kubelet may not have applied.
+// Size is the declared size of pods at a time. kube-state-metrics reports the amounts in the specs
+// of pods, which a kubelet may not have applied.
 type Size struct {
 	Request, Limit Amount
 }
@@ -82,8 +81,8 @@ func (s *Source) Sizes(ctx context.Context, t Target, from, to time.Time) (Sizes
 	})
 }
 
-// declare adds what kube-state-metrics reports: the least and the most. A container of which it
-// reports one resource has none of the others.
+// declare adds the least and the most by kube-state-metrics. A container with one reported resource
+// has none of the others.
 func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range) {
 	for i, matrix := range answers {
 		eachAmount(matrix, "container", containers, r, func(of Of, labels model.Metric) func(time.Time, int64) {
@@ -109,7 +108,7 @@ func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range
 	}
 }
 
-// complete adds what the operator reports, where nothing else is known.
+// complete adds the operator's reports where kube-state-metrics has none.
 func (s *Sizes) complete(answer model.Matrix, containers []string, r v1.Range) {
 	eachAmount(answer, "target_container", containers, r, func(of Of, _ model.Metric) func(time.Time, int64) {
 		s.HasRequests = true

@@ -24,8 +24,8 @@ import (
 type Cache struct {
 	cache.Cache
 
-	Fleet *Fleet
-	Pods  *Pods
+	Deployments *Deployments
+	Pods        *Pods
 }
 
 // NewCache returns a Cache.
@@ -43,14 +43,14 @@ func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 
 // Over returns a Cache of some namespaces, or of all if there are none. Its parts list and watch with the client.
 func Over(usual cache.Cache, api client.WithWatch, namespaces ...string) *Cache {
-	return &Cache{Cache: usual, Fleet: NewFleet(api, namespaces...), Pods: NewPods(api, namespaces...)}
+	return &Cache{Cache: usual, Deployments: NewDeployments(api, namespaces...), Pods: NewPods(api, namespaces...)}
 }
 
 // Start implements cache.Cache.
 func (c *Cache) Start(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var own sync.WaitGroup
-	own.Go(func() { _ = c.Fleet.Start(ctx) })
+	own.Go(func() { _ = c.Deployments.Start(ctx) })
 	own.Go(func() { _ = c.Pods.Start(ctx) })
 	err := c.Cache.Start(ctx)
 	stop()
@@ -60,7 +60,7 @@ func (c *Cache) Start(ctx context.Context) error {
 
 // WaitForCacheSync implements cache.Cache.
 func (c *Cache) WaitForCacheSync(ctx context.Context) bool {
-	return c.Cache.WaitForCacheSync(ctx) && c.Fleet.WaitForSync(ctx) == nil && c.Pods.WaitForSync(ctx) == nil
+	return c.Cache.WaitForCacheSync(ctx) && c.Deployments.WaitForSync(ctx) == nil && c.Pods.WaitForSync(ctx) == nil
 }
 
 // Get implements cache.Cache.
@@ -69,10 +69,10 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, out client.Object
 	if !ok {
 		return c.Cache.Get(ctx, key, out, options...)
 	}
-	if err := c.Fleet.WaitForSync(ctx); err != nil {
+	if err := c.Deployments.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
 	}
-	found := c.Fleet.deployments.get(key.Namespace, key.Name)
+	found := c.Deployments.deployments.get(key.Namespace, key.Name)
 	if found == nil {
 		return apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
 	}
@@ -94,11 +94,11 @@ func (c *Cache) List(ctx context.Context, out client.ObjectList, options ...clie
 	if !ok {
 		return errUnsupported
 	}
-	if err := c.Fleet.WaitForSync(ctx); err != nil {
+	if err := c.Deployments.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
 	}
 	list.Items = nil
-	for _, found := range c.Fleet.deployments.by(ownerIndex, owner) {
+	for _, found := range c.Deployments.deployments.by(ownerIndex, owner) {
 		var d appsv1.Deployment
 		if err := found.into(&d); err != nil {
 			return err
@@ -121,12 +121,12 @@ func (c *Cache) IndexField(ctx context.Context, object client.Object, field stri
 // GetInformer implements cache.Cache.
 func (c *Cache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
 	if _, ok := object.(*appsv1.Deployment); ok {
-		return deploymentInformer{c.Fleet.deployments}, nil
+		return deploymentInformer{c.Deployments.deployments}, nil
 	}
 	return c.Cache.GetInformer(ctx, object, options...)
 }
 
-// deploymentInformer tells of changes of Deployments. A new handler is not told of what is known already.
+// deploymentInformer reports changes of Deployments. A new handler gets no events for known objects.
 type deploymentInformer struct{ deployments *records[*deploymentRecord] }
 
 var errUnsupported = errors.New("not supported for Deployments")

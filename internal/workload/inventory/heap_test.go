@@ -31,8 +31,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// BenchmarkFleet measures the live memory of what is cached for whole fleets, and the usage histories of all containers.
-// Each scaler's Deployment has three pods of two containers. All objects arrive in a watch, encoded as the API server sends them.
+// BenchmarkFleet measures the live memory of the cache for whole fleets, and the usage histories of all containers. Each
+// scaler's Deployment has three pods of two containers. All objects arrive in a watch, encoded as the API server sends them.
 func BenchmarkFleet(b *testing.B) {
 	for _, scalers := range []int{1_000, 5_000, 16_667} {
 		b.Run(fmt.Sprintf("scalers=%d", scalers), func(b *testing.B) {
@@ -57,7 +57,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 // The operator's manifest has a memory limit that holds 5,000 scalers with 30,000 containers. Go may use 90 % of it
-// (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than what is
+// (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than
 // measured here, and 100 MiB for the program and for a wave of changes, must fit in without the alert.
 func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
 	limit := shippedMemoryLimit(t)
@@ -111,7 +111,7 @@ func (c *encodedCluster) histories() *checkpoint.Store {
 	return store
 }
 
-// Get implements client.Reader: nothing was saved.
+// Get implements client.Reader: there are no checkpoints.
 func (c *encodedCluster) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
@@ -133,7 +133,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	}
 }
 
-// encodedCluster is what an API server sends.
+// encodedCluster is the encoded objects of an API server.
 type encodedCluster struct {
 	client.WithWatch // no other requests
 
@@ -237,14 +237,14 @@ func (c *encodedCluster) ours(ctx context.Context) *Cache {
 		}
 	})
 	cached := Over(nil, c)
-	go func() { _ = cached.Fleet.Start(ctx) }()
+	go func() { _ = cached.Deployments.Start(ctx) }()
 	go func() { _ = cached.Pods.Start(ctx) }()
-	c.must(cached.Fleet.WaitForSync(ctx))
+	c.must(cached.Deployments.WaitForSync(ctx))
 	c.must(cached.Pods.WaitForSync(ctx))
 	return cached
 }
 
-// Watch implements client.WithWatch. It streams a list, and then nothing more happens.
+// Watch implements client.WithWatch. It streams a list, and then no events.
 func (c *encodedCluster) Watch(ctx context.Context, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
 	stream := make(chan watch.Event)
 	send := func(kind watch.EventType, object client.Object) {

@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds the pods of a Deployment, the Deployments of an owner and what else scales
-// them.
+// Package inventory finds the pods of a Deployment, the Deployments of an owner and their other
+// autoscalers.
 //
-// It does not use labels to tell whose a pod is. A pod belongs to a Deployment if its controller is a ReplicaSet
-// whose controller is that Deployment, by UID. A pod that only has the same labels is never changed.
+// It does not use labels to find the owner of a pod. A pod belongs to a Deployment if its controller is a
+// ReplicaSet whose controller is that Deployment, by UID. A pod that only has the same labels is never changed.
 package inventory
 
 import (

@@ -137,7 +137,7 @@ func TestPodsOf(t *testing.T) {
 	}
 }
 
-// Only the HorizontalPodAutoscalers of the Deployment are read, however many others there are.
+// Only the HorizontalPodAutoscalers of the Deployment are read, with any number of others.
 func TestHPAsOf(t *testing.T) {
 	hpa := func(namespace, name, apiVersion, kind, target string) client.Object {
 		return &autoscalingv2.HorizontalPodAutoscaler{

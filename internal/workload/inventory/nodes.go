@@ -30,7 +30,7 @@ type Nodes struct {
 	largest     quantity.Amounts
 }
 
-// WatchNodes starts to watch nodes through the cache. pods are those of all namespaces.
+// WatchNodes starts to watch nodes through the cache. pods has the pods of all namespaces.
 func WatchNodes(ctx context.Context, c cache.Cache, pods *Pods) (*Nodes, error) {
 	informer, err := c.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
@@ -59,15 +59,15 @@ func (n *Nodes) Largest() quantity.Amounts {
 	return n.largest
 }
 
-// CPUOf is the allocatable CPU of a node, in millicores; 0 if the node is not known.
+// CPUOf is the allocatable CPU of a node, in millicores; 0 if unknown.
 func (n *Nodes) CPUOf(name string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.allocatable[name].CPUMillis
 }
 
-// Free is what is allocatable on a node and not requested by its pods. It is negative if they request more. isKnown is false
-// if the node is not known.
+// Free is the part of a node's allocatable resources that its pods do not request. It is negative if they request more.
+// isKnown is false for an unknown node.
 func (n *Nodes) Free(name string) (free quantity.Amounts, isKnown bool) {
 	n.mu.Lock()
 	free, isKnown = n.allocatable[name]

@@ -81,7 +81,7 @@ func TestATrimmedNodeHasOnlyItsSize(t *testing.T) {
 	}
 }
 
-// All pods of a node count, whoever controls them, until they have ended or are deleted.
+// All pods of a node count, with any controller, until they have ended or are deleted.
 func TestWhatIsFreeOnANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const mebi = 1 << 20

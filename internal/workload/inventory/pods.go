@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Pods knows all pods and ReplicaSets of some namespaces, as the values that are read of them.
+// Pods caches all pods and ReplicaSets of some namespaces, reduced to the values that are read.
 type Pods struct {
 	sets *records[*setRecord]
 	pods *records[*podRecord]
@@ -81,7 +81,7 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 	return podsOf(d, p.sets.by(deploymentIndex, string(d.UID)), func(s *setRecord) []*podRecord { return p.pods.by(setIndex, string(s.uid)) }), nil
 }
 
-// requestedOn adds up what the scheduler counts of all pods of a node.
+// requestedOn adds up the scheduler's requests of all pods of a node.
 func (p *Pods) requestedOn(node string) (sum quantity.Amounts) {
 	for _, pod := range p.pods.by(nodeIndex, node) {
 		sum = sum.Plus(pod.requests)
@@ -121,10 +121,10 @@ func podsOf(d *appsv1.Deployment, sets []*setRecord, bySet func(*setRecord) []*p
 	return out
 }
 
-// OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is known
-// already. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
+// OnChange adds a handler. It may be called several times at once, must not block, and gets no events for known
+// objects. The watches of ReplicaSets and pods do not wait for each other, so a new ReplicaSet may have pods.
 func (p *Pods) OnChange(handle PodHandler) {
-	tell := func(before, after *podRecord) {
+	report := func(before, after *podRecord) {
 		r := before
 		if r == nil {
 			r = after
@@ -136,35 +136,35 @@ func (p *Pods) OnChange(handle PodHandler) {
 	p.pods.onChange(func(before, after *podRecord) {
 		switch {
 		case before == nil || after == nil:
-			tell(before, after)
+			report(before, after)
 		case before.set != after.set || before.uid() != after.uid():
-			tell(before, nil)
-			tell(nil, after)
+			report(before, nil)
+			report(nil, after)
 		case after.differs(before):
-			tell(before, after)
+			report(before, after)
 		}
 	})
 	p.sets.onChange(func(before, after *setRecord) {
 		if before != nil && after != nil && !after.differs(before) {
 			return
 		}
-		told := types.NamespacedName{}
+		reported := types.NamespacedName{}
 		for _, set := range []*setRecord{before, after} {
-			if set != nil && set.deployment != "" && set.deploymentKey() != told {
-				told = set.deploymentKey()
-				handle(told, nil, nil)
+			if set != nil && set.deployment != "" && set.deploymentKey() != reported {
+				reported = set.deploymentKey()
+				handle(reported, nil, nil)
 			}
 		}
 	})
 }
 
-// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
+// podRecord is a stored pod: the values of workload.ReadPod, in integers and shared strings.
 type podRecord struct {
 	namespace, name, version string
-	// node is the name of the pod's node, and requests are what the scheduler counts of it there.
+	// node is the name of the pod's node, and requests are its requests by the scheduler's count.
 	node     string
 	requests quantity.Amounts
-	// set is the UID of the ReplicaSet that controls the pod; empty if none does. Then nothing else is known of the pod.
+	// set is the UID of the ReplicaSet that controls the pod. If none does, the other fields are empty.
 	set     types.UID
 	setName string
 	pod     *workload.Pod
@@ -200,7 +200,7 @@ func (r *podRecord) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, ResourceVersion: r.version}
 }
 
-// read is the pod as workload.ReadPod returns it; nil for none.
+// read is the pod as workload.ReadPod returns it, or nil.
 func (r *podRecord) read() *workload.Pod {
 	if r == nil {
 		return nil
@@ -215,7 +215,7 @@ func (r *podRecord) uid() types.UID {
 	return r.pod.UID
 }
 
-// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+// differs reports whether a field that is read has changed. The resource version alone does not count.
 func (r *podRecord) differs(from *podRecord) bool {
 	if r.pod == nil {
 		return false
@@ -229,11 +229,11 @@ func (r *podRecord) differs(from *podRecord) bool {
 type setRecord struct {
 	namespace, name, version string
 	uid                      types.UID
-	// deployment is the UID of the Deployment that controls it; empty if none does.
+	// deployment is the UID of the Deployment that controls it, if any.
 	deployment     types.UID
 	deploymentName string
 	// revision orders the ReplicaSets of a Deployment: the highest one has the latest template. It is 0
-	// if it is not set yet, or invalid.
+	// if unset or invalid.
 	revision int64
 }
 
@@ -257,14 +257,14 @@ func (r *setRecord) deploymentKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.namespace, Name: r.deploymentName}
 }
 
-// differs reports whether anything that is read has changed. The resource version alone changes nothing.
+// differs reports whether a field that is read has changed. The resource version alone does not count.
 func (r *setRecord) differs(from *setRecord) bool {
 	a, b := *r, *from
 	a.version, b.version = "", ""
 	return a != b
 }
 
-// newestOf is the ReplicaSet with the latest template; nil if there is none.
+// newestOf is the ReplicaSet with the latest template, or nil.
 func newestOf(sets []*setRecord) (newest *setRecord) {
 	for _, set := range sets {
 		if newest == nil || cmp.Or(cmp.Compare(set.revision, newest.revision), strings.Compare(set.name, newest.name)) > 0 {

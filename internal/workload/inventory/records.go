@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// record is what is stored of an object: a pointer, so that nil means none. An informer asks for its namespace, name and
-// resource version.
+// record is the stored part of an object: a pointer, so that nil means none. An informer asks for its namespace, name
+// and resource version.
 type record interface {
 	comparable
 	metav1.ObjectMetaAccessor
@@ -28,8 +28,8 @@ type records[T record] struct {
 	informers []toolscache.SharedIndexInformer
 }
 
-// newRecords watches all namespaces if there are none. Example has the kind of the objects. The indexes have one value of a
-// record each; it is in no index whose value is empty.
+// newRecords watches all namespaces if there are none. Example has the kind of the objects. Each index has one value of a
+// record; an empty value is not indexed.
 func newRecords[O client.Object, T record](
 	namespaces []string, example O, source func(namespace string) toolscache.ListerWatcher, read func(O) T, indexes map[string]func(T) string,
 ) *records[T] {
@@ -106,7 +106,7 @@ func (r *records[T]) wait(ctx context.Context) error {
 	return nil
 }
 
-// get returns the record of an object; nil if there is none.
+// get returns the record of an object, or nil.
 func (r *records[T]) get(namespace, name string) (out T) {
 	for _, informer := range r.informers {
 		if found, ok, _ := informer.GetIndexer().GetByKey(namespace + "/" + name); ok {
@@ -137,19 +137,19 @@ func (r *records[T]) all() (out []T) {
 	return out
 }
 
-// onChange adds a handler, which is told of each change after the first list. before is nil for a new object, and after for
-// one that is deleted. It may be called several times at once.
-func (r *records[T]) onChange(told func(before, after T)) {
+// onChange adds a handler, which gets each change after the first list. before is nil for a new object, and after for one
+// that is deleted. It may be called several times at once.
+func (r *records[T]) onChange(report func(before, after T)) {
 	var none T
 	for _, informer := range r.informers {
 		_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{ // It fails only after the end.
 			AddFunc: func(object any, isFirstList bool) {
 				if !isFirstList {
-					told(none, recordOf[T](object))
+					report(none, recordOf[T](object))
 				}
 			},
-			UpdateFunc: func(before, after any) { told(recordOf[T](before), recordOf[T](after)) },
-			DeleteFunc: func(object any) { told(recordOf[T](deleted(object)), none) },
+			UpdateFunc: func(before, after any) { report(recordOf[T](before), recordOf[T](after)) },
+			DeleteFunc: func(object any) { report(recordOf[T](deleted(object)), none) },
 		})
 	}
 }
@@ -160,8 +160,7 @@ func recordOf[T record](object any) T {
 	return record
 }
 
-// deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
-// missed.
+// deleted is the deleted object in an informer's event: in its last known state, if the deletion itself was missed.
 func deleted(obj any) any {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		return missed.Obj

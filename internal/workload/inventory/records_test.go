@@ -15,8 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A stored pod is read as the pod itself. Every field of a pod gets a random value here, from words that have a meaning
-// somewhere. Of a pod that no ReplicaSet controls, nothing is stored.
+// A stored pod is read as the pod itself. Every field of a pod gets a random value here, from words with a meaning. A
+// pod without a ReplicaSet is not stored.
 func TestAStoredPodIsReadAsThePod(t *testing.T) {
 	for seed := range uint64(1000) {
 		pod := randomPod(rand.New(rand.NewPCG(seed, 1)))
@@ -39,7 +39,7 @@ func isControlled(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "ReplicaSet"
 }
 
-// A pod differs from what is stored if something of it is read that has changed.
+// A pod differs from the stored one if a field that is read has changed.
 func TestAStoredPodDiffers(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))

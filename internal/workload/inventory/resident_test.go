@@ -17,9 +17,9 @@ import (
 // fleetEnv is the number of scalers that a process stores on its own.
 const fleetEnv = "TEST_FLEET_SCALERS"
 
-// BenchmarkResident measures how much memory a process takes of the machine (VmRSS), and took at most (VmHWM), when it has
-// stored a whole fleet: what BenchmarkFleet measures, with the program, and with garbage. Each fleet has a process
-// of its own, with the memory limit that the operator is shipped with, as app.LimitMemory sets it.
+// BenchmarkResident measures the resident memory of a process (VmRSS) and its peak (VmHWM) after it has stored a whole
+// fleet: as BenchmarkFleet, with the program and garbage. Each fleet has its own process, with the shipped memory limit,
+// as app.LimitMemory sets it.
 func BenchmarkResident(b *testing.B) {
 	limit := shippedMemoryLimit(b) / 100 * 90
 	for _, scalers := range []int{0, 1_000, 5_000, 16_667} {

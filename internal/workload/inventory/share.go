@@ -9,8 +9,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// shareInScaler lets the cached scaler share what is equal in many scalers, or several times in one: a sixth of
-// its memory. Nobody modifies a cached object, and a read returns a deep copy.
+// shareInScaler shares equal values among cached scalers, or within one: a sixth of the memory. Cached objects
+// are never modified, and a read returns a deep copy.
 func shareInScaler(vs *v1beta1.VerticalScaler) {
 	status := &vs.Status
 	for i := range status.Conditions {

@@ -66,8 +66,8 @@ func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []ap
 	return out
 }
 
-// trimOwnDeployment keeps what is compared with the ScaledDeployment, and the managed fields of
-// scalers.
+// trimOwnDeployment keeps the fields that are compared with the ScaledDeployment, and the managed
+// fields of scalers.
 func trimOwnDeployment(d *appsv1.Deployment) {
 	d.Labels = keepKey(d.Labels, v1beta1.ScaledDeploymentLabel)
 	d.Annotations = keepKey(d.Annotations, v1beta1.AppliedAnnotation)

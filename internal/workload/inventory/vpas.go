@@ -35,8 +35,8 @@ var VPAResource = schema.GroupVersionResource{Group: "autoscaling.k8s.io", Versi
 // VPAs knows the VerticalPodAutoscalers of some namespaces. The manager's cache cannot be used: an
 // informer for a kind that is not served never syncs, and blocks the others.
 //
-// Their status changes each minute, and is large. So they are listed once, and then only their metadata is watched. One whose
-// generation is new is read again.
+// Their status changes each minute, and is large. So they are listed once, and then only their metadata is watched. An object
+// of a new generation is read again.
 type VPAs struct {
 	// Client lists VerticalPodAutoscalers.
 	Client dynamic.Interface
@@ -50,7 +50,7 @@ type VPAs struct {
 	failed []chan struct{}
 }
 
-// vpaRecord is what is stored of a VerticalPodAutoscaler. Of its metadata, it has what identifies it and its version.
+// vpaRecord is the stored part of a VerticalPodAutoscaler. Of its metadata, it has the identity and the version.
 type vpaRecord struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -154,7 +154,7 @@ type vpaSource struct {
 	namespace string
 
 	mu    sync.Mutex                          // a watch that was stopped may still handle an event
-	known map[types.NamespacedName]*vpaRecord // what the informer has been told
+	known map[types.NamespacedName]*vpaRecord // the records in the informer
 }
 
 func (s *vpaSource) listAll(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -177,7 +177,7 @@ func (s *vpaSource) listAll(ctx context.Context, o metav1.ListOptions) (runtime.
 }
 
 // complete is the event with a record, which is read again if its generation is new. An error ends the watch, so that all are
-// listed again. One that is gone by now has another event.
+// listed again. A deleted object has another event.
 func (s *vpaSource) complete(ctx context.Context, e watch.Event) (watch.Event, bool) {
 	changed, ok := e.Object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -207,14 +207,14 @@ func (s *vpaSource) complete(ctx context.Context, e watch.Event) (watch.Event, b
 		r = newVPARecord(&found.Items[at])
 		s.known[key] = r
 	}
-	told := r.as(changed) // The informer continues from the version of the event, and not from a later one that was read.
-	told.Generation = max(r.Generation, changed.Generation)
-	e.Object = told
+	reported := r.as(changed) // The informer continues from the version of the event, not from a later one that was read.
+	reported.Generation = max(r.Generation, changed.Generation)
+	e.Object = reported
 	return e, true
 }
 
 // onVPAError returns the handler of errors of an informer, which retries after less than a minute. If the API is not
-// served, or the right is missing, nothing is known any more.
+// served, or the right is missing, all records are dropped.
 func onVPAError(informer toolscache.SharedIndexInformer, changed func(workload.VPA), failed func()) toolscache.WatchErrorHandlerWithContext {
 	lastError := ""
 	return func(ctx context.Context, _ *toolscache.Reflector, err error) {

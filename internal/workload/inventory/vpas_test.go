@@ -77,7 +77,7 @@ var (
 	broken    = apierrors.NewServiceUnavailable("the conversion webhook is down")
 )
 
-// metadataOf watches the metadata of what is served.
+// metadataOf watches the metadata of served objects.
 type metadataOf struct {
 	metadata.Getter
 	served    *served
@@ -105,7 +105,7 @@ func (m metadataOf) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	}), nil
 }
 
-// reads is how often VerticalPodAutoscalers were read.
+// reads is the number of reads of VerticalPodAutoscalers.
 func (s *served) reads() (n int) {
 	for _, action := range s.Actions() {
 		if action.GetVerb() == "list" || action.GetVerb() == "get" {
@@ -117,14 +117,14 @@ func (s *served) reads() (n int) {
 
 // news records the changes that were reported.
 type news struct {
-	mu   sync.Mutex
-	told string
+	mu       sync.Mutex
+	reported string
 }
 
-func (n *news) tell(vpa workload.VPA) {
+func (n *news) report(vpa workload.VPA) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told += fmt.Sprintf("%s/%s of %s; ", vpa.Namespace, vpa.Name, vpa.Target.Name)
+	n.reported += fmt.Sprintf("%s/%s of %s; ", vpa.Namespace, vpa.Name, vpa.Target.Name)
 }
 
 // are compares the changes with these, and clears them.
@@ -133,10 +133,10 @@ func (n *news) are(t *testing.T, want string) {
 	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told != want {
-		t.Errorf("changes %q, want %q", n.told, want)
+	if n.reported != want {
+		t.Errorf("changes %q, want %q", n.reported, want)
 	}
-	n.told = ""
+	n.reported = ""
 }
 
 // follow starts to watch, and returns the changes.
@@ -146,7 +146,7 @@ func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *ne
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	v.Follow(ctx, n.tell)
+	v.Follow(ctx, n.report)
 	if err := v.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
 }
 
 // A field of another type than ours, of a newer version or of a stored object that its CRD does not
-// check, does not hide the rest. What cannot be read counts as the default, which sizes everything.
+// check, does not hide the rest. Unreadable fields count as the default, which sizes everything.
 func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 	policies := func(fields ...any) map[string]any { return map[string]any{"containerPolicies": fields} }
 	sizesAll := workload.VPAContainer{CPU: true, Memory: true}
@@ -248,19 +248,19 @@ func TestVPAChangesAreReported(t *testing.T) { synctest.Test(t, testVPAChanges) 
 
 func testVPAChanges(t *testing.T) {
 	s := serve(vpaOf("shop", "other", "batch"))
-	v, told := follow(t, s, "shop")
+	v, reported := follow(t, s, "shop")
 	web, api := deployment("shop", "web"), deployment("shop", "api")
-	told.are(t, "shop/other of batch; ")
+	reported.are(t, "shop/other of batch; ")
 	vpas, reads := s.Resource(inventory.VPAResource).Namespace("shop"), s.reads()
 	vpa := vpaOf("shop", "v", "web")
 	spec, _ := vpa.Object["spec"].(map[string]any)
 	for i, step := range []struct {
-		what   string
-		change func()
-		told   string // the old target and the new one
-		reads  int
-		ofWeb  string
-		ofAPI  string
+		what     string
+		change   func()
+		reported string // the old target and the new one
+		reads    int
+		ofWeb    string
+		ofAPI    string
 	}{
 		{"its creation", func() {}, "shop/v of web; ", 1, "[shop/v]", "[]"},
 		{"its status", func() { vpa.Object["status"] = map[string]any{"recommendation": "something"} }, "", 0, "[shop/v]", "[]"},
@@ -296,7 +296,7 @@ func testVPAChanges(t *testing.T) {
 		}
 		has(t, v, web, step.ofWeb)
 		has(t, v, api, step.ofAPI)
-		told.are(t, step.told)
+		reported.are(t, step.reported)
 		if got := s.reads() - reads; got != step.reads {
 			t.Errorf("%s: read %d times, want %d", step.what, got, step.reads)
 		}
@@ -306,7 +306,7 @@ func testVPAChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, v, api, "[]")
-	told.are(t, "shop/v of api; ")
+	reported.are(t, "shop/v of api; ")
 
 	// One that cannot be read is read again with all others.
 	s.refuse(broken)

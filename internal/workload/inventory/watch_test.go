@@ -34,7 +34,7 @@ import (
 
 // server is an API server with ReplicaSets, pods and Deployments, in a bubble of synctest. Tests send the events.
 type server struct {
-	client.WithWatch // what is not implemented panics
+	client.WithWatch // other methods panic
 
 	t       *testing.T
 	version int
@@ -53,10 +53,10 @@ func newServer(t *testing.T) *server {
 func (s *server) start() *Cache {
 	s.t.Helper()
 	c := Over(nil, s)
-	go func() { _ = c.Fleet.Start(s.t.Context()) }()
+	go func() { _ = c.Deployments.Start(s.t.Context()) }()
 	go func() { _ = c.Pods.Start(s.t.Context()) }()
 	synctest.Wait()
-	if c.Fleet.WaitForSync(s.t.Context()) != nil || c.Pods.WaitForSync(s.t.Context()) != nil {
+	if c.Deployments.WaitForSync(s.t.Context()) != nil || c.Pods.WaitForSync(s.t.Context()) != nil {
 		s.t.Fatal("the cache has not synced")
 	}
 	return c
@@ -124,7 +124,7 @@ func (s *server) expire(kind string) {
 	synctest.Wait()
 }
 
-// metadataOf is a ReplicaSet as it is watched.
+// metadataOf is the watched metadata of a ReplicaSet.
 func metadataOf(s *appsv1.ReplicaSet) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
 }
@@ -136,7 +136,7 @@ func sized(name, set, container string) *corev1.Pod {
 	return p
 }
 
-// describe lists pods as name/container, with a star for those of the latest template.
+// describe lists pods as name/container, with a star for the latest template.
 func describe(t *testing.T, c *Cache, d *appsv1.Deployment) (out []string) {
 	t.Helper()
 	pods, err := c.Pods.Of(t.Context(), d)
@@ -159,9 +159,9 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		s.put("Pod", sized("a", "web-2", "new"))
 		s.put("Pod", sized("b", "web-2", "new"))
 		c := s.start()
-		var told []string
+		var reported []string
 		c.Pods.OnChange(func(_ types.NamespacedName, before, after *workload.Pod) {
-			told = append(told, fmt.Sprint(before != nil, after != nil))
+			reported = append(reported, fmt.Sprint(before != nil, after != nil))
 		})
 		if diff := cmp.Diff([]string{"a/new*", "b/new*"}, describe(t, c, web)); diff != "" {
 			t.Errorf("before (-want +got):\n%s", diff)
@@ -184,15 +184,15 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &d); err != nil || d.Spec.MinReadySeconds != 7 {
 			t.Errorf("the Deployment is %+v, %v", d.Spec, err)
 		}
-		if len(told) == 0 {
+		if len(reported) == 0 {
 			t.Error("no change was told")
 		}
 	})
 }
 
-// The watches of ReplicaSets and pods do not wait for each other. In whatever order their events and lists arrive, a reader
-// that is triggered by each change that it is told of has seen the pods of the Deployment at last.
-func TestAReaderIsToldInAnyOrder(t *testing.T) {
+// The watches of ReplicaSets and pods do not wait for each other. In any order of events and lists, a reader that is
+// triggered by each reported change has finally seen the pods of the Deployment.
+func TestAReaderLearnsOfChangesInAnyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(200) {
 			w := newOrder(t, seed)
@@ -302,8 +302,8 @@ func (w *order) truth() (out []string) {
 	return out
 }
 
-// A handler is told of what happens to a Deployment, and not of what is known when it is added.
-func TestChangesOfDeploymentsAreTold(t *testing.T) {
+// A handler gets events of a Deployment, and not the objects known when it is added.
+func TestChangesOfDeploymentsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		named := func(name string, owner types.UID) *appsv1.Deployment {
@@ -320,26 +320,26 @@ func TestChangesOfDeploymentsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told, fleet []string
+		var reported, fleet []string
 		nameOf := func(object any) string {
 			d := object.(*appsv1.Deployment)
 			return d.Name + " of " + append(controllerUID(d), "")[0]
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { told = append(told, "new: "+nameOf(object)) },
-			UpdateFunc: func(before, object any) { told = append(told, nameOf(before)+" is "+nameOf(object)) },
-			DeleteFunc: func(object any) { told = append(told, "gone: "+nameOf(object)) },
+			AddFunc:    func(object any) { reported = append(reported, "new: "+nameOf(object)) },
+			UpdateFunc: func(before, object any) { reported = append(reported, nameOf(before)+" is "+nameOf(object)) },
+			DeleteFunc: func(object any) { reported = append(reported, "gone: "+nameOf(object)) },
 		}); err != nil {
 			t.Fatal(err)
 		}
-		c.Fleet.OnChange(func(key types.NamespacedName) { fleet = append(fleet, key.Name) })
-		is := func(what string, wantTold, wantFleet []string) {
+		c.Deployments.OnChange(func(key types.NamespacedName) { fleet = append(fleet, key.Name) })
+		is := func(what string, wantReported, wantFleet []string) {
 			t.Helper()
 			synctest.Wait()
-			if !reflect.DeepEqual(told, wantTold) || !reflect.DeepEqual(fleet, wantFleet) {
-				t.Errorf("%s: told %q and %q, want %q and %q", what, told, fleet, wantTold, wantFleet)
+			if !reflect.DeepEqual(reported, wantReported) || !reflect.DeepEqual(fleet, wantFleet) {
+				t.Errorf("%s: told %q and %q, want %q and %q", what, reported, fleet, wantReported, wantFleet)
 			}
-			told, fleet = nil, nil
+			reported, fleet = nil, nil
 		}
 		send := func(d *appsv1.Deployment) {
 			e := s.put("Deployment", d)

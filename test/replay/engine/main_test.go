@@ -100,7 +100,7 @@ func (p protocol) Next(o backtest.Observation) (quantity.Amounts, bool) {
 func TestABacktestGivesTheSameResult(t *testing.T) {
 	for _, name := range profile.All() {
 		for _, pods := range []int{1, 3} {
-			o := backtest.Options{Record: true, World: backtest.World{Pods: pods, Spread: 0.15}}
+			o := backtest.Options{Record: true, Assumptions: backtest.Assumptions{Pods: pods, Spread: 0.15}}
 			for _, trace := range traces.Make(5, 5*24*time.Hour, 15*time.Minute) {
 				trace.HasMemory = pods > 1
 				trace.Requests.MemoryBytes /= 2 // causes some OOM kills

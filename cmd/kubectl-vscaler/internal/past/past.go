@@ -174,9 +174,9 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 // pointsOf are the points of a resource of a container, in chronological order. At a time at which
 // nothing is known although requests are known before, there was no pod: its request ends there.
 // Limits likewise.
-func pointsOf(r live.Resource, used *prometheus.FleetUsage, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
+func pointsOf(r live.Resource, used *prometheus.ContainerUsage, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
 	known := map[int64]live.Point{}
-	for i := range ptr.Deref(used, prometheus.FleetUsage{}).CPUMillis {
+	for i := range ptr.Deref(used, prometheus.ContainerUsage{}).CPUMillis {
 		end := used.First.Add(time.Duration(i) * step)
 		amount := explain.AmountOf(r.Resource, quantity.Amounts{CPUMillis: int64(used.CPUMillis[i]), MemoryBytes: used.MemoryBytes[i]})
 		if amount >= 0 {

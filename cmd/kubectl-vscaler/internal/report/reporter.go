@@ -150,7 +150,7 @@ func (r *Reporter) from() time.Time { return r.Until.Add(-r.Past.Since) }
 func (r *Reporter) replay(ctx context.Context, source *prometheus.Source, containers []fleet.Container) (rows []fleet.Row, err error) {
 	var (
 		read = make(chan part)
-		all  = prometheus.Fleet{Refused: map[usage.Refusal]int{}} // without usage
+		all  = prometheus.FleetUsage{Refused: map[usage.Refusal]int{}} // without usage
 		done atomic.Int64
 	)
 	group, ctx := errgroup.WithContext(ctx)
@@ -205,7 +205,7 @@ func (r *Reporter) replay(ctx context.Context, source *prometheus.Source, contai
 type part struct {
 	namespaces []string
 	containers map[prometheus.FleetContainer]fleet.Container
-	usage      *prometheus.Fleet
+	usage      *prometheus.FleetUsage
 	step       time.Duration
 }
 

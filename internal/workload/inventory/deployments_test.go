@@ -49,7 +49,7 @@ func TestWhatAFleetKnowsOfADeployment(t *testing.T) {
 	}
 }
 
-func TestChangesThatAFleetTells(t *testing.T) {
+func TestWhichChangesOfDeploymentsAreReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*appsv1.Deployment)
 		want   bool
@@ -98,19 +98,19 @@ type plainAPI struct{ client.WithWatch }
 
 func (plainAPI) IsWatchListSemanticsUnSupported() bool { return true }
 
-// The watch is a real one: a Fleet of two namespaces does not know the Deployments of others.
+// The watch is a real one: a Deployments of two namespaces does not know the Deployments of others.
 func TestAFleetWatchesItsNamespaces(t *testing.T) {
 	in := func(namespace, name string) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	api := apiOf(t, interceptor.Funcs{}, in("shop", "web"), in("bank", "ledger"), in("other", "hidden"))
-	f := NewFleet(plainAPI{api}, "shop", "bank")
+	f := NewDeployments(plainAPI{api}, "shop", "bank")
 	var mu sync.Mutex
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	news := make(chan struct{}, 100)
 	f.OnChange(func(key types.NamespacedName) {
 		mu.Lock()
-		told[key.String()] = true
+		reported[key.String()] = true
 		mu.Unlock()
 		news <- struct{}{}
 	})
@@ -134,7 +134,7 @@ func TestAFleetWatchesItsNamespaces(t *testing.T) {
 	}
 	<-news
 	mu.Lock()
-	if diff := cmp.Diff([]string{"bank/later"}, slices.Sorted(maps.Keys(told))); diff != "" {
+	if diff := cmp.Diff([]string{"bank/later"}, slices.Sorted(maps.Keys(reported))); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	mu.Unlock()

@@ -12,16 +12,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// World is a model of what a recorded series leaves out: that a workload has several pods, that
-// usage changes within an interval, and that a limit throttles it. It is stated, not measured. The zero value changes
-// nothing.
+// Assumptions model facts that a recorded series leaves out: a workload has several pods, usage changes within an
+// interval, and a limit throttles it. They are stated, not measured. The zero value changes nothing.
 //
 // Pods. Each pod i uses a multiple of the recorded CPU u(t) that wanders slowly around 1:
 //
 //	x(i,t) = 0.8 x(i,t-1) + Spread √(1 - 0.8²) ε      ε normal, x(i,0) from the same distribution
 //	cpu(i,t) = u(t) exp(x(i,t) - Spread²/2)           so that the expected multiple is 1
 //
-// Memory is that of the largest pod, which is the recorded one.
+// The recorded memory is the largest pod's.
 //
 // Minutes. An interval of 5 minutes becomes five of a minute, whose CPU strays around the same
 // mean, and whose memory is the recorded one. It applies before the pods do:
@@ -29,10 +28,10 @@ import (
 //	y(t) = 0.5 y(t-1) + Jitter √(1 - 0.5²) ε
 //	cpu(t) = u exp(y(t)) / mean of the five exp(y)
 //
-// A CPU limit. A policy does not see what pods would have used above it. They do not catch up later.
+// A CPU limit. A policy does not see the usage that pods would have had above it. They do not catch up later.
 //
-// The same series, by its name, is always changed in the same way.
-type World struct {
+// A series of the same name is always changed in the same way.
+type Assumptions struct {
 	// Pods is the number of pods of each series. 0 and 1 leave the series as it is.
 	Pods int
 	// Spread is the standard deviation of the logarithm of a pod's multiple.
@@ -41,12 +40,12 @@ type World struct {
 	Minutes bool
 	// Jitter is the standard deviation of the logarithm of a minute's multiple, with Minutes.
 	Jitter float64
-	// CPULimit is the CPU limit as a multiple of the request. 0 is no limit.
+	// CPULimit is the CPU limit as a multiple of the request. 0 means no limit.
 	CPULimit float64
 }
 
-// used is what pods with these requests use of the CPU that they want.
-func (w World) used(wanted []float64, has quantity.Amounts) []float64 {
+// used is the CPU that pods with these requests use of the wanted CPU.
+func (w Assumptions) used(wanted []float64, has quantity.Amounts) []float64 {
 	if w.CPULimit == 0 {
 		return wanted
 	}
@@ -63,7 +62,7 @@ const (
 )
 
 // wander is an autoregressive process of the first order around 0, with normal steps. Its values
-// follow from a name and what it is for.
+// follow from a name and a purpose.
 type wander struct {
 	state       uint64
 	coefficient float64
@@ -99,14 +98,14 @@ func (w *wander) uniform() float64 {
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// pods tells the usage of each pod, interval by interval.
+// pods computes the usage of each pod, interval by interval.
 type pods struct {
 	*wander
 	logs []float64
 }
 
 // pods returns nil for a single pod.
-func (w World) pods(name string) *pods {
+func (w Assumptions) pods(name string) *pods {
 	if w.Pods <= 1 {
 		return nil
 	}
@@ -117,7 +116,7 @@ func (w World) pods(name string) *pods {
 	return p
 }
 
-// next returns what each pod uses where the series says cpu. A nil receiver is a single pod.
+// next returns the usage of each pod where the series has cpu. A nil receiver is a single pod.
 func (p *pods) next(cpu float64) []float64 {
 	if p == nil {
 		return []float64{cpu}
@@ -132,7 +131,7 @@ func (p *pods) next(cpu float64) []float64 {
 
 // minutesOf returns a trace in intervals of a minute, if that is the model and the trace's are of
 // 5 minutes.
-func (w World) minutesOf(t Trace) Trace {
+func (w Assumptions) minutesOf(t Trace) Trace {
 	const each = 60 // seconds
 	if !w.Minutes || t.Step != averaged {
 		return t

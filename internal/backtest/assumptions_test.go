@@ -15,7 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// constant is a trace of a constant 1000m, of which as much is requested.
+// constant is a trace of a constant 1000m with the same request.
 func constant(step time.Duration, count int) backtest.Trace {
 	t := backtest.Trace{Name: "app", Step: step, HasMemory: true, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
 	for i := range count {
@@ -24,28 +24,28 @@ func constant(step time.Duration, count int) backtest.Trace {
 	return t
 }
 
-// observed replays a trace in a world with its requests, and returns what a policy is told.
-func observed(t backtest.Trace, w backtest.World) (all []backtest.Observation, m backtest.Measures) {
+// observed replays a trace with its requests under assumptions, and returns a policy's observations.
+func observed(t backtest.Trace, w backtest.Assumptions) (all []backtest.Observation, m backtest.Measures) {
 	outcome := backtest.Replay(t, rule(func(o backtest.Observation) (quantity.Amounts, bool) {
 		all = append(all, o)
 		return o.Requests, false
-	}), backtest.Options{World: w})
+	}), backtest.Options{Assumptions: w})
 	return all, outcome.Measures
 }
 
-// TestAWorldLeavesTheRestAlone: other steps have no minutes, one pod is the series, an interval
+// TestAssumptionsLeaveTheRestAlone: other steps have no minutes, one pod is the series, an interval
 // that ends early has fewer minutes, and everything follows from the name.
-func TestAWorldLeavesTheRestAlone(t *testing.T) {
+func TestAssumptionsLeaveTheRestAlone(t *testing.T) {
 	hours := hourly([2]float64{500, 512}, [2]float64{600, 512})
-	want, _ := observed(hours, backtest.World{})
-	got, _ := observed(hours, backtest.World{Pods: 1, Spread: 1, Minutes: true, Jitter: 1})
+	want, _ := observed(hours, backtest.Assumptions{})
+	got, _ := observed(hours, backtest.Assumptions{Pods: 1, Spread: 1, Minutes: true, Jitter: 1})
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("hours of one pod (-plain +world):\n%s", diff)
+		t.Errorf("hours of one pod (-plain +assumptions):\n%s", diff)
 	}
 
 	early := constant(5*time.Minute, 3)
 	early.Samples[1].At, early.Samples[2].At = 130, 1000
-	all, _ := observed(early, backtest.World{Minutes: true, Jitter: 0.25})
+	all, _ := observed(early, backtest.Assumptions{Minutes: true, Jitter: 0.25})
 	var starts []int64
 	for _, o := range all {
 		starts = append(starts, o.Start.Unix())
@@ -54,24 +54,24 @@ func TestAWorldLeavesTheRestAlone(t *testing.T) {
 		t.Errorf("minutes (-want +got):\n%s", diff)
 	}
 
-	world := backtest.World{Pods: 3, Spread: 0.1, Minutes: true, Jitter: 0.25}
-	first, _ := observed(constant(5*time.Minute, 50), world)
-	second, _ := observed(constant(5*time.Minute, 50), world)
+	assumed := backtest.Assumptions{Pods: 3, Spread: 0.1, Minutes: true, Jitter: 0.25}
+	first, _ := observed(constant(5*time.Minute, 50), assumed)
+	second, _ := observed(constant(5*time.Minute, 50), assumed)
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("a second replay differs (-first +second):\n%s", diff)
 	}
 	other := constant(5*time.Minute, 50)
 	other.Name = "other"
-	if different, _ := observed(other, world); cmp.Equal(first, different) {
+	if different, _ := observed(other, assumed); cmp.Equal(first, different) {
 		t.Error("two series have the same pods")
 	}
 }
 
-// TestPodsUseNoMoreThanTheirLimit: a policy sees the limit, and measures count what was wanted.
+// TestPodsUseNoMoreThanTheirLimit: a policy sees the limit, and measures count the wanted CPU.
 func TestPodsUseNoMoreThanTheirLimit(t *testing.T) {
 	trace := hourly([2]float64{5000, 512}, [2]float64{800, 512})
 	for pods, want := range map[int]string{0: "[1500] [800]", 2: "[1500 1500] [800 800]"} {
-		all, m := observed(trace, backtest.World{Pods: pods, CPULimit: 1.5})
+		all, m := observed(trace, backtest.Assumptions{Pods: pods, CPULimit: 1.5})
 		if got := fmt.Sprintf("%v %v", all[0].Pods(), all[1].Pods()); got != want || m.UnservedCPU != 4 {
 			t.Errorf("%d pods used %s, and lacked %g cores, want %s", pods, got, m.UnservedCPU, want)
 		}
@@ -98,7 +98,7 @@ func TestStarvedMeans(t *testing.T) {
 			for i, cpu := range tc.cpu {
 				trace.Samples[i].CPUMillis = cpu
 			}
-			_, m := observed(trace, backtest.World{})
+			_, m := observed(trace, backtest.Assumptions{})
 			if math.Abs(m.StarvedHours*60-tc.minutes) > 1e-9 || math.Abs(m.StarvedMeanHours*60-tc.mean) > 1e-9 {
 				t.Errorf("%g minutes are starved, and %g of the means", m.StarvedHours*60, m.StarvedMeanHours*60)
 			}

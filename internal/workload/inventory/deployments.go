@@ -20,8 +20,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Fleet knows all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
-type Fleet struct {
+// Deployments caches all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
+type Deployments struct {
 	deployments *records[*deploymentRecord]
 }
 
@@ -31,9 +31,9 @@ const (
 	ownerIndex     = "owner"
 )
 
-// NewFleet returns a Fleet of some namespaces, or of all if there are none. It must be started.
-func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
-	return &Fleet{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
+// NewDeployments returns a Deployments of some namespaces, or of all if there are none. It must be started.
+func NewDeployments(api client.WithWatch, namespaces ...string) *Deployments {
+	return &Deployments{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
 		map[string]func(*deploymentRecord) string{
 			namespaceIndex: func(d *deploymentRecord) string { return d.seen.Namespace },
 			ownerIndex:     func(d *deploymentRecord) string { return string(d.owner) },
@@ -41,17 +41,17 @@ func NewFleet(api client.WithWatch, namespaces ...string) *Fleet {
 }
 
 // Start watches until the context ends.
-func (f *Fleet) Start(ctx context.Context) error {
+func (f *Deployments) Start(ctx context.Context) error {
 	f.deployments.run(ctx)
 	return nil
 }
 
 // WaitForSync waits until all Deployments are known, or until the context ends.
-func (f *Fleet) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
+func (f *Deployments) WaitForSync(ctx context.Context) error { return f.deployments.wait(ctx) }
 
 // OnChange adds a function that is called after a Deployment has appeared, has changed as policies see it, or has gone. It
-// is not told of what is known already, and may not block.
-func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
+// gets no events for known objects, and may not block.
+func (f *Deployments) OnChange(handler func(types.NamespacedName)) {
 	f.deployments.onChange(func(before, after *deploymentRecord) {
 		switch {
 		case after == nil:
@@ -62,8 +62,8 @@ func (f *Fleet) OnChange(handler func(types.NamespacedName)) {
 	})
 }
 
-// Get returns a Deployment, which may not be modified; nil if there is none.
-func (f *Fleet) Get(key types.NamespacedName) *fleet.Deployment {
+// Get returns a Deployment, which may not be modified, or nil.
+func (f *Deployments) Get(key types.NamespacedName) *fleet.Deployment {
 	if found := f.deployments.get(key.Namespace, key.Name); found != nil {
 		return found.seen
 	}
@@ -71,7 +71,7 @@ func (f *Fleet) Get(key types.NamespacedName) *fleet.Deployment {
 }
 
 // All returns the Deployments of a namespace, or of all namespaces, in any order. They may not be modified.
-func (f *Fleet) All(namespace string) (all []*fleet.Deployment) {
+func (f *Deployments) All(namespace string) (all []*fleet.Deployment) {
 	found := f.deployments.all
 	if namespace != metav1.NamespaceAll {
 		found = func() []*deploymentRecord { return f.deployments.by(namespaceIndex, namespace) }
@@ -86,7 +86,7 @@ func isSameDeployment(a, b *fleet.Deployment) bool {
 	return a.Excluded == b.Excluded && a.IsOwned == b.IsOwned && a.Replicas == b.Replicas && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Requests, b.Requests)
 }
 
-// ReadForFleet reads what policies see of a Deployment.
+// ReadForFleet reads the policies' view of a Deployment.
 func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	controller := metav1.GetControllerOfNoCopy(d)
 	out := &fleet.Deployment{
@@ -106,9 +106,9 @@ func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 // deploymentRecord is a stored Deployment.
 type deploymentRecord struct {
 	version string
-	// owner is the UID of its controller; empty if there is none.
+	// owner is the UID of its controller, if any.
 	owner types.UID
-	// seen is what policies see of it.
+	// seen is the policies' view of it.
 	seen *fleet.Deployment
 	// encoded is the trimmed Deployment as the API server sends it. A decoded Deployment takes ten times the memory.
 	encoded []byte
@@ -123,7 +123,7 @@ func newDeploymentRecord(d *appsv1.Deployment) *deploymentRecord {
 	trimDeployment(d)
 	encoded, err := d.Marshal()
 	if err != nil {
-		panic(err) // Marshalling what was unmarshalled never fails.
+		panic(err) // Marshalling an unmarshalled value never fails.
 	}
 	r.encoded = slices.Clip(encoded)
 	return r
