@@ -227,9 +227,9 @@ type UpdatePolicy struct {
 	// may be too small, have had no room for ten minutes, or not support resizing. A resize may
 	// also change the QoS class or restart a container. Wait leaves the pod as it is and reports
 	// why. Recreate evicts a pod that its size hurts, one at a time, if the PodDisruptionBudget
-	// allows it, and the API server sizes its replacement. A pod is hurt if it has less memory than
-	// decided, if it has less CPU and its node's CPU is in use to 90 %, if its CPU limit is below
-	// the decided request, or if it can never be resized in place. RecreateUnderPressure is
+	// allows it, and the API server sizes its replacement. A pod is hurt if it lacks memory, or CPU
+	// on a node whose CPU is in use to 90 %. It is also hurt if its CPU limit is below the decided
+	// request, or if it can never be resized in place. RecreateUnderPressure is
 	// deprecated and means Recreate. Rollout writes the requests into the Deployment's pod template,
 	// which replaces all pods. Other update modes ignore fallback. Without fallback, it is Recreate
 	// if the operator may evict pods (recreate.yaml) and new pods get their size, and Wait otherwise.
