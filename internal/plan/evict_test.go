@@ -164,6 +164,8 @@ func TestWhichPodIsHurtByItsSize(t *testing.T) {
 	rule("It lacks nothing", given(orRecreate, decidedBefore(), pods(with(stuck("web-1"), hasMore), with(stuck("web-2"), hasMore))), stays)
 	rule("It lacks nothing, and can never be resized", given(orRecreate, decidedBefore(), pods(with(infeasible("web-1"), hasMore), with(infeasible("web-2"), hasMore))),
 		has+"evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("It lacks memory, and no node could hold its replacement", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory)), func(w *world) { w.situation.LargestNode = amounts(4000, 200) }),
+		"keeps app 200m 256Mi · NodeCapacity: no node could hold a new pod with 256Mi of memory · 0/2")
 	rule("No node was found for its size before", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory), func(p *workload.Pod) { p.Scheduled = noon.Add(-time.Minute) })), stays)
 }
 

@@ -38,21 +38,51 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		return p
 	}
 	p := active(s, policy, now)
+	for _, correct := range corrections {
+		p = correct(p, s, policy, now)
+	}
+	return p
+}
+
+// corrections are what an active plan becomes, in this order. A cause that stalls the scaler comes before one that only waits, each later
+// one keeps the time of the earlier ones, and the last word is with what forbids any change.
+var corrections = [...]func(Plan, Situation, Policy, time.Time) Plan{
+	reportInvalidWindow,
+	reportUnsizedPods, // replaces the verdict: without sizes for new pods, Initial does nothing
+	withCreateFailure, // knows which new pods are left
+	hold,              // keeps what is recorded
+}
+
+// reportInvalidWindow stalls a scaler with a window that never opens, unless something else does, or something changes.
+func reportInvalidWindow(p Plan, _ Situation, policy Policy, _ time.Time) Plan {
 	if policy.InvalidWindow != "" && !p.Verdict.State.IsStalled() && !isChange(p.Step) {
 		p.Verdict = p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow)
 	}
+	return p
+}
+
+// reportUnsizedPods gives new pods nothing in the mode Initial while the API server does not size them.
+func reportUnsizedPods(p Plan, s Situation, policy Policy, _ time.Time) Plan {
 	if s.Unsized.Exists() && policy.SizesOnlyNewPods() {
 		p.NewPods, p.Verdict = NewPods{}, s.Unsized.Verdict().Within(p.Verdict.RequeueAfter)
 	}
+	return p
+}
+
+// withCreateFailure stalls a scaler while the API server refuses to create pods, and gives new ones their template's size after
+// that.
+func withCreateFailure(p Plan, s Situation, _ Policy, now time.Time) Plan {
 	p.NewPods = goal.WithFailure(p.NewPods, s, now)
-	if failure := s.Deployment.CreateFailure; failure != "" && p.Decision != nil && !p.Verdict.State.IsStalled() {
-		message := "Pods are missing: " + failure
-		if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure {
-			message = "Pods are missing, and new ones start as in the pod template: " + o.Message
-		}
-		p.Verdict = p.Verdict.Stalled(v1beta1.ReasonReplicaFailure, message)
+	failure := s.Deployment.CreateFailure
+	if failure == "" || p.Decision == nil || p.Verdict.State.IsStalled() {
+		return p
 	}
-	return hold(p, s, policy, now)
+	message := "Pods are missing: " + failure
+	if o := p.NewPods.Obstacle; o.Reason == v1beta1.ReasonReplicaFailure {
+		message = "Pods are missing, and new ones start as in the pod template: " + o.Message
+	}
+	p.Verdict = p.Verdict.Stalled(v1beta1.ReasonReplicaFailure, message)
+	return p
 }
 
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what

@@ -76,6 +76,9 @@ func TestWhichPodIsResized(t *testing.T) {
 	}
 	rule("One pod of three that is killed at the decided size gets more", given(decidedBefore(), outlier(large(), workload.OOMKill{HitBytes: 512 * mebi})),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+	rule("Also where nothing bounds a raise",
+		given(decidedBefore(), outlier(large(), workload.OOMKill{HitBytes: 512 * mebi}), func(w *world) { w.situation.Ceilings.RaiseFactor = 0 }),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
 	capped := sized("app", amounts(200, 256), amounts(400, 400))
 	rule("As far as the policy allows its limit",
 		given(decidedBefore(), outlier(capped, workload.OOMKill{HitBytes: 400 * mebi}),
