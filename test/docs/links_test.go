@@ -67,3 +67,26 @@ func TestEveryPageIsListed(t *testing.T) {
 		}
 	}
 }
+
+var (
+	item      = regexp.MustCompile(`(?m)^(?:\d+\.|\*) (?:.*\n?(?:   .*\n)*)`)
+	namedFile = regexp.MustCompile("`((?:api|bench|cmd|config|controllers|docs|hack|internal|test)/[\\w./-]+\\.\\w+)`")
+	namedWord = regexp.MustCompile("`([A-Z][a-z]+[A-Z][A-Za-z]+)`")
+)
+
+// A step that names files exists for a reader only if they do, and have what it says: a word of code is in one of the files.
+func TestFilesThatAreNamedHaveWhatIsSaid(t *testing.T) {
+	for _, page := range files(t, "CONTRIBUTING.md", "docs/ARCHITECTURE.md") {
+		for _, step := range item.FindAllString(read(t, page), -1) {
+			texts := ""
+			for _, m := range namedFile.FindAllStringSubmatch(step, -1) {
+				texts += read(t, filepath.Join(root, m[1]))
+			}
+			for _, m := range namedWord.FindAllStringSubmatch(step, -1) {
+				if texts != "" && !strings.Contains(texts, m[1]) {
+					t.Errorf("%s: no file has %s in\n%s", page, m[1], step)
+				}
+			}
+		}
+	}
+}
