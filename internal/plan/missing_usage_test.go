@@ -120,6 +120,13 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	if p := w.next(noon); !is[plan.Evict](p) {
 		t.Errorf("with all usage, no pod is evicted:\n%s", say(p))
 	}
+	lacksCPU := given(lackingUsage, orRecreate, decidedBefore(), recommends(), toEvict, (*world).effective)
+	for i := range lacksCPU.situation.Pods {
+		lacksCPU.situation.Pods[i].Actual["app"] = sized("app", amounts(100, 512), amounts(200, 1024)).Resources
+	}
+	if p := lacksCPU.next(noon); is[plan.Evict](p) || p.Verdict.Reason != "MetricsIncomplete" {
+		t.Errorf("a pod is evicted for CPU, and gets less memory:\n%s", say(p))
+	}
 	urgent := given(lackingUsage, orRecreate, decidedBefore(func(d *plan.Decision) { d.Reason, d.Requests["app"] = "OOMKill", amounts(50, 256) }), recommends(), toEvict, (*world).effective)
 	for i := range urgent.situation.Pods {
 		urgent.situation.Pods[i].Containers = []workload.Container{sized("app", amounts(50, 256), amounts(100, 512))}

@@ -61,14 +61,13 @@ func (e evictions) next() model.Plan {
 	for _, pod := range candidates {
 		harm[e.harmOf(pod)] = append(harm[e.harmOf(pod)], pod)
 	}
-	certain, isWithheld := e.withheld(harm[certain])
-	waits := e.WaitsForUsage().On("the next eviction")
+	hurt, isWithheld := e.withheld(harm[certain])
+	lacking, isAlsoWithheld := e.withheld(harm[onBusyNode])
 	switch {
-	case len(certain) > 0:
-		return e.evict(certain, harm[onBusyNode])
-	case len(harm[onBusyNode]) > 0:
-		return e.evict(nil, harm[onBusyNode])
-	case isWithheld:
+	case len(hurt)+len(lacking) > 0:
+		return e.evict(hurt, lacking)
+	case isWithheld, isAlsoWithheld:
+		waits := e.WaitsForUsage().On("the next eviction")
 		return e.without(model.Obstacles{waits}.Verdict().Noting(replaces(e.reasons)))
 	}
 	return e.without(e.blocked.Noting("The fallback Recreate leaves these pods: they lack neither memory nor CPU"))
