@@ -402,7 +402,7 @@ func TestStolenTokenPoliciesAreReportedWhereTheyRefuse(t *testing.T) {
 	agent := asking(w.Namespace, "agent", "")
 	agent.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	w.Create(agent)
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if now := w.stalled("agent"); !strings.HasPrefix(now, "True Rejected") || !strings.Contains(now, "pod-security.kubernetes.io/enforce=privileged") {
 			return "Stalled is " + now
 		}

@@ -72,7 +72,7 @@ func restarts(pods []corev1.Pod) map[string]int32 {
 // runs lets time pass until the Deployment is rolled out, and returns it.
 func (w *fixture) runs(name string) (d *appsv1.Deployment) {
 	w.Helper()
-	w.Eventually(func() string { return w.IsRunning(name) })
+	w.Until(func() string { return w.IsRunning(name) })
 	return w.Deployment(name)
 }
 

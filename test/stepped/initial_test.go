@@ -77,7 +77,7 @@ func areSized(pod *corev1.Pod, err error) string {
 // hasSizesOf lets time pass until the API server is told the sizes of exactly these Deployments.
 func (w *fixture) hasSizesOf(names ...string) {
 	w.Helper()
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
 			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
 		}

@@ -278,7 +278,7 @@ func (i *install) uses(namespace, name string, cpuMillis int64) {
 func (i *install) isSized(namespace, name string, least int64) {
 	i.Helper()
 	w := i.in(namespace)
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if got := world.Asked(&w.Pods(name)[0], "app").Requests.Cpu().MilliValue(); got < least {
 			return fmt.Sprintf("the pod of %s/%s requests %dm", namespace, name, got)
 		}
@@ -369,7 +369,7 @@ func (i *install) worksWithin() {
 		w := i.in(namespace)
 		requests := func(is func(cpuMillis int64) bool) {
 			w.Helper()
-			w.Eventually(func() string {
+			w.Until(func() string {
 				if cpu := w.Deployment("rolled").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); !is(cpu.MilliValue()) {
 					return fmt.Sprintf("the template of rolled requests %s", cpu)
 				}

@@ -181,7 +181,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			mark := w.mark()
 			before := w.Scaler("web").Status.Decision.Containers
 			w.Uses("web", "app", 900, 240)
-			w.Eventually(func() string {
+			w.Until(func() string {
 				if now := w.Scaler("web").Status.Decision.Containers; now[0].Requests.CPU.Cmp(*before[0].Requests.CPU) <= 0 {
 					return fmt.Sprintf("decided is %v", now)
 				}
@@ -196,7 +196,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			// An edit makes the operator try again, with the same result.
 			mark = w.mark()
 			w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
-			w.Eventually(func() string {
+			w.Until(func() string {
 				if c := w.Condition("web", "Stalled"); w.rewrites(mark) < 1 || c.Reason != "Contested" || c.ObservedGeneration < 2 {
 					return fmt.Sprintf("%d writes, %+v", w.rewrites(mark), c)
 				}

@@ -165,7 +165,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 				ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("500m"))},
 			}}}
 		})
-		w.Eventually(func() string {
+		w.Until(func() string {
 			if got := w.Sized("web"); got.Cpu().String() != "500m" {
 				return "cpu is " + got.Cpu().String()
 			}
@@ -240,7 +240,7 @@ func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 		o.Spec.Template.Spec.Containers = append([]corev1.Container{testkit.Container("side")}, o.Spec.Template.Spec.Containers...)
 		o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("init")}
 	})
-	w.Eventually(func() string {
+	w.Until(func() string {
 		s := w.Scaler("web")
 		if s.Status.OriginalResources == nil || len(s.Status.OriginalResources.Containers) != 2 {
 			return fmt.Sprintf("held: %+v", s.Status.OriginalResources)

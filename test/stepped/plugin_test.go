@@ -125,7 +125,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 				s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600))
 				s.Spec.UpdatePolicy.VerificationSeconds = &verificationSeconds
 			})
-			w.Eventually(func() string {
+			w.Until(func() string {
 				if w.apart("web", "1", "1Gi") == "" {
 					return "no pod is lowered"
 				}
@@ -149,7 +149,7 @@ func TestThePluginRollsBackALowering(t *testing.T) {
 			p.does("rollback web", "rolled back (unchanged)")
 			w.Usage.Err = nil
 			w.Uses("web", "app", 1500, 100)
-			w.Eventually(func() string {
+			w.Until(func() string {
 				for _, pod := range w.Pods("web") {
 					if now := world.Asked(&pod, "app").Requests; now.Cpu().Cmp(resource.MustParse("1200m")) < 0 {
 						return fmt.Sprintf("pod %s requests %s, although it uses more: %+v", pod.Name, now.Cpu(), w.Condition("web", "Applied"))

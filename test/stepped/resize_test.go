@@ -104,7 +104,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 
 	w.Uses("web", "renamed", 200, 200)
 	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "renamed" })
-	w.Eventually(func() string {
+	w.Until(func() string {
 		s := w.Scaler("web")
 		if s.Status.Decision == nil || len(s.Status.Decision.Containers) != 1 || s.Status.Decision.Containers[0].ContainerName != "renamed" {
 			return "the decision is not about the container's new name"

@@ -58,7 +58,7 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 // field of it.
 func (w *fixture) restored(before *appsv1.Deployment) {
 	w.Helper()
-	w.Eventually(func() string {
+	w.Until(func() string {
 		now := w.Deployment(before.Name)
 		for _, entry := range now.ManagedFields {
 			if entry.Manager == "verticalscaler" {
@@ -122,7 +122,7 @@ func TestRolloutGivesBackWhatTheUserHasDeployedLast(t *testing.T) {
 			return send()
 		}
 		w.Scale("web", world.InMode("Rollout"))
-		w.Eventually(func() string {
+		w.Until(func() string {
 			if w.Scaler("web").Status.OriginalResources == nil {
 				return "no original values are recorded"
 			}
@@ -174,7 +174,7 @@ func (w *fixture) givesBack(name, cpu, memory string) {
 	w.Helper()
 	w.Remove(testkit.Scaler(w.Namespace, name, name))
 	w.Gone(testkit.Scaler(w.Namespace, name, name))
-	w.Eventually(func() string {
+	w.Until(func() string {
 		r := w.Deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests
 		if r.Cpu().String() != cpu || r.Memory().String() != memory {
 			return fmt.Sprintf("the template requests %+v", r)

@@ -34,7 +34,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		return n
 	}
 	w.Uses("web", "app", 50, 60)
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if lowered() == 0 {
 			return "no pod is lowered yet"
 		}
@@ -51,7 +51,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		t.Errorf("all %d pods are lowered", n)
 	}
 	w.Usage.Silent = nil
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if n := lowered(); n < len(pods) {
 			return fmt.Sprintf("%d of %d pods are lowered", n, len(pods))
 		}

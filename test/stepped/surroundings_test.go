@@ -32,7 +32,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	w.Says("web", "Stalled", "True", "QuotaExceeded")
 
 	// Their memory is not affected by the quota.
-	w.Eventually(func() string {
+	w.Until(func() string {
 		for _, pod := range w.Pods("web") {
 			if now := world.Actual(&pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("276Mi")) < 0 {
 				return "pod " + pod.Name + " has " + now.String() + " of memory"

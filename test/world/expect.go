@@ -56,14 +56,14 @@ func (w *World) says(scaler, kind, status, reason string, words ...string) strin
 // Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
 func (w *World) Says(name, kind, status, reason string, words ...string) {
 	w.Helper()
-	w.Eventually(func() string { return w.says(name, kind, status, reason, words...) })
+	w.Until(func() string { return w.says(name, kind, status, reason, words...) })
 }
 
 // OwnerSays lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
 // the words.
 func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
 	w.Helper()
-	w.Eventually(func() string {
+	w.Until(func() string {
 		o := w.Owner(name)
 		return lacks(o, o.Status.Conditions, kind, status, reason, words...)
 	})
@@ -212,7 +212,7 @@ func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
 // those of the first container.
 func (w *World) Sized(name string) corev1.ResourceList {
 	w.Helper()
-	w.Eventually(func() string {
+	w.Until(func() string {
 		return firstOf(w.says(name, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied), w.hasDecided(name))
 	})
 	s := w.Scaler(name)
@@ -284,7 +284,7 @@ func (w *World) Between(what string, got resource.Quantity, least, most string) 
 // Noted lets minutes pass until the operator has recorded an event about an object whose note contains all the words.
 func (w *World) Noted(uid types.UID, reason string, words ...string) {
 	w.Helper()
-	w.Eventually(func() string {
+	w.Until(func() string {
 		for _, e := range w.Events(uid) {
 			if e.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Note, word) }) {
 				return ""

@@ -87,7 +87,7 @@ func Scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
 func (w *World) Settled(name string) *appsv1.Deployment {
 	w.Helper()
 	var d appsv1.Deployment
-	w.Eventually(func() string {
+	w.Until(func() string {
 		o := w.Owner(name)
 		if wrong := lacks(o, o.Status.Conditions, v1beta1.ConditionReady, "True", v1beta1.ReasonAvailable); wrong != "" {
 			return wrong

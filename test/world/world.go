@@ -270,9 +270,9 @@ func (w *World) Pass(d time.Duration) {
 // patience is how many minutes of the world's clock pass at most until something must be so.
 const patience = 180
 
-// Eventually lets minutes pass until f describes nothing that is wrong. Unlike Await, it only asks once nobody has anything
+// Until lets minutes pass until f describes nothing that is wrong. Unlike Await, it only asks once nobody has anything
 // to do.
-func (w *World) Eventually(f func() string) {
+func (w *World) Until(f func() string) {
 	w.Helper()
 	if w.RealTime != nil {
 		w.RealTime(f)
