@@ -267,7 +267,7 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 				o := owned(w, "owned", v1beta1.UpdateModeInPlace)
 				o.isSized()
 				w.Patch(w.NewOwner(o.name), `{"spec":{"deploymentName":"renamed"}}`)
-				w.Eventually(func() string {
+				w.Until(func() string {
 					if name := w.Scaler(o.name).Spec.DeploymentName; name != "renamed" {
 						return "the scaler names " + name
 					}

@@ -70,7 +70,7 @@ func space(t *testing.T, namespace string) *world.World {
 func sized(t *testing.T, namespace, name, cpu string) {
 	t.Helper()
 	w := space(t, namespace)
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if requests := w.Sized(name); requests.Cpu().Cmp(resource.MustParse(cpu)) < 0 {
 			return fmt.Sprintf("the pods of %s/%s request %s CPU", namespace, name, requests.Cpu())
 		}
@@ -152,7 +152,7 @@ func revertsDrift(t *testing.T, namespace, name string) {
 	w := space(t, namespace)
 	wanted := *w.Deployment(name).Spec.Replicas
 	w.Patch(w.Deployment(name), `{"spec":{"replicas":%d}}`, wanted+1)
-	w.Eventually(func() string {
+	w.Until(func() string {
 		if n := *w.Deployment(name).Spec.Replicas; n != wanted {
 			return fmt.Sprintf("Deployment %s/%s has %d replicas, not %d", namespace, name, n, wanted)
 		}
