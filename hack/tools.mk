@@ -44,7 +44,7 @@ OLM_CATALOG      := $(TOOLS_DIR)/catalog-$(OLM_VERSION)
 OLM_CPB          := $(TOOLS_DIR)/cpb-$(OLM_VERSION)
 OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
 
-# A program of ours from the packages of OLM v1's operator-controller (docs/adr/0056).
+# A program of ours from the packages of OLM v1's operator-controller (docs/adr/0066).
 OLMV1            := $(TOOLS_DIR)/olmv1-$(OLMV1_VERSION)
 
 # VPA's own programs, which the benchmarks compare with.

@@ -1,5 +1,5 @@
 // The Operator Lifecycle Manager: v0 itself for the tests that install the operator with it, opm for catalogs, and a program of ours
-// from the packages of OLM v1's operator-controller (docs/adr/0056). The path is below operator-controller's, so that Go lets the
+// from the packages of OLM v1's operator-controller (docs/adr/0066). The path is below operator-controller's, so that Go lets the
 // program import internal packages. The module is never published. The checksums of operator-controller's requirements are those
 // of its own go.sum.
 module github.com/operator-framework/operator-controller/verticalscaler

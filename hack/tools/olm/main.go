@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Olmv1 runs the part of OLM v1's operator-controller that renders a bundle (docs/adr/0056).
+// Olmv1 runs the part of OLM v1's operator-controller that renders a bundle (docs/adr/0066).
 //
 // The module's path is below that of operator-controller. So it may import operator-controller's internal packages.
 package main

@@ -5,7 +5,7 @@
 //
 // The leader election of client-go alone is not enough: a process that was paused, with its machine or by a
 // signal, continues where it stopped, and finds out only later that another one has taken its place. See
-// docs/adr/0018-a-leader-writes-only-while-its-lease-is-renewed.md.
+// docs/adr/0018-write-only-while-the-leader-lease-is-renewed.md.
 package fence
 
 import (

@@ -19,7 +19,7 @@ import (
 
 // A round reads one list for each namespace that has scalers, or one list of all namespaces if that is smaller.
 // Many namespaces with few pods cost mostly requests; a large cluster with few scalers has mostly pods without
-// one. docs/adr/0048-cost-follows-what-a-scaler-names.md has figures.
+// one. docs/adr/0048-index-objects-by-their-target-deployment.md has figures.
 
 const (
 	// podBytes is the size of a pod in a list of metrics-server, with two containers and a few labels.
