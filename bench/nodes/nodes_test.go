@@ -13,6 +13,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
@@ -21,9 +22,7 @@ func generated() []series { return newSeriesOf(traces.Make(10, 3*24*time.Hour, i
 func named(t *testing.T, name string) policy {
 	t.Helper()
 	p, err := parsePolicy(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p
 }
 
@@ -182,9 +181,7 @@ func TestSeriesStartAtMidnight(t *testing.T) {
 func TestACommandWithoutAFolderUsesGeneratedUsage(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"-worlds", "day", "-policies", "vpa,Balanced/Recreate", "-seeds", "2", "-days", "1", "-deployments", "3"}
-	if err := run(args, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run(args, &out, io.Discard))
 	if lines := strings.Count(out.String(), "\n"); lines != 9 || !strings.Contains(out.String(), "\n| Balanced/Recreate | x") {
 		t.Errorf("it prints %d lines: %s", lines, out.String())
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
@@ -33,9 +34,7 @@ func folder(t *testing.T) string {
 	dir := t.TempDir()
 	write := func(name string, format func(io.Writer, ...backtest.Trace) error, made ...backtest.Trace) {
 		var b bytes.Buffer
-		if err := format(&b, made...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, format(&b, made...))
 		if strings.HasSuffix(name, ".gz") {
 			var zipped bytes.Buffer
 			zip := gzip.NewWriter(&zipped)
@@ -43,9 +42,7 @@ func folder(t *testing.T) string {
 			_ = zip.Close()
 			b = zipped
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644))
 	}
 	write("first.csv", backtest.WriteUsage, made[:5]...)
 	write("others.csv.gz", backtest.WriteUsage, made[5:]...)
@@ -58,9 +55,7 @@ func folder(t *testing.T) string {
 func TestRecordOfGeneratedUsage(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"-draws", "500", "-skip", "weekly*", "-group", "containers=diurnal*,leak*,spike*,fine", "-siblings", "^fine-", folder(t)}
-	if err := run(args, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run(args, &out, io.Discard))
 	golden.Compare(t, "record.md", out.String())
 }
 

@@ -13,6 +13,7 @@ import (
 	vpatypes "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/fromvpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Each field of VPA's own API is known to the import, and mentioned by it.
@@ -22,13 +23,9 @@ func TestTheImportKnowsAllFields(t *testing.T) {
 	fill(reflect.ValueOf(&spec).Elem(), &names)
 	spec.TargetRef.Kind, spec.TargetRef.APIVersion = "Deployment", "apps/v1"
 	text, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &object))
 	imported := fromvpa.Of("shop", "web", object)
 	all := ""
 	for _, note := range imported.Notes {

@@ -22,6 +22,7 @@ import (
 
 	ours "github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -132,9 +133,7 @@ func TestRecommendations(t *testing.T) {
 					theirs.add(0, model.ResourceMemory, at, memory)
 					mine.AddMemory(at, memory)
 					if isKilled {
-						if err := theirs.pods[0].RecordOOM(time.Unix(at, 0), model.ResourceAmount(request)); err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, theirs.pods[0].RecordOOM(time.Unix(at, 0), model.ResourceAmount(request)))
 						mine.AddOOMKill(at, request)
 					}
 					want, got := theirs.recommend(), mine.Recommend()

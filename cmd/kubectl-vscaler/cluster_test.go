@@ -41,6 +41,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -87,9 +88,7 @@ func startServer(t *testing.T) *apiServer {
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],
 		"clusters":[{"name":"c","cluster":{"server":%q}}]}`, serve(t, s.serve))
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
 	t.Setenv("KUBECONFIG", file)
 	return s
 }
@@ -126,9 +125,7 @@ func (s *apiServer) put(objects ...client.Object) {
 func (s *apiServer) putJSON(t *testing.T, text string) {
 	t.Helper()
 	object, _, err := serializer.NewCodecFactory(kinds).UniversalDeserializer().Decode([]byte(text), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.put(object.(client.Object))
 }
 
@@ -356,13 +353,9 @@ func (s *apiServer) rolledBack(t *testing.T) {
 	s.edit("web", func(web *v1beta1.VerticalScaler) {
 		web.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
 		plan, err := rollback.Of(web, nil, rollback.Previous)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := json.Marshal(rollback.Record{To: rollback.Previous, Before: rollback.SpecOf(web.Spec.Scaling), After: plan.Spec})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		web.Annotations, web.Spec.ResourcePolicy = map[string]string{rollback.Annotation: string(text)}, plan.Spec.ResourcePolicy
 	})
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -124,18 +125,12 @@ func startDashboard(t *testing.T, args ...string) (address string, stop func() e
 func pageAt(t *testing.T, address string) (code int, text string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return response.StatusCode, string(body)
 }
 
@@ -228,9 +223,7 @@ func newSource(t *testing.T, past past.Options) (*dashboard.Source, *testclock.F
 	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
 	cluster.Clock = clock
 	reader, err := cluster.OpenLive()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return dashboard.NewSource(cluster, reader, past, ""), clock
 }
 
@@ -267,9 +260,7 @@ func TestThePastIsAskedForOnce(t *testing.T) {
 	look := func() pages.Details {
 		t.Helper()
 		d, err := source.Scaler(t.Context(), webName, pages.Day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		clock.SetTime(clock.Now().Add(5 * time.Second))
 		return d
 	}
@@ -304,9 +295,7 @@ func TestTheDashboardBacktests(t *testing.T) {
 	newFleetCluster(t).put(newScaler("shop", "web", metav1.Condition{}))
 	source, _ := newSource(t, past.Options{Address: serve(t, fleetPrometheus)})
 	var page strings.Builder
-	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &page); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &page))
 	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || strings.Count(text, `class="plot"`) != 2 {
 		t.Error(text)
 	}

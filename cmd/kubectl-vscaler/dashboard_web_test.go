@@ -30,6 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // webTimeout is longer than a test needs on a busy machine.
@@ -60,9 +61,7 @@ func newBrowser(t *testing.T) *browser {
 	tab, end := chromedp.NewContext(allocator)
 	t.Cleanup(end)
 	b := &browser{T: t}
-	if err := chromedp.Listen(tab, b.listen); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, chromedp.Listen(tab, b.listen))
 	b.ctx, end = context.WithTimeout(tab, webTimeout)
 	t.Cleanup(end)
 	t.Cleanup(func() {
@@ -106,9 +105,7 @@ func (b *browser) expect() {
 func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	b.Helper()
 	answer, err := chromedp.Call(b.ctx, command, params)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return answer
 }
 
@@ -159,12 +156,8 @@ func (b *browser) shoots(name string) {
 		return
 	}
 	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
+	must.Succeed(b, os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600))
 }
 
 // contrasts are the texts whose color is too close to that of what is behind them.

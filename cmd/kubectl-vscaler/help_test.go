@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // commands are all commands that do something, but for those of cobra.
@@ -44,9 +45,7 @@ func verb(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), 
 
 func TestEveryCommandIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	headings := regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(page), -1)
 	for _, c := range commands(t) {
 		isIn := func(heading []string) bool { return slices.Contains(strings.Split(heading[1], " and "), verb(c)) }
@@ -97,15 +96,11 @@ func TestEveryCommandIsCompleted(t *testing.T) {
 // The commands in the documentation and in the examples have only flags that exist.
 func TestDocumentedCommandsExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	texts := map[string]string{}
 	for _, page := range append(pages, "../../README.md") {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		texts[page] = string(text)
 	}
 	for _, c := range commands(t) {
@@ -169,9 +164,7 @@ func wrongIn(args []string) string {
 // change something.
 func TestK9sCallsWhatExists(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "k9s", "plugins.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var file struct {
 		Plugins map[string]struct {
 			ShortCut, Description, Command string

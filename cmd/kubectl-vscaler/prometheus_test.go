@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const mebi = 1 << 20
@@ -81,9 +83,7 @@ func tokenServer(t *testing.T) (address, token, ca string) {
 		token: []byte("hush\n"),
 		ca:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, content, 0o600))
 	}
 	return server.URL, token, ca
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // deployed is a Deployment of the fleet in these tests, with one container.
@@ -167,9 +168,7 @@ func reportOf(t *testing.T, args ...string) (report fleet.Report, text string) {
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &report))
 	return report, out
 }
 
@@ -285,9 +284,7 @@ func TestReportOfOtherKinds(t *testing.T) {
 func priceFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -316,9 +313,7 @@ func TestReportFormats(t *testing.T) {
 	newFleetCluster(t)
 	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
 	prices := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"), 0o600))
 	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Frugal", "--top=1")
 	for _, want := range []string{
 		"2 containers of 2 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\nfrugal ", "COST/MONTH EUR",
@@ -362,9 +357,7 @@ func TestPatches(t *testing.T) {
 		files := map[string]string{"bank_Deployment_api.yaml": "", "shop_Deployment_web.yaml": ""}
 		for name := range files {
 			text, err := os.ReadFile(filepath.Join(folder, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files[name] = string(text)
 			for i := range all {
 				if all[i].namespace+"_Deployment_"+all[i].name+".yaml" == name {
@@ -395,9 +388,7 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 	var resources corev1.ResourceRequirements
 	if format == "helm-values" {
 		var values struct{ Resources corev1.ResourceRequirements }
-		if err := yaml.UnmarshalStrict(text, &values); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict(text, &values))
 		resources = values.Resources
 	} else {
 		containers := container(d.cpu, d.memory, d.limit)
@@ -405,21 +396,13 @@ func (d *deployed) apply(t *testing.T, format fleet.PatchFormat, text []byte) {
 		before, err := json.Marshal(appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{Containers: containers},
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		patch, err := yaml.YAMLToJSON(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var deployment appsv1.Deployment
-		if err := json.Unmarshal(after, &deployment); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(after, &deployment))
 		containers = deployment.Spec.Template.Spec.Containers
 		if len(containers) != 1 || containers[0].Image != "app:1" || deployment.Name != d.name {
 			t.Fatalf("the patch changes more than resources: %s", after)
@@ -445,9 +428,7 @@ func TestPatchesRefuse(t *testing.T) {
 	newClusterOf(t, all)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "shop_Deployment_web.yaml")
-	if err := os.WriteFile(file, []byte("mine: true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("mine: true\n"), 0o600))
 	out, errOut, code := run(t, nil, "report", "-A", reportUntil, "--prometheus="+serve(t, fleetPrometheus), "--patches=ssa", "--patches-folder="+folder)
 	if want := "writing patches: " + file + " exists and was not written by this command"; out != "" || code != 1 || errOut != want {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
@@ -501,9 +482,7 @@ func TestReportOfTables(t *testing.T) {
 // A table without requests, from standard input.
 func TestReportOfStandardInput(t *testing.T) {
 	usage, err := os.Open(filepath.Join(folder, "leak.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = usage.Close() })
 	out, errOut, code := run(t, usage, "report", "-", "--warm-up=0")
 	if code != 0 || !strings.Contains(out, "\n            leak       leak        1      none -> ") {
@@ -519,9 +498,7 @@ func TestReportWritesAPage(t *testing.T) {
 		t.Fatalf("exit code %d: %q, %q", code, out, errOut)
 	}
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := strings.Count(string(page), `<figure class="plot">`); got != 8 {
 		t.Errorf("the page has %d plots, want 8", got)
 	}
@@ -555,16 +532,12 @@ func TestReportOfSavedUsage(t *testing.T) {
 func TestExamplesRun(t *testing.T) {
 	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	command, _, err := root.Find([]string{"report"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	newScaledCluster(t, scaledFleet)
 	t.Chdir(filepath.Join("..", ".."))
 	scratch := t.TempDir()
 	prices := filepath.Join(scratch, "prices.yaml")
-	if err := os.WriteFile(prices, []byte("cpuCoreHour: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(prices, []byte("cpuCoreHour: 1\n"), 0o600))
 	address, token, ca := tokenServer(t)
 	places := strings.NewReplacer("report.html", filepath.Join(scratch, "report.html"), "report.csv", filepath.Join(scratch, "report.csv"), "prices.yaml", prices,
 		"folder requests", "folder "+filepath.Join(scratch, "requests"), "http://localhost:9090", serve(t, fleetPrometheus),
@@ -576,9 +549,7 @@ func TestExamplesRun(t *testing.T) {
 			continue
 		}
 		usage, err := os.Open("internal/backtest/testdata/traces/leak.csv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		args = places.Replace(args)
 		if _, errOut, code := run(t, usage, strings.Fields(args)...); code != 0 {
 			t.Errorf("%s: exit code %d: %s", args, code, errOut)
@@ -690,9 +661,7 @@ func TestReportOfAScalerThatOnlyRaisesMemory(t *testing.T) {
 func TestReportOfScalersInFiles(t *testing.T) {
 	newScaledCluster(t, scaledFleet)
 	prices := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.1\nmemoryGiBHour: 0.01\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.1\nmemoryGiBHour: 0.01\n"), 0o600))
 	output := func(format string) string {
 		t.Helper()
 		out, errOut, code := run(t, nil, "report", "-A", "-o="+format, "--prices="+prices)
@@ -704,9 +673,7 @@ func TestReportOfScalersInFiles(t *testing.T) {
 
 	text := output("json")
 	var report fleet.Report
-	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(text), &report))
 	for _, unknown := range []string{"starvedPercent", "oomDays", "resizesPerDay", `"from"`, "warmUpSeconds", `"days"`, "containerDays"} {
 		if strings.Contains(text, unknown) {
 			t.Errorf("there is a %s in:\n%s", unknown, text)
@@ -739,17 +706,13 @@ func TestReportOfScalersInFiles(t *testing.T) {
 // The CronJob in config/report has flags that work, and the rights that they need, and no more.
 func TestTheWeeklyReport(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "report", "weekly_report.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var job batchv1.CronJob
 	var role rbacv1.ClusterRole
 	for _, part := range strings.Split(string(text), "\n---\n") {
 		for kind, into := range map[string]any{"kind: CronJob\n": &job, "kind: ClusterRole\n": &role} {
 			if strings.Contains(part, "\n"+kind) {
-				if err := yaml.UnmarshalStrict([]byte(part), into); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.UnmarshalStrict([]byte(part), into))
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // preparations are what a line that begins with @ may do to the cluster, or name another one.
@@ -34,9 +35,7 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 	"edit": func(t *testing.T, s **apiServer, arg string) { // a scaler, as a merge patch
 		name, patch, _ := strings.Cut(arg, " ")
 		(*s).edit(name, func(scaler *v1beta1.VerticalScaler) {
-			if err := json.Unmarshal([]byte(patch), scaler); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(patch), scaler))
 		})
 	},
 	"forbid": func(_ *testing.T, s **apiServer, arg string) { (*s).forbidden = strings.Fields(arg) },
@@ -55,9 +54,7 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 	"serves":      func(_ *testing.T, s **apiServer, arg string) { (*s).answer(arg, metav1.APIGroup{}) },
 	"silent": func(t *testing.T, s **apiServer, arg string) {
 		before, err := time.ParseDuration(arg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		(*s).lastHeard(before)
 	},
 	"unserved": func(_ *testing.T, s **apiServer, arg string) {
@@ -86,9 +83,7 @@ func TestCommands(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []string
 		for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 			title, _, _ := strings.Cut(block, "\n")
@@ -101,9 +96,7 @@ func TestCommands(t *testing.T) {
 			})
 		}
 		if *golden.Update {
-			if err := os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o600))
 		}
 	}
 }

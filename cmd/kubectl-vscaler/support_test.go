@@ -20,28 +20,23 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // unpacked are the files of an archive.
 func unpacked(t *testing.T, archive io.Reader) map[string]string {
 	t.Helper()
 	compressed, err := gzip.NewReader(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files := map[string]string{}
 	for reader := tar.NewReader(compressed); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files[strings.TrimPrefix(header.Name, "vscaler-support/")] = string(content)
 	}
 }
@@ -86,9 +81,7 @@ func TestSupportBundle(t *testing.T) {
 		t.Errorf("%v %v", err, info)
 	}
 	archive, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = archive.Close() }()
 	files := unpacked(t, archive)
 	for name, want := range map[string]string{

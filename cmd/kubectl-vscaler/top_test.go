@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestTopHonorsTheWidth(t *testing.T) {
@@ -101,9 +102,7 @@ func TestUsageIsNotReadAgainAtOnce(t *testing.T) {
 	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
 	cluster.Clock = clock
 	r, err := cluster.OpenLive()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []int{1, 1, 2} {
 		if _, err := r.Scaler(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // inImage is the environment variable of a child without files of the system.
@@ -26,9 +28,7 @@ var root = filepath.Join("..", "..")
 func TestPublicCertificatesAreVerifiedInTheImage(t *testing.T) {
 	if os.Getenv(inImage) != "" {
 		pool, err := x509.SystemCertPool()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if pool.Equal(x509.NewCertPool()) {
 			t.Fatal("there are no roots")
 		}
@@ -61,9 +61,7 @@ func TestTheRootsAreAsNewAsTheRelease(t *testing.T) {
 	find := func(pattern, file string) string {
 		t.Helper()
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := regexp.MustCompile(pattern).FindSubmatch(text)
 		if found == nil {
 			t.Fatalf("%s has no %s", file, pattern)
@@ -71,13 +69,9 @@ func TestTheRootsAreAsNewAsTheRelease(t *testing.T) {
 		return string(found[1])
 	}
 	roots, err := time.Parse("20060102150405", find(`x509roots/fallback v0\.0\.0-(\d{14})-`, filepath.Join(root, "go.mod")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	release, err := time.Parse(time.RFC3339, find(`createdAt: "?([^"\n]+)"?\n`, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if age := release.Sub(roots); age > 180*24*time.Hour {
 		t.Errorf("the certificate authorities are %d days older than the release", int(age.Hours()/24))
 	}

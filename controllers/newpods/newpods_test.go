@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
@@ -45,9 +46,7 @@ type fixture struct {
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	f := &fixture{t: t, clock: testingclock.NewFakePassiveClock(noon)}
 	count := func() error {
 		f.writes++
@@ -90,9 +89,7 @@ func (f *fixture) reconcile() reconcile.Result {
 func (f *fixture) reconcileNow() reconcile.Result {
 	f.t.Helper()
 	result, err := f.Reconcile(f.t.Context(), request("shop"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	return result
 }
 
@@ -100,9 +97,7 @@ func (f *fixture) reconcileNow() reconcile.Result {
 func (f *fixture) sizes() map[string]string {
 	f.t.Helper()
 	var all v1beta1.NewPodSizesList
-	if err := f.Client.List(f.t.Context(), &all, client.InNamespace("shop")); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.Client.List(f.t.Context(), &all, client.InNamespace("shop")))
 	out := map[string]string{}
 	for _, o := range all.Items {
 		out[o.Name] = o.Spec.Deployments
@@ -124,13 +119,9 @@ func (f *fixture) wants(when string, want map[string]string, writes int) {
 func (f *fixture) edit(name string, change func(*v1beta1.VerticalScaler)) {
 	f.t.Helper()
 	var s v1beta1.VerticalScaler
-	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &s); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &s))
 	change(&s)
-	if err := f.Client.Update(f.t.Context(), &s); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.Client.Update(f.t.Context(), &s))
 	f.writes = 0
 }
 
@@ -173,9 +164,7 @@ func TestSizesFollowTheScalers(t *testing.T) {
 	f.wants("another Deployment", map[string]string{"verticalscaler": "\napi app,2,,,\n"}, 1)
 
 	for _, name := range []string{"web", "api"} {
-		if err := f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}))
 	}
 	f.writes = 0
 	f.reconcile()
@@ -191,9 +180,7 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 	f := newFixture(t)
 	owners := func() (names []string) {
 		var o v1beta1.NewPodSizes
-		if err := f.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "verticalscaler"}, &o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "verticalscaler"}, &o))
 		for _, owner := range o.OwnerReferences {
 			if owner.Kind != "VerticalScaler" || owner.UID != types.UID("uid-"+owner.Name) || owner.Controller != nil || owner.BlockOwnerDeletion != nil {
 				t.Errorf("owned by %+v", owner)
@@ -207,17 +194,13 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 		s := scalerOf(name, "1")
 		s.UID = types.UID("uid-" + name)
 		all = append(all, s)
-		if err := f.Client.Create(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client.Create(t.Context(), s))
 	}
 	f.reconcile()
 	if diff := cmp.Diff(strings.Split("abcdefgh", ""), owners()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
-	if err := f.Client.Delete(t.Context(), all[8]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Client.Delete(t.Context(), all[8]))
 	f.reconcile()
 	if diff := cmp.Diff(strings.Split("acdefghi", ""), owners()); diff != "" {
 		t.Errorf("owners once b is deleted (-want +got):\n%s", diff)
@@ -251,9 +234,7 @@ func TestChangedSizesAreWrittenAgain(t *testing.T) {
 		f.wants(name, right, 1)
 		f.reconcile()
 		f.wants(name+", once it is right", right, 0)
-		if err := f.Client.Delete(t.Context(), scalerOf("web", "1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client.Delete(t.Context(), scalerOf("web", "1")))
 		f.reconcile()
 		if _, isLeft := f.sizes()[found.Name]; isLeft {
 			t.Errorf("%s: the object stays without its scaler", name)
@@ -307,9 +288,7 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 		}
 		f.most = 0
 	}
-	if err := f.Client.Create(t.Context(), scalerOf("c", "3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Client.Create(t.Context(), scalerOf("c", "3")))
 	always("a", "b", "d", "e")
 	f.writes = 0
 	f.wants("with one more", map[string]string{
@@ -324,9 +303,7 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 		"verticalscaler": "\na app,1001m,,,\n", "verticalscaler-2": "\nd app,4,,,\ne app,5,,,\n", "verticalscaler-3": "\nb app,2,,,\nc app,3,,,\n",
 	}, 0)
 	for _, name := range []string{"a", "d"} {
-		if err := f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}))
 	}
 	always("b", "c", "e")
 	f.writes = 0

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // anOwner is a ScaledDeployment shop/web with one container.
@@ -153,9 +154,7 @@ spec:
 			}
 			before := owner.DeepCopy()
 			got, err := deploymentFor(owner, tc.scalers)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(before, owner); diff != "" {
 				t.Errorf("the owner was changed (-before +after):\n%s", diff)
 			}
@@ -164,9 +163,7 @@ spec:
 			}
 			got.SetAnnotations(nil)
 			var want map[string]any
-			if err := yaml.Unmarshal([]byte(tc.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(tc.want), &want))
 			if diff := cmp.Diff(asJSON(t, want), asJSON(t, got.Object)); diff != "" {
 				t.Errorf("deploymentFor() (-want +got):\n%s", diff)
 			}
@@ -178,12 +175,8 @@ spec:
 func asJSON(t *testing.T, value any) (out any) {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(text, &out))
 	return out
 }
 
@@ -193,13 +186,9 @@ func TestScalerFor(t *testing.T) {
 		o.Spec.Scaling = &v1beta1.Scaling{Suspend: true, UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: "Recommend"}}
 	})
 	got, err := scalerFor(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var typed v1beta1.VerticalScaler
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &typed))
 	if typed.Namespace != "shop" || typed.Name != "web" || typed.Spec.DeploymentName != "other" || !typed.Spec.Suspend || typed.Spec.UpdatePolicy.UpdateMode != "Recommend" ||
 		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedHash(&typed) == "" {
 		t.Errorf("scalerFor() = %+v", typed)
@@ -254,9 +243,7 @@ func TestContains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var desired, live any
 			for text, into := range map[string]*any{tc.desired: &desired, tc.live: &live} {
-				if err := yaml.Unmarshal([]byte(text), into); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal([]byte(text), into))
 			}
 			if tc.desired == tc.live {
 				live = desired
@@ -275,9 +262,7 @@ func TestContains(t *testing.T) {
 func TestIsApplied(t *testing.T) {
 	owner := anOwner()
 	desired, err := deploymentFor(owner, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		change func(*appsv1.Deployment)
 		want   bool
@@ -322,13 +307,9 @@ func TestIsApplied(t *testing.T) {
 func typed(t *testing.T, document *unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	text, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var d appsv1.Deployment
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &d))
 	return &d
 }
 
@@ -343,18 +324,12 @@ func TestAnyTemplateIsAppliedUntilOneOfItsValuesChanges(t *testing.T) {
 			o.Spec.Template.CreationTimestamp = metav1.Time{}
 		})
 		desired, err := deploymentFor(owner, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		live := typed(t, desired)
 		stored, err := live.Marshal() // as stored in etcd
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		live = &appsv1.Deployment{}
-		if err := live.Unmarshal(stored); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, live.Unmarshal(stored))
 		if ok, err := isApplied(desired, live); !ok || err != nil {
 			t.Fatalf("seed %d: not applied: %v\n%s", seed, err, cmp.Diff(asJSON(t, desired.Object), asJSON(t, live)))
 		}
@@ -365,9 +340,7 @@ func TestAnyTemplateIsAppliedUntilOneOfItsValuesChanges(t *testing.T) {
 		for range 40 {
 			path := all[r.IntN(len(all))]
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			changed := replaceLeaf(content["spec"], path)
 			content["spec"] = changed
 			if contains("", desired.Object["spec"], content["spec"]) {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -35,9 +36,7 @@ func aScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, autoscalingv2.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	return scheme
 }
@@ -62,9 +61,7 @@ func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}} {
 		builder.WithIndex(kind, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} })
 	}
-	if err := inventory.Index(t.Context(), indexer{builder}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, inventory.Index(t.Context(), indexer{builder}))
 	s.Client = builder.Build()
 	apply, remove := funcs.Apply, funcs.Delete
 	funcs.Apply = func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -112,9 +109,7 @@ func (s *fixture) reconcile() (*v1beta1.ScaledDeployment, reconcile.Result, erro
 	key := client.ObjectKey{Namespace: "shop", Name: "web"}
 	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: key})
 	var owner v1beta1.ScaledDeployment
-	if getErr := s.Get(s.Context(), key, &owner); getErr != nil {
-		s.Fatal(getErr)
-	}
+	must.Succeed(s, s.Get(s.Context(), key, &owner))
 	return &owner, result, err
 }
 
@@ -176,13 +171,9 @@ func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 	}
 	// A new document is applied.
 	var owner v1beta1.ScaledDeployment
-	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner))
 	owner.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
-	if err := s.Update(t.Context(), &owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Update(t.Context(), &owner))
 	for range 5 {
 		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
@@ -207,9 +198,7 @@ func TestTheLabelOfAWriteIsRemoved(t *testing.T) {
 	}})
 	stored := func() (label, hash string) {
 		var d appsv1.Deployment
-		if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &d))
 		return d.Labels[v1beta1.ApplyingLabel], appliedHash(&d)
 	}
 	if _, _, err := s.reconcile(); err == nil {
@@ -313,13 +302,9 @@ func TestARejectionByThePolicyIsReportedOnceThePolicyKnowsTheOwner(t *testing.T)
 
 	// A change of the owner is another chance.
 	var owner v1beta1.ScaledDeployment
-	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner))
 	owner.Generation++
-	if err := s.Update(t.Context(), &owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Update(t.Context(), &owner))
 	expect(false)
 }
 
@@ -348,13 +333,9 @@ func TestConflictsBackOff(t *testing.T) {
 	conflicts = true
 	s.reconciler.written.Forget(client.ObjectKey{Namespace: "shop", Name: "web"})
 	owner := &v1beta1.ScaledDeployment{}
-	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, owner))
 	owner.Status = v1beta1.ScaledDeploymentStatus{}
-	if err := s.Status().Update(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Status().Update(t.Context(), owner))
 	if _, result, err := s.reconcile(); err != nil || result.RequeueAfter != 50*time.Millisecond {
 		t.Errorf("the first conflict after a success: %+v, %v, want a retry in 50ms", result, err)
 	}
@@ -364,9 +345,7 @@ func TestConflictsBackOff(t *testing.T) {
 func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
 	// Equal to the owner's spec, but without a controller.
 	document, err := deploymentFor(anOwner(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	foreign := typed(t, document)
 	foreign.OwnerReferences, foreign.Labels, foreign.Annotations = nil, nil, nil
 	foreign.ManagedFields = nil
@@ -381,9 +360,7 @@ func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var now appsv1.Deployment
-	if err := s.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now))
 	if len(now.OwnerReferences)+len(now.Labels) > 0 {
 		t.Errorf("it was adopted: %v, %v", now.OwnerReferences, now.Labels)
 	}
@@ -414,9 +391,7 @@ func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
 	t.Helper()
 	document, err := deploymentFor(owner, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := typed(t, document)
 	d.Name = name
 	return d
@@ -426,9 +401,7 @@ func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string)
 func (s *fixture) names() (names []string) {
 	s.Helper()
 	var list appsv1.DeploymentList
-	if err := s.List(s.Context(), &list); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, s.List(s.Context(), &list))
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
@@ -446,9 +419,7 @@ func TestAPreviousDeploymentIsFoundWithoutItsLabel(t *testing.T) {
 	}}, previous)
 	for range 2 {
 		owner, _, err := s.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Reason != "Replacing" {
 			t.Errorf("Ready is %+v", c)
 		}
@@ -512,9 +483,7 @@ func TestSizedIsReportedWhileTheDeploymentIsRejected(t *testing.T) {
 	taken.OwnerReferences = nil
 	s := newFixture(t, anOwner(withScaling, withOtherName), interceptor.Funcs{}, ownedDeployment(t, anOwner(), "web"), taken, scaler)
 	owner, _, err := s.reconcile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "OperatingNormally" {
 		t.Errorf("Sized is %+v", c)
 	}

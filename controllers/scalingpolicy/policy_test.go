@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const aDay = 24 * time.Hour
@@ -191,9 +192,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	s.advance(time.Hour)
 	s.settle()
 	s.expectWrites("halted")
-	if err := s.api.Delete(t.Context(), s.scaler(first[0])); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.api.Delete(t.Context(), s.scaler(first[0])))
 	s.advance(30 * aDay)
 	s.settle()
 	if halts := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout.Halts; len(halts) != 2 || halts[0].Namespace != "bank" {

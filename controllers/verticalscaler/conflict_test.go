@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Events of pods are held back: each resize meets a conflict, until they arrive. The reconciles
@@ -25,9 +26,7 @@ func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 	var delays []time.Duration
 	for range 9 {
 		_, result, err := p.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		delays = append(delays, result.RequeueAfter)
 		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
@@ -60,13 +61,9 @@ func TestTheFinalizerIsThereForOriginalValues(t *testing.T) {
 func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
 	p := newPlant(t, 400)
 	var vs v1beta1.VerticalScaler
-	if err := p.server.Get(t.Context(), p.key, &vs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Get(t.Context(), p.key, &vs))
 	scaler.RecordClaim(&vs.Status, "")
-	if err := p.server.Status().Update(t.Context(), &vs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Status().Update(t.Context(), &vs))
 	for reconciles, want := range []int{0, 1} {
 		if vs := p.mustReconcile(); len(p.resized) != want || scaler.RecordedClaim(vs) == "" {
 			t.Errorf("after %d reconciles: resized %v, claim %q", reconciles+1, p.resized, scaler.RecordedClaim(vs))

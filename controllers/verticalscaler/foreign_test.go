@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -42,9 +43,7 @@ func TestPodsOfAnotherOwnerAreNamed(t *testing.T) {
 		s.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
 		s.observation.situation.Pods = tc.pods
 		s.plan.Verdict = plan.Waiting.Because(tc.reason, none)
-		if err := r.nameForeignPods(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.nameForeignPods(t.Context(), s))
 		if got := s.plan.Verdict.Message; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

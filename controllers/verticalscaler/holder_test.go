@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Values that another scaler has written into the template and not restored are not the user's: they are neither
@@ -56,9 +57,7 @@ func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 
 func TestARejectedDeletionIsReported(t *testing.T) {
 	p := newPlant(t, 80, withFinalizer)
-	if err := p.server.Delete(t.Context(), checkout()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Delete(t.Context(), checkout()))
 	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return apierrors.NewForbidden(v1beta1.GroupVersion.WithResource("verticalscalers").GroupResource(), "checkout", errors.New(`User "x" cannot patch resource "verticalscalers"`))

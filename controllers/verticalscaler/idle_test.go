@@ -13,6 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -37,12 +38,8 @@ func TestASettledScalerWritesNothingForHours(t *testing.T) {
 	versions := func() [2]string {
 		var vs v1beta1.VerticalScaler
 		var saved v1beta1.VerticalScalerCheckpoint
-		if err := p.server.Get(t.Context(), p.key, &vs); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.IgnoreNotFound(p.server.Get(t.Context(), p.key, &saved)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.server.Get(t.Context(), p.key, &vs))
+		must.Succeed(t, client.IgnoreNotFound(p.server.Get(t.Context(), p.key, &saved)))
 		return [2]string{vs.ResourceVersion, saved.ResourceVersion}
 	}
 	// The first interval of CPU usage is complete after these minutes, and is saved.

@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -36,15 +37,11 @@ func reconciled(vs *v1beta1.VerticalScaler, p *scope) *v1beta1.VerticalScaler {
 func kstatusOf(t *testing.T, vs *v1beta1.VerticalScaler) kstatus.Status {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	object := &unstructured.Unstructured{Object: fields}
 	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("VerticalScaler"))
 	result, err := kstatus.Compute(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return result.Status
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -71,9 +72,7 @@ func TestWhichScalersAnObjectConcerns(t *testing.T) {
 		"the freeze switch":            {find.ofNamespace, &metav1.PartialObjectMetadata{}, "bank/web shop/api shop/restoring shop/web"},
 	} {
 		found, err := tc.find(t.Context(), tc.object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []string
 		for _, request := range found {
 			got = append(got, request.String())

@@ -17,6 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -151,9 +152,7 @@ verticalscaler_status{reason=%q,scaler="checkout",target_namespace="shop"} 1
 	if err := testutil.CollectAndCompare(p.Metrics, strings.NewReader(want), "verticalscaler_changes_total", "verticalscaler_pods", "verticalscaler_status"); err != nil {
 		t.Error(err)
 	}
-	if err := p.server.Delete(t.Context(), vs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Delete(t.Context(), vs))
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: p.key}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -183,9 +184,7 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s)
 		}
-		if err := r.noteUnpublished(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.noteUnpublished(t.Context(), s))
 		c, _ := newPodsSized(s)
 		if got := string(c.Status) + " " + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.message) {
 			t.Errorf("%s: %s: %s, want %s: %s", name, got, c.Message, tc.want, tc.message)
@@ -360,12 +359,8 @@ func TestSizesCountFromTheirPublication(t *testing.T) {
 	if got := pass(noon.Add(2*time.Minute), 200); !got.IsZero() {
 		t.Errorf("before another size is written down: told since %s", got)
 	}
-	if err := r.Client.Delete(t.Context(), sizes("")); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Create(t.Context(), sizes("\ncheckout @;app,200m,,,\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Client.Delete(t.Context(), sizes("")))
+	must.Succeed(t, r.Client.Create(t.Context(), sizes("\ncheckout @;app,200m,,,\n")))
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
 		t.Errorf("after that: told since %s", got)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -119,9 +120,7 @@ func resources(cpu, memory string) corev1.ResourceList {
 func (p *plant) cached() client.Client {
 	p.t.Helper()
 	for _, object := range p.objects {
-		if err := p.server.Get(p.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Succeed(p.t, p.server.Get(p.t.Context(), client.ObjectKeyFromObject(object), object))
 	}
 	c := cached.Cache(p.t, p.server.Scheme(), inventory.Trim, func(c cache.Cache) (err error) {
 		own, ok := c.(*inventory.Cache)
@@ -141,8 +140,6 @@ func (p *plant) cached() client.Client {
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -147,9 +148,7 @@ func (p *plant) start(objects []client.Object) {
 	p.t.Helper()
 	p.objects = objects
 	builder := fake.NewClientBuilder().WithScheme(watchedScheme(p.t)).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{})
-	if err := inventory.Index(p.t.Context(), indexing{builder}); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, inventory.Index(p.t.Context(), indexing{builder}))
 	p.server = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.unreadable != nil {
@@ -252,9 +251,7 @@ func notRefused(string) apierror.Rejection { return apierror.Rejection{} }
 // learn adds a day of usage.
 func (p *plant) learn(vs *v1beta1.VerticalScaler, cpuMillis int64) {
 	p.t.Helper()
-	if err := p.Histories.Load(p.t.Context(), vs, noon); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.Histories.Load(p.t.Context(), vs, noon))
 	p.Histories.With(p.key, func(histories history.Histories) {
 		for minute := range 24 * 60 {
 			at := noon.Add(time.Duration(minute-24*60) * time.Minute)
@@ -269,9 +266,7 @@ func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
 	result, err := p.Reconcile(p.t.Context(), reconcile.Request{NamespacedName: p.key})
 	p.checkShared()
 	var vs v1beta1.VerticalScaler
-	if getErr := p.server.Get(p.t.Context(), p.key, &vs); getErr != nil {
-		p.t.Fatal(getErr)
-	}
+	must.Succeed(p.t, p.server.Get(p.t.Context(), p.key, &vs))
 	return &vs, result, err
 }
 
@@ -279,18 +274,14 @@ func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
 func (p *plant) mustReconcile() *v1beta1.VerticalScaler {
 	p.t.Helper()
 	vs, _, err := p.reconcile()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	return vs
 }
 
 // create creates an object on the server.
 func (p *plant) create(o client.Object) {
 	p.t.Helper()
-	if err := p.server.Create(p.t.Context(), o); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.server.Create(p.t.Context(), o))
 	p.objects = append(p.objects, o)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -80,9 +81,7 @@ func (p *promotable) use(minutes int, memory int64) {
 func (p *promotable) expect(when, want string) *v1beta1.VerticalScaler {
 	p.t.Helper()
 	vs, _, err := p.reconcile()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	c := condition(vs, v1beta1.ConditionReadyForPromotion)
 	got := ""
 	if c.Type != "" {
@@ -121,9 +120,7 @@ func TestAScalerIsReadyForPromotionOnceItsUsageWasCovered(t *testing.T) {
 	// It is promoted, and waits no more.
 	vs := p.expect("and then", again)
 	vs.Annotations = map[string]string{v1beta1.PromotedAnnotation: "2026-03-02T13:00:00Z"}
-	if err := p.server.Update(t.Context(), vs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Update(t.Context(), vs))
 	p.expect("of a promoted scaler", "")
 	p.Histories.With(p.key, func(histories history.Histories) {
 		if got := histories["app"].Coverage(); got != (history.Coverage{}) {
@@ -180,9 +177,7 @@ func TestWhoWaitsForPromotion(t *testing.T) {
 			vs := p.mustReconcile()
 			if tc.change != nil {
 				tc.change(p, vs)
-				if err := p.server.Update(t.Context(), vs); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, p.server.Update(t.Context(), vs))
 			}
 			p.expect("of "+name, tc.want)
 		})
@@ -197,9 +192,7 @@ func TestNothingIsRecordedInAnotherMode(t *testing.T) {
 	setMode := func(mode v1beta1.UpdateMode) {
 		vs := p.expect("in "+string(mode), needsADay)
 		vs.Spec.UpdatePolicy.UpdateMode = mode
-		if err := p.server.Update(t.Context(), vs); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.server.Update(t.Context(), vs))
 	}
 	setMode(v1beta1.UpdateModeInitial)
 	p.expect("in Initial", needsADay)

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func team(hard, used string) *corev1.ResourceQuota {
@@ -59,9 +61,7 @@ func TestWhichScalersMayWaitForAQuota(t *testing.T) {
 	p.create(team("0.3", "0.3"))
 	p.mustReconcile()
 	check("while the quota is used up", true)
-	if err := p.server.Delete(t.Context(), team("0.3", "0.3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Delete(t.Context(), team("0.3", "0.3")))
 	p.mustReconcile()
 	check("without a quota", false)
 	p.conflict = errors.New("no connection")

@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The README shows the output of kubectl get after four of six pods were resized: less CPU and more
@@ -41,9 +42,7 @@ func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
 	completeFor(vs, s)
 	vs.Status = s.status
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, shown, _ := strings.Cut(string(readme), "$ kubectl get vscaler -n shop\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	if diff := cmp.Diff(strings.Split(kubectlGet(t, vs), "\n"), strings.Split(shown, "\n")); diff != "" {
@@ -55,36 +54,24 @@ func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
 func kubectlGet(t *testing.T, vs *v1beta1.VerticalScaler) string {
 	t.Helper()
 	file, err := os.ReadFile("../../config/crd/bases/autoscaling.verticalscaler.io_verticalscalers.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(file, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(file, &crd))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names, cells := []string{"NAME"}, []string{vs.Name}
 	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority > 0 {
 			continue // only with -o wide
 		}
 		path := jsonpath.New(column.Name).AllowMissingKeys(true)
-		if err := path.Parse("{" + column.JSONPath + "}"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, path.Parse("{"+column.JSONPath+"}"))
 		var cell bytes.Buffer
-		if err := path.Execute(&cell, object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, path.Execute(&cell, object))
 		value := cell.String()
 		if column.Type == "date" {
 			since, err := time.Parse(time.RFC3339, value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			value = duration.HumanDuration(noon.Sub(since))
 		}
 		names, cells = append(names, strings.ToUpper(column.Name)), append(cells, value)
@@ -92,8 +79,6 @@ func kubectlGet(t *testing.T, vs *v1beta1.VerticalScaler) string {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 6, 4, 3, ' ', 0) // as kubectl aligns
 	fmt.Fprintf(table, "%s\n%s\n", strings.Join(names, "\t"), strings.Join(cells, "\t"))
-	if err := table.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, table.Flush())
 	return out.String()
 }

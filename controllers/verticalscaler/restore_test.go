@@ -18,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // managed is an entry of managedFields with resources of container app.
@@ -32,9 +33,7 @@ func managed(manager, subresource, resources string) metav1.ManagedFieldsEntry {
 func ownedFields(t *testing.T, entries ...metav1.ManagedFieldsEntry) *fieldpath.Set {
 	t.Helper()
 	owned, err := ownership.Of(entries, ownership.Scalers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return owned
 }
 
@@ -132,15 +131,11 @@ func templateOf(request, limit string) *appsv1.Deployment {
 func patchedBy(t *testing.T, d *appsv1.Deployment, patch []byte) (patched appsv1.Deployment) {
 	t.Helper()
 	content, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if content, err = strategicpatch.StrategicMergePatch(content, patch, appsv1.Deployment{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(content, &patched); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(content, &patched))
 	return patched
 }
 

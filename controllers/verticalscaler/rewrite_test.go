@@ -18,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -25,9 +26,7 @@ import (
 func rewritten(t *testing.T, d *appsv1.Deployment, originals []plan.Original, sizes ...plan.Size) (appsv1.Deployment, []string) {
 	t.Helper()
 	patch, err := rewritePatch(d, sizes, originals, ownedFields(t, d.ManagedFields...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	patched := patchedBy(t, d, patch)
 	var owned []string
 	ownedFields(t, patched.ManagedFields...).Iterate(func(path fieldpath.Path) {

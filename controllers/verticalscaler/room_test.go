@@ -12,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -26,9 +27,7 @@ func (oneNode) Largest() quantity.Amounts { return quantity.Amounts{} }
 func (n oneNode) Free(string) (quantity.Amounts, bool) {
 	n.t.Helper()
 	var pods corev1.PodList
-	if err := n.server.List(n.t.Context(), &pods); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.server.List(n.t.Context(), &pods))
 	free := quantity.Amounts{CPUMillis: n.cpuMillis, MemoryBytes: 8 << 30}
 	for i := range pods.Items {
 		free.CPUMillis -= workload.ReadPod(&pods.Items[i], true).Counted().Requests.CPUMillis

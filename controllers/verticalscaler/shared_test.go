@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Objects read without a copy belong to the cache: the indexes, the collector and other reconciles read
@@ -24,9 +25,7 @@ func TestAReconcileDoesNotModifyTheCache(t *testing.T) {
 		"another scaler's turn": func(p *plant, vs *v1beta1.VerticalScaler) { p.order.Note(olderThan(vs)) },
 		"a forged annotation": func(p *plant, vs *v1beta1.VerticalScaler) {
 			vs.Status.Annotations = map[string]string{"other": "value", v1beta1.ClaimAnnotation: "shop/other"}
-			if err := p.server.Status().Update(p.t.Context(), vs); err != nil {
-				p.t.Fatal(err)
-			}
+			must.Succeed(p.t, p.server.Status().Update(p.t.Context(), vs))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // While the cache does not show the last resize, no other pod is resized: the next reconcile would
@@ -36,18 +37,12 @@ func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 
 	// The cache catches up, and the kubelet has applied the resize.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.resized[0]}}
-	if err := p.server.Patch(t.Context(), pod, patched); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Patch(t.Context(), pod, patched))
 	pod.Generation = 2
-	if err := p.server.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Update(t.Context(), pod))
 	pod.Status.ObservedGeneration = 2
 	pod.Status.ContainerStatuses[0].Resources = pod.Spec.Containers[0].Resources.DeepCopy()
-	if err := p.server.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Status().Update(t.Context(), pod))
 	if _, _, err := p.reconcile(); err != nil || len(p.resized) != 2 || p.resized[0] == p.resized[1] {
 		t.Errorf("once the cache has caught up: %v, resized %v, want a second pod", err, p.resized)
 	}

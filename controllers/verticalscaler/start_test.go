@@ -13,6 +13,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -22,17 +23,13 @@ func TestAThrottledStartGetsMoreCPU(t *testing.T) {
 	p.actuates = true
 	var pod corev1.Pod
 	read := func() {
-		if err := p.server.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "checkout-1-a"}, &pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.server.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "checkout-1-a"}, &pod))
 	}
 	read()
 	since := metav1.NewTime(noon.Add(-time.Minute))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: since}}
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt = since
-	if err := p.server.Status().Update(t.Context(), &pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.server.Status().Update(t.Context(), &pod))
 	p.Histories.With(p.key, func(histories history.Histories) {
 		histories.Add(usage.Sample{
 			Container: "app", Pod: pod.Name, Time: noon, CPUMillis: 200, MemoryBytes: 100 * mebi, LimitFactor: 2, CPULimitMillis: 200, Starting: true,

@@ -39,6 +39,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -116,9 +117,7 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	sources := map[string]*cachetesting.FakeControllerSource{}
 	of := func(obj runtime.Object) *cachetesting.FakeControllerSource {
 		kinds, _, err := watchedScheme(t).ObjectKinds(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		kind := kinds[0].Kind
 		mu.Lock()
 		defer mu.Unlock()
@@ -231,15 +230,11 @@ func startTriggers(t *testing.T, added chan int, collected <-chan event.GenericE
 			return toolscache.NewSharedIndexInformer(lists(kind), kind, resync, indexers)
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cached := mgr.GetCache().(*inventory.Cache)
 	r := &Reconciler{Budget: changes, order: precedence.New(precedence.MaxReported), Pods: cached.Pods}
-	if err := indexClaims(ctx, cached); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, indexClaims(ctx, cached))
 	options, serving := queue.Options(1), make(chan struct{})
 	serves := options.NewQueue
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -248,9 +243,7 @@ func startTriggers(t *testing.T, added chan int, collected <-chan event.GenericE
 	}
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options)
 	r.addTriggers(building, mgr.GetCache(), collected)
-	if err := building.Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, building.Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
@@ -266,9 +259,7 @@ func watchedScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(known); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(known))
 	}
 	return known
 }

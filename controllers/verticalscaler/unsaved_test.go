@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -154,14 +155,10 @@ func TestOneMoreResizeForADecisionIsNotSavedFirst(t *testing.T) {
 		p.refused = apierrors.NewInternalError(errors.New("etcd"))
 		if isKilled {
 			var pod corev1.Pod
-			if err := p.server.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "checkout-1-b"}, &pod); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.server.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "checkout-1-b"}, &pod))
 			pod.Status.ContainerStatuses[0].RestartCount = 1
 			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(noon)}
-			if err := p.server.Status().Update(t.Context(), &pod); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.server.Status().Update(t.Context(), &pod))
 		}
 		p.clock.SetTime(noon.Add(time.Minute))
 		if _, _, err := p.reconcile(); err != nil || (len(p.resized) == 2) == isKilled {

@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // edit changes the pods whose names end with one of the letters.
@@ -26,18 +27,12 @@ func (p *plant) edit(letters string, change func(*corev1.Pod)) {
 	p.t.Helper()
 	for _, letter := range letters {
 		var pod corev1.Pod
-		if err := p.server.Get(p.t.Context(), client.ObjectKey{Namespace: "shop", Name: "checkout-1-" + string(letter)}, &pod); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Succeed(p.t, p.server.Get(p.t.Context(), client.ObjectKey{Namespace: "shop", Name: "checkout-1-" + string(letter)}, &pod))
 		change(&pod)
 		status := pod.Status.DeepCopy()
-		if err := p.server.Update(p.t.Context(), &pod); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Succeed(p.t, p.server.Update(p.t.Context(), &pod))
 		pod.Status = *status
-		if err := p.server.Status().Update(p.t.Context(), &pod); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Succeed(p.t, p.server.Status().Update(p.t.Context(), &pod))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestBound(t *testing.T) {
@@ -55,16 +57,10 @@ func TestTheCRDsAreRewritten(t *testing.T) {
 	}
 	for _, file := range files {
 		committed, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		copied := filepath.Join(t.TempDir(), "crd.yaml")
-		if err := os.WriteFile(copied, committed, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := rewrite(copied); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(copied, committed, 0o600))
+		must.Succeed(t, rewrite(copied))
 		rewritten, err := os.ReadFile(copied)
 		if diff := cmp.Diff(string(committed), string(rewritten)); diff != "" || err != nil {
 			t.Errorf("%s (-now +rewritten), %v:\n%s", file, err, diff)

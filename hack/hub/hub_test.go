@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var tree = filepath.Join("..", "..")
@@ -48,13 +50,9 @@ func TestTheReleaseConfigOfALaterVersion(t *testing.T) {
   template_name: basic.yaml
 `
 	var ours template
-	if err := yaml.Unmarshal([]byte(severalVersions), &ours); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(severalVersions), &ours))
 	got, err := yaml.Marshal(ours.releaseEntries("verticalscaler-operator.v0.2.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -65,18 +63,14 @@ func change(t *testing.T, file, from, to string) (args []string, folder string) 
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"bundle", "catalog"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(tree, name))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(tree, name))))
 	}
 	path := filepath.Join(dir, filepath.FromSlash(file))
 	content, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(content), from) {
 		t.Fatalf("%s has no %q, %v", file, from, err)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), from, to)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(content), from, to)), 0o600))
 	folder = filepath.Join(dir, "hub")
 	return []string{
 		"-bundle", filepath.Join(dir, "bundle"), "-catalog", filepath.Join(dir, "catalog", "basic.yaml"), "-config", filepath.Join(tree, "config", "hubs"), folder,
@@ -88,9 +82,7 @@ const csvFile = "bundle/manifests/verticalscaler-operator.clusterserviceversion.
 func TestTheFoldersOfTheHubs(t *testing.T) {
 	args, folder := change(t, "catalog/basic.yaml", "", "")
 	var out bytes.Buffer
-	if err := run(args, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run(args, &out))
 	for _, hub := range hubs {
 		operator := filepath.Join(folder, hub, "operators", packageName)
 		for _, pattern := range []string{"ci.yaml", "*/manifests/*.clusterserviceversion.yaml", "*/metadata/annotations.yaml", "*/tests/scorecard/config.yaml"} {

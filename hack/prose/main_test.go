@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func yaml(source []byte) (texts, error) { return ofYAML(source), nil }
@@ -25,9 +27,7 @@ func TestTextsKeepTheirLines(t *testing.T) {
 		"a field called message":    {yaml, "message:\n  type: string\n", nil},
 	} {
 		found, err := tc.read([]byte(tc.source))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(tc.want, found); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func read(tables ...string) ([]backtest.Trace, error) {
@@ -83,9 +84,7 @@ func TestReader(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := read(tc.tables...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("traces (-want +got):\n%s", diff)
 			}

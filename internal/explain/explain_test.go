@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -237,9 +238,7 @@ func TestText(t *testing.T) {
 func goldenData(t *testing.T, name string, data any) {
 	t.Helper()
 	text, err := yaml.Marshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden.Compare(t, name, string(text))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // docs/plugin.md shows the output of status.
@@ -30,9 +31,7 @@ func TestThePageShowsWhatStatusPrints(t *testing.T) {
 	}}
 	printed := o.Table(noon, explain.Columns{})
 	page, err := os.ReadFile("../../docs/plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, shown, _ := strings.Cut(string(page), "```\nNAME ")
 	shown, _, _ = strings.Cut("NAME "+shown, "```")
 	if diff := cmp.Diff(strings.Split(printed, "\n"), strings.Split(shown, "\n")); diff != "" {

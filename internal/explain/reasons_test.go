@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // constants are the values of a package's exported constants of text whose names match.
@@ -34,9 +35,7 @@ func constants(t *testing.T, folder, names string) (values []string) {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, decl := range parsed.Decls {
 			group, ok := decl.(*ast.GenDecl)
 			if !ok || group.Tok != token.CONST {
@@ -50,9 +49,7 @@ func constants(t *testing.T, folder, names string) (values []string) {
 					}
 					if text, ok := value.Values[i].(*ast.BasicLit); ok && text.Kind == token.STRING {
 						unquoted, err := strconv.Unquote(text.Value)
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, err)
 						values = append(values, unquoted)
 					}
 				}
@@ -119,9 +116,7 @@ func TestAdvice(t *testing.T) {
 func TestDocumentedReasons(t *testing.T) {
 	const page = "../../docs/reasons.md"
 	before, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var reasons, steps, causes [][]string
 	for _, r := range explain.Reasons {
 		ends := map[explain.End]string{explain.Fine: "", explain.ByItself: "itself", explain.ByUser: "user"}[r.Ends]
@@ -148,9 +143,7 @@ func TestDocumentedReasons(t *testing.T) {
 		after = head + begin + table + end + tail
 	}
 	if *golden.Update {
-		if err := os.WriteFile(page, []byte(after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(page, []byte(after), 0o644))
 		return
 	}
 	if diff := cmp.Diff(strings.Split(string(before), "\n"), strings.Split(after, "\n")); diff != "" {

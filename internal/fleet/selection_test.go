@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // created is the default creation time of the policies of these tests.
@@ -32,9 +33,7 @@ func aPolicy(t *testing.T, name string, changes ...func(*v1beta1.ScalingPolicy))
 		change(p)
 	}
 	out, err := Read(p, "sizing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -48,9 +47,7 @@ func aClusterPolicy(t *testing.T, name string, changes ...func(*v1beta1.ClusterS
 		change(p)
 	}
 	out, err := Read(p, "sizing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 

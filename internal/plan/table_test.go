@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -238,9 +239,7 @@ func tell(axes []axis, c cell, outcome func(cell) string, n *int) []string {
 func TestDecisionTable(t *testing.T) {
 	if testing.Short() {
 		golden, err := os.ReadFile(filepath.Join("testdata", "decisions.txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		indent := regexp.MustCompile(`(?m)^ +`)
 		for _, mode := range axes[0].values {
 			lines := tell(axes[4:], cell{"mode": mode, "fallback": "Recreate", "replicas": "4", "QoS": "Burstable"}, cell.outcome, new(int))

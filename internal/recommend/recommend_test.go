@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -259,9 +260,7 @@ func TestFor(t *testing.T) {
 func TestARestartInTheFirstIntervalRecommendsNothingHalf(t *testing.T) {
 	h := seen(3*time.Minute, constant(200, 400))
 	restarted, err := history.Decode(h.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, ok := For("app", &restarted, policy, nil, params); ok {
 		t.Errorf("before a sample: %+v", got)
 	}
@@ -314,9 +313,7 @@ func TestARestartRightAfterAFallKeepsIt(t *testing.T) {
 		if previous != nil && now.Target.CPUMillis < previous.Target.CPUMillis {
 			falls++
 			restarted, err := history.Decode(h.Closed(fast.History).Encode())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			live := h.Clone()
 			live.Add(sample(m+1, usageAt(m+1)), fast.History)
 			if got, without := target(&restarted, now), max(now.Target.CPUMillis, target(live, now)); got > without {

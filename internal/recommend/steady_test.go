@@ -11,6 +11,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // TestUsageThatStraysIsNotTouched: with little evidence, usage that varies by 5 % at random keeps
@@ -38,9 +39,7 @@ func TestUsageThatStraysIsNotTouchedAfterARestart(t *testing.T) {
 			checkpoint = h.Encode()
 		case restart:
 			again, err := history.Decode(checkpoint)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			*h = again
 		}
 		if minute > restart && !reflect.DeepEqual(before, now) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestInstall(t *testing.T) {
@@ -49,9 +50,7 @@ func TestInstall(t *testing.T) {
 func TestTheFilesAreAsTheCommandsExpect(t *testing.T) {
 	for file, namespaces := range map[string]int{release.NewPods: 0, release.AdmissionPolicies: 0, release.Recreate: 1, release.Policies: 1} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "dist", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := strings.Count(string(text), "  namespace: "); got != namespaces || strings.Count(string(text), "kind: ServiceAccount") != namespaces {
 			t.Errorf("%s has %d namespaces, want %d", file, got, namespaces)
 		}

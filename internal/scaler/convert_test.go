@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -89,12 +90,8 @@ func TestAStatusReadsBack(t *testing.T) {
 func throughJSON(t *testing.T, status v1beta1.VerticalScalerStatus) (out v1beta1.VerticalScalerStatus) {
 	t.Helper()
 	data, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(data, &out))
 	return out
 }
 

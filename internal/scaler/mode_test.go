@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -91,13 +92,9 @@ func TestOtherProfilesCountAsBalanced(t *testing.T) {
 // An object stored without defaults behaves like one with the schema's defaults.
 func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
 	data, err := os.ReadFile("../../config/crd/bases/autoscaling.verticalscaler.io_verticalscalers.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(data, &crd))
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	update := spec.Properties["updatePolicy"].Properties
 	var empty v1beta1.VerticalScalerSpec
@@ -107,15 +104,11 @@ func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
 		"verificationSeconds": defaultVerificationSeconds,
 	} {
 		wanted, err := yaml.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got string
 		if d := update[field].Default; d != nil {
 			inYAML, err := yaml.JSONToYAML(d.Raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got = string(inYAML)
 		}
 		if got != string(wanted) {

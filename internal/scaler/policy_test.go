@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -102,9 +103,7 @@ func TestPlanPolicy(t *testing.T) {
 					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}},
 				} {
 					parsed, err := window.Parse(spec)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					p.Windows = append(p.Windows, parsed)
 				}
 			}),

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
@@ -282,9 +283,7 @@ func (e *Env) AwaitGarbageCollector(t testing.TB, within time.Duration, probe cl
 	probe.SetNamespace(metav1.NamespaceDefault)
 	probe.SetGenerateName("probe-")
 	probe.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}})
-	if err := e.Client.Create(t.Context(), probe); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Client.Create(t.Context(), probe))
 	Eventually(t, within, func() string {
 		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(probe), probe)
 		if apierrors.IsNotFound(err) {

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/resizes"
 )
 
@@ -138,9 +139,7 @@ func (e *Env) restart(t testing.TB, change func() error) {
 	t.Helper()
 	server, etcd := e.plane.GetAPIServer(), e.plane.Etcd
 	for _, step := range []func() error{server.Stop, etcd.Stop, change, etcd.Start, server.Start} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, step())
 	}
 }
 

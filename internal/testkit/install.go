@@ -30,6 +30,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -43,9 +44,7 @@ const (
 func (e *Env) Rendered(t testing.TB, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := e.render(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return objects
 }
 

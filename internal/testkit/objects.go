@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -166,9 +167,7 @@ func InParallel(t testing.TB, n int, f func(i int) error) {
 	for i := range n {
 		all.Go(func() error { return f(i) })
 	}
-	if err := all.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all.Wait())
 }
 
 // Eventually calls f until it returns "". On a timeout, the test fails with its last
@@ -197,8 +196,6 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	address, err := process.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return address
 }

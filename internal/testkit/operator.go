@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/resizes"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
@@ -48,9 +49,7 @@ type Operator struct {
 func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source collect.Source, namespaces ...string) *Operator {
 	t.Helper()
 	o, err := e.Operate(t.Name(), c, source, namespaces...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := o.stop(); err != nil {
 			t.Error(err)
@@ -111,9 +110,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 // Stop stops the operator, as SIGTERM does.
 func (o *Operator) Stop(t testing.TB) {
 	t.Helper()
-	if err := o.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, o.stop())
 }
 
 // AwaitEnd waits until the operator has ended.

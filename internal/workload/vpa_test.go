@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -69,9 +70,7 @@ func TestSizedBy(t *testing.T) {
 			var vpas []workload.VPA
 			for name, text := range tc.specs {
 				var spec workload.VPASpec
-				if err := json.Unmarshal([]byte(text), &spec); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, json.Unmarshal([]byte(text), &spec))
 				vpas = append(vpas, workload.ReadVPA("shop", name, spec))
 			}
 			if diff := cmp.Diff(tc.want, workload.SizedBy(vpas, deployment)); diff != "" {

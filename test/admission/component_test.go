@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Each policy refuses with a message, or warns, and one that warns refuses nothing, not even if it fails. That the others are
@@ -21,9 +23,7 @@ import (
 func TestEveryPolicySaysWhy(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(folder(), "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, path := range files {
 		file := filepath.Base(path)
 		if file == "kustomization.yaml" {
@@ -76,9 +76,7 @@ func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 		t.Errorf("the service accounts are %q and %q", account, none)
 	}
 	content, err := os.ReadFile(filepath.Join("..", "..", "bundle", "manifests", "verticalscaler-operator.clusterserviceversion.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, match := range regexp.MustCompile(`serviceAccountName: (.*)`).FindAllStringSubmatch(string(content), -1) {
 		if match[1] != serviceAccount {
 			t.Errorf("the bundle has the service account %q", match[1])
@@ -97,9 +95,7 @@ func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 func policiesIn(t *testing.T, path string) (policies []map[string]any, account string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
 		var object map[string]any
 		if err := yaml.Unmarshal([]byte(document), &object); err != nil {

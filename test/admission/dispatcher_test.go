@@ -32,6 +32,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -73,9 +74,7 @@ func newServer(t *testing.T, unbound string, hasCRDs bool, params ...runtime.Obj
 	t.Helper()
 	stored := []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}
 	files, err := filepath.Glob(filepath.Join(folder(), "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range files {
 		if filepath.Base(file) == "kustomization.yaml" {
 			continue
@@ -96,9 +95,7 @@ func newServer(t *testing.T, unbound string, hasCRDs bool, params ...runtime.Obj
 	client := fake.NewClientset(stored...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	plugin, err := validating.NewPlugin(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(factory)
 	plugin.SetDynamicClient(dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
@@ -107,9 +104,7 @@ func newServer(t *testing.T, unbound string, hasCRDs bool, params ...runtime.Obj
 	plugin.SetRESTMapper(mapper)
 	plugin.SetUnconditionalAuthorizer(grants{})
 	plugin.SetDrainedNotification(t.Context().Done())
-	if err := plugin.ValidateInitialization(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plugin.ValidateInitialization())
 	factory.Start(t.Context().Done())
 	if !plugin.WaitForReady() {
 		t.Fatal("the policies are not loaded")
@@ -133,9 +128,7 @@ func (s server) refusal(t *testing.T, who string, w write) string {
 		resource.Group = ""
 	}
 	named, err := meta.Accessor(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = s.plugin.Validate(t.Context(), admission.NewAttributesRecord(w.after, w.before, kind, "shop", named.GetName(), resource, w.subresource,
 		operation, nil, false, &user.DefaultInfo{Name: who}), s.schemes)
 	if err == nil {

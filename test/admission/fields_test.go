@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // values maps types to the value before and after a change. Types that are not listed are
@@ -267,8 +269,6 @@ func everyNewField[T any, P object[T]](t *testing.T, p *policy, r request, free 
 func mapsOf(t *testing.T, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &unstructured.Unstructured{Object: content}
 }

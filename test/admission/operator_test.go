@@ -23,6 +23,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -247,13 +248,9 @@ func TestTheOperatorCarriesOutPolicies(t *testing.T) {
 	object := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet", UID: "1"}}
 	object.Spec.Rollout.Start, object.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend, v1beta1.UpdateModeInPlace
 	policy, err := fleet.Read(object, "verticalscaler-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other, err := fleet.Read(&v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "2"}}, "verticalscaler-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	created := policy.Scaler(&fleet.Deployment{Namespace: "shop", Name: "web"})
 	promoted := policy.Promoted(created, time.Now())
 	edited := promoted.DeepCopy()
@@ -391,9 +388,7 @@ func TestLargeDeploymentsAreWithinTheBudget(t *testing.T) {
 	after := before.DeepCopy()
 	after.Spec.Template.Spec.Containers[99].Resources.Requests["cpu"] = resource.MustParse("3")
 	encoded, err := json.Marshal(before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("%d bytes", len(encoded))
 	if len(encoded) < 1<<20 {
 		t.Errorf("a Deployment of %d bytes is not large", len(encoded))

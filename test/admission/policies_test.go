@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -22,9 +23,7 @@ import (
 func policyFrom(t *testing.T, spec string) *unstructured.Unstructured {
 	t.Helper()
 	content := map[string]any{}
-	if err := yaml.Unmarshal([]byte(spec), &content); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(spec), &content))
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "metadata": map[string]any{"name": "fleet"}, "spec": content,
 	}}

@@ -34,6 +34,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // operator is the operator's user name in one of its possible namespaces.
@@ -71,9 +73,7 @@ func folder() string {
 func read(t testing.TB, file string) (p admissionregistrationv1.ValidatingAdmissionPolicy, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder(), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, document := range strings.Split(string(content), "\n---\n") {
 		var err error
 		if i == 0 {
@@ -112,9 +112,7 @@ func compile(t testing.TB, file string) *policy {
 	read, _ := read(t, file)
 	p := &policy{spec: read.Spec}
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	declared := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: p.spec.ParamKind != nil}
 	for _, v := range p.spec.Variables {
 		result := compiler.CompileAndStoreVariable(expression{v.Name, v.Expression, cel.AnyType}, declared, environment.NewExpressions)

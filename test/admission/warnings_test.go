@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -46,9 +47,7 @@ func podOfWeb(t *testing.T) map[string]any {
 	pod := corev1.PodSpec{}
 	pod.Containers, pod.InitContainers = containersOfWeb()
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -57,9 +56,7 @@ func podOfWeb(t *testing.T) map[string]any {
 func sizing(t *testing.T, policies string) map[string]any {
 	t.Helper()
 	var list []any
-	if err := yaml.Unmarshal([]byte(policies), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(policies), &list))
 	return map[string]any{"resourcePolicy": map[string]any{"containerPolicies": list}}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -34,13 +35,9 @@ const (
 func settings(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "dist", "argocd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var config corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &config))
 	return config.Data
 }
 
@@ -66,14 +63,10 @@ func run(t *testing.T, script string, object map[string]any) map[string]any {
 	for name, open := range map[string]lua.LGFunction{
 		lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString,
 	} {
-		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)))
 	}
 	l.SetGlobal("obj", toLua(l, object))
-	if err := l.DoString(script); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.DoString(script))
 	result, ok := toGo(l.Get(-1)).(map[string]any)
 	if !ok {
 		t.Fatalf("the script returns %v", l.Get(-1))
@@ -136,9 +129,7 @@ func toGo(v lua.LValue) any {
 func object(t *testing.T, o any) map[string]any {
 	t.Helper()
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -253,9 +244,7 @@ type actions struct {
 func readActions(t *testing.T) actions {
 	t.Helper()
 	var out actions
-	if err := yaml.UnmarshalStrict([]byte(settings(t)[actionsKey]), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(settings(t)[actionsKey]), &out))
 	return out
 }
 

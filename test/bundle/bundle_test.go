@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // inTree returns a path in the source tree. Tests run in the folder of their package.
@@ -33,9 +34,7 @@ func inTree(path ...string) string {
 func bundleOf(t *testing.T) *manifests.Bundle {
 	t.Helper()
 	b, err := manifests.GetBundleFromDir(inTree("bundle"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -44,15 +43,11 @@ func TestTheExamplesAreValid(t *testing.T) {
 	b := bundleOf(t)
 	var examples []map[string]any
 	// As the API server decodes: integers stay integers.
-	if err := utiljson.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, utiljson.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples))
 	schemas := map[string]*crdschema.Schema{}
 	for _, crd := range b.V1CRDs {
 		schema, err := crdschema.Of(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		schemas[crd.Spec.Names.Kind] = schema
 	}
 	shown := map[string]bool{}
@@ -134,9 +129,7 @@ var olmV1 = config.Config{
 func upgradeProblems(t *testing.T, from, to *apiextensionsv1.CustomResourceDefinition) (out []string) {
 	t.Helper()
 	comparison, err := runner.New(&olmV1, runner.DefaultRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	add := func(results []validations.ComparisonResult) {
 		for _, r := range results {
 			out = append(append(out, r.Errors...), r.Warnings...)
@@ -168,9 +161,7 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 // A scaler is limited to its own namespace, so it has no field for another one.
 func TestAScalerNamesNoNamespace(t *testing.T) {
 	data, err := os.ReadFile(inTree("config", "crd", "bases", "autoscaling.verticalscaler.io_verticalscalers.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if strings.Contains(strings.ToLower(string(data)), " namespace:\n") {
 		t.Error("a field of the CRD is a namespace")
 	}
@@ -179,9 +170,7 @@ func TestAScalerNamesNoNamespace(t *testing.T) {
 func readCRD(t *testing.T, path string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if data, err = yaml.YAMLToJSONStrict(data); err == nil {
 		err = json.Unmarshal(data, crd)
@@ -236,9 +225,7 @@ func TestTheArchitectures(t *testing.T) {
 	}
 	slices.Sort(promised)
 	docs, err := os.ReadFile(inTree("docs", "release.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if command := "PLATFORMS=linux/" + strings.Join(promised, ",linux/") + "\n"; !strings.Contains(string(docs), command) {
 		t.Errorf("docs/release.md has no %q", command)
 	}

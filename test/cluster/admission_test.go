@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // thief is a client with the operator's own token, and all rights of the operator.
@@ -23,9 +24,7 @@ func (w *fixture) thief() client.Client {
 	w.Helper()
 	account := env.Account(w.t, testkit.System, testkit.ServiceAccount)
 	c, err := client.New(account.Config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	return c
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func orRollout(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }
@@ -63,9 +64,7 @@ func TestTheFallbackRollsOutWhereANodeIsTooSmall(t *testing.T) {
 func (w *fixture) pod(name string) *corev1.Pod {
 	w.Helper()
 	var pod corev1.Pod
-	if err := env.Client.Get(w.Context(), w.Key(name), &pod); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Get(w.Context(), w.Key(name), &pod))
 	return &pod
 }
 
@@ -97,11 +96,7 @@ func (w *fixture) resizedBefore(name string, age time.Duration) {
 		w.Fatalf("no managed field records when pod %s was resized: %+v", name, pod.ManagedFields)
 	}
 	fields, err := json.Marshal(pod.ManagedFields)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"managedFields":%s}}`, fields))
-	if err := env.Client.Patch(w.Context(), pod, patch); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Patch(w.Context(), pod, patch))
 }

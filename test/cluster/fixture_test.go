@@ -25,6 +25,7 @@ import (
 
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -116,9 +117,7 @@ func (w *fixture) isUnderWay() bool {
 	var deployments appsv1.DeploymentList
 	var pods corev1.PodList
 	for _, list := range []client.ObjectList{&deployments, &pods} {
-		if err := env.Client.List(w.Context(), list, client.InNamespace(w.Namespace)); err != nil {
-			w.Fatal(err)
-		}
+		must.Succeed(w, env.Client.List(w.Context(), list, client.InNamespace(w.Namespace)))
 	}
 	return slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool {
 		s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
@@ -176,9 +175,7 @@ func (w *fixture) writes(since testkit.AuditMark) []testkit.Write {
 	w.Helper()
 	env.NeedAudit(w.t)
 	all, err := env.WritesSince(since, w.operator.Agent)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	var out []testkit.Write
 	for _, write := range all {
 		if write.UserAgent == w.operator.Agent && write.Namespace == w.Namespace && write.Resource != "events" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -27,9 +28,7 @@ import (
 // newPods sizes new pods: it installs the policy, which all tests share.
 func newPods(t *testing.T) *fixture {
 	t.Helper()
-	if err := env.InstallComponents(t.Context(), "new-pods"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.InstallComponents(t.Context(), "new-pods"))
 	return newFixture(t)
 }
 
@@ -37,9 +36,7 @@ func newPods(t *testing.T) *fixture {
 func (w *fixture) told() (names []string) {
 	w.Helper()
 	var list v1beta1.NewPodSizesList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)))
 	for i := range list.Items {
 		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
 			name, _, _ := strings.Cut(line, " ")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -32,9 +33,7 @@ func (w *fixture) fillUpTo(name, cpu string) {
 	free := w.allocatable(name)
 	free.Sub(resource.MustParse(cpu))
 	var pods corev1.PodList
-	if err := env.Client.List(w.Context(), &pods, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.List(w.Context(), &pods, client.InNamespace(w.Namespace)))
 	for _, pod := range pods.Items {
 		for _, c := range workload.ReadPod(&pod, true).Containers {
 			free.Sub(quantity.CPU(c.Requests.CPUMillis))
@@ -46,9 +45,7 @@ func (w *fixture) fillUpTo(name, cpu string) {
 func (w *fixture) allocatable(node string) *resource.Quantity {
 	w.Helper()
 	var n corev1.Node
-	if err := env.Client.Get(w.Context(), types.NamespacedName{Name: node}, &n); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Get(w.Context(), types.NamespacedName{Name: node}, &n))
 	return n.Status.Allocatable.Cpu()
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -45,9 +46,7 @@ func bothModes(t *testing.T, f func(w *fixture, name string)) {
 
 func (w *fixture) removeOwner(name string, how metav1.DeletionPropagation) {
 	w.Helper()
-	if err := env.Client.Delete(w.Context(), w.NewOwner(name), client.PropagationPolicy(how)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Delete(w.Context(), w.NewOwner(name), client.PropagationPolicy(how)))
 }
 
 // allGone waits until no owned object is left, and fails if one is recreated.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -46,9 +47,7 @@ func TestARecreatedDeploymentAdoptsOrphanedPods(t *testing.T) {
 	w := newFixture(t)
 	w.Own("web")
 	before, pods := w.Deployment("web"), podUIDs(w.Pods("web"))
-	if err := env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	w.eventually(func() string {
 		var now appsv1.Deployment
 		if err := env.Client.Get(t.Context(), w.Key("web"), &now); err != nil || now.UID == before.UID {

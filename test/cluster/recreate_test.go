@@ -18,14 +18,13 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // evicting sizes new pods, and lets the operators evict.
 func evicting(t *testing.T) *fixture {
 	t.Helper()
-	if err := env.InstallComponents(t.Context(), "recreate"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.InstallComponents(t.Context(), "recreate"))
 	return newPods(t)
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // prefix is in front of each name in dist. New objects of Grafana and Argo CD's own ConfigMap
@@ -32,9 +34,7 @@ func objectsIn(t *testing.T, paths ...string) (objects []unstructured.Unstructur
 	t.Helper()
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 		for {
 			var o unstructured.Unstructured
@@ -88,9 +88,7 @@ func objectsOf(t *testing.T, folder string) []unstructured.Unstructured {
 	}
 	kustomization := objectsIn(t, filepath.Join(folder, "kustomization.yaml"))[0]
 	resources, _, err := unstructured.NestedStringSlice(kustomization.Object, "resources")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var paths []string
 	for _, resource := range resources {
 		paths = append(paths, filepath.Join(folder, resource))
@@ -110,9 +108,7 @@ func TestEveryBindingNamesAnAccountThatExists(t *testing.T) {
 	bindings := 0
 	for _, o := range objects {
 		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, subject := range subjects {
 			s, _ := subject.(map[string]any)
 			account, _ := s["name"].(string)
@@ -133,9 +129,7 @@ func TestPrometheusChecksTheServerThatItSendsATokenTo(t *testing.T) {
 	objects := objectsIn(t, filesOf(t, "dist", "monitoring.yaml")...)
 	monitor := objects[slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == "ServiceMonitor" })]
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []any{map[string]any{
 		"port": "metrics", "path": "/metrics", "scheme": "https",
 		"authorization": map[string]any{"credentials": map[string]any{"name": "verticalscaler-metrics-scraper", "key": "token"}},

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The numbers of the README and of the bundle's description are those that their commands print: into docs/record.md and docs/rivals.md.
@@ -18,9 +20,7 @@ func TestTheNumbersOfTheReadme(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
 	csv := read(t, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml"))
 	nodes, err := strconv.ParseFloat(firstOf(t, "record.md", `\| Balanced/Recreate \| x([0-9.]+)`), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []string{
 		fmt.Sprintf("**%.0f %% less CPU** than with VPA's rule, for %.0f %% more memory, and %s instead of %s of days with an OOM kill: %s recorded containers.",
 			-recorded(t, "cores"), recorded(t, "GiB"), balanced(t, "OOM days")[0], ofVPA(t, "OOM days"), firstOf(t, "record.md", `### Containers, one pod, as recorded: (\d+) series`)),
@@ -71,9 +71,7 @@ func recorded(t *testing.T, measure string) float64 {
 	t.Helper()
 	ratio, _, _ := strings.Cut(strings.TrimPrefix(balanced(t, measure)[1], "x"), " ")
 	number, err := strconv.ParseFloat(ratio, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return math.Round((number - 1) * 100)
 }
 

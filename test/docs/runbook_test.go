@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Each alert has a section in the runbook, and each section has an alert.
@@ -29,9 +31,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 			} `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, "config", "monitoring", "prometheus_rule.yaml"))), &rule); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(read(t, filepath.Join(root, "config", "monitoring", "prometheus_rule.yaml"))), &rule))
 	alerts := map[string]bool{}
 	for _, group := range rule.Spec.Groups {
 		for _, alert := range group.Rules {

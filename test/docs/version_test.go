@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // A releaseTree is a repository with what the scripts of a release read, as version 0.1.0, which is not released.
@@ -39,12 +41,8 @@ func newReleaseTree(t *testing.T) releaseTree {
 func (r releaseTree) write(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.root, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Succeed(r.t, os.WriteFile(path, []byte(text), 0o755))
 }
 
 func (r releaseTree) read(name string) string {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/podmetrics"
 )
 
@@ -85,13 +86,9 @@ func (r *run) newProxy(faults ...fault) *proxy {
 	r.Helper()
 	config := env.OfOperator()
 	target, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	p := &proxy{
 		metrics:    podmetrics.Handler(r.Samples),
 		requests:   apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
@@ -120,9 +117,7 @@ func (r *run) newProxy(faults ...fault) *proxy {
 	c.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
 	c.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
 	c.CurrentContext = "proxy"
-	if err := clientcmd.WriteToFile(c, p.kubeconfig); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, clientcmd.WriteToFile(c, p.kubeconfig))
 	return p
 }
 

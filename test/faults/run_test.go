@@ -22,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -55,14 +56,10 @@ type outcome struct {
 func newRun(t *testing.T, s world.Scenario) *run {
 	t.Helper()
 	for _, node := range world.Nodes {
-		if err := env.Node(t.Context(), node.Name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Node(t.Context(), node.Name))
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "faults-"}} // without sidecars
-	if err := env.Client.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), namespace))
 	r := &run{t: t, scenario: s, folder: t.TempDir()}
 	r.World = world.New(t, env.Client, namespace.Name, world.Options{RealTime: r.await})
 	r.SetUp(s)
@@ -100,9 +97,7 @@ func (r *run) end(reference *outcome) outcome {
 		return r.scenario.IsDone(r.World)
 	})
 	state, err := r.EndState()
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	got := outcome{state, r.proxy.seen()}
 	if reference != nil {
 		if diff := reference.state.DiffAfterFaults(state); diff != "" {
@@ -179,13 +174,9 @@ func (r *run) startOperator(name string, p *proxy, changes ...func(*operatorconf
 		change(&c)
 	}
 	content, err := yaml.Marshal(c)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	path := filepath.Join(r.folder, name)
-	if err := os.WriteFile(path+".yaml", content, 0o600); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, os.WriteFile(path+".yaml", content, 0o600))
 	o := &operator{t: r.t, log: path + ".log", namespace: r.Namespace, args: []string{"-config=" + path + ".yaml", "-kubeconfig=" + p.kubeconfig}}
 	p.kill = o.kill
 	o.start()

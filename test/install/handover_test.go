@@ -19,7 +19,7 @@ import (
 // template of the last scaler.
 func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	bare(t)
-	must(t, commandsOf(t, "## Install")[0])
+	mustRun(t, commandsOf(t, "## Install")[0])
 	running(t)
 	c := testkit.OperatorConfig()
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, system
@@ -35,10 +35,10 @@ func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	listed(t)
 	const group = ".autoscaling.verticalscaler.io"
 	for _, kind := range []string{"clusterscalingpolicies", "newpodsizes", "scaleddeployments", "scalingpolicies", "verticalscalercheckpoints"} {
-		must(t, "kubectl delete crd "+kind+group)
+		mustRun(t, "kubectl delete crd "+kind+group)
 	}
 	leader.Stop(t)
-	must(t, "kubectl delete crd verticalscalers"+group)
+	mustRun(t, "kubectl delete crd verticalscalers"+group)
 	w.isRestored()
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -28,10 +29,10 @@ import (
 func TestInstallUseUninstall(t *testing.T) {
 	bare(t)
 	install := commandsOf(t, "## Install")
-	must(t, install[0])
+	mustRun(t, install[0])
 	running(t)
 	before := versions(t)
-	must(t, install[0])
+	mustRun(t, install[0])
 	if after := versions(t); after != before {
 		t.Errorf("installing again has changed something:\n%s\nbefore:\n%s", after, before)
 	}
@@ -48,7 +49,7 @@ func TestInstallUseUninstall(t *testing.T) {
 	}
 
 	for _, command := range commandsOf(t, "## Uninstall") {
-		must(t, command)
+		mustRun(t, command)
 	}
 	forgotten(t)
 	if now := inPlace.pods(); !slices.Equal(now, pods) {
@@ -79,7 +80,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bare(t)
-			must(t, commandsOf(t, "## Install")[0])
+			mustRun(t, commandsOf(t, "## Install")[0])
 			running(t)
 			w := func() workload {
 				o := operator(t)
@@ -93,7 +94,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			})
 			pods := w.pods()
 			listed(t)
-			must(t, tc.command)
+			mustRun(t, tc.command)
 			forgotten(t)
 			if tc.stays {
 				if now := w.pods(); !slices.Equal(now, pods) {
@@ -121,13 +122,13 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bare(t)
-			must(t, commandsOf(t, "## Install")[0])
+			mustRun(t, commandsOf(t, "## Install")[0])
 			running(t)
 			o := operator(t)
 			w := scaled(newNamespace(t), v1beta1.UpdateModeRollout)
 			pods := w.pods()
 			o.Stop(t)
-			must(t, "kubectl delete --wait=false -f dist/install.yaml")
+			mustRun(t, "kubectl delete --wait=false -f dist/install.yaml")
 			testkit.Eventually(t, soon, func() string {
 				if s := w.Scaler(w.name); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
 					return fmt.Sprintf("the scaler is not stuck: deleted at %v, finalizers %v", s.DeletionTimestamp, s.Finalizers)
@@ -150,20 +151,20 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 func installAgain(t *testing.T, w workload) {
 	t.Helper()
 	gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
-	must(t, commandsOf(t, "## Install")[0])
+	mustRun(t, commandsOf(t, "## Install")[0])
 	s := w.Scaler(w.name)
 	o := operator(t)
 	gone(t, s)
 	o.Stop(t)
 	w.isRestored()
 	listed(t)
-	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
+	mustRun(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 
 // release removes the finalizer by hand.
 func release(t *testing.T, w workload) {
 	t.Helper()
-	must(t, strings.NewReplacer("NAMESPACE", w.Namespace, "NAME", w.name).Replace(linesOf(t, "install.md", "kubectl patch verticalscaler")[0]))
+	mustRun(t, strings.NewReplacer("NAMESPACE", w.Namespace, "NAME", w.name).Replace(linesOf(t, "install.md", "kubectl patch verticalscaler")[0]))
 	if got := w.templateCPU(); got < 300 {
 		t.Errorf("the template asks for %dm: it should have been left as it was", got)
 	}
@@ -173,13 +174,13 @@ func release(t *testing.T, w workload) {
 // binds none. The right to resize pods stays apart.
 func TestRolesForUsers(t *testing.T) {
 	bare(t)
-	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
+	mustRun(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
 	const choice = "- ../components/aggregated-roles"
-	must(t, "kubectl apply --server-side -k "+configWith(t, strings.Replace(offers(t), "# "+choice, choice, 1)))
+	mustRun(t, "kubectl apply --server-side -k "+configWith(t, strings.Replace(offers(t), "# "+choice, choice, 1)))
 	namespace := env.Namespace(t)
 	users := []string{"verticalscaler-viewer", "verticalscaler-editor", "verticalscaler-resizer", "view", "edit", "admin"}
 	for _, user := range users { // each has the role of the same name
-		must(t, "kubectl create rolebinding "+user+" -n "+namespace+" --clusterrole="+user+" --user="+user)
+		mustRun(t, "kubectl create rolebinding "+user+" -n "+namespace+" --clusterrole="+user+" --user="+user)
 	}
 	writers := []string{"verticalscaler-editor", "edit", "admin"}
 	readers := append([]string{"verticalscaler-viewer", "view"}, writers...)
@@ -203,9 +204,7 @@ func TestRolesForUsers(t *testing.T) {
 func offers(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "default", "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -214,12 +213,8 @@ func configWith(t *testing.T, text string) (folder string) {
 	t.Helper()
 	config := t.TempDir()
 	folder = filepath.Join(config, "default")
-	if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))))
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
 	return folder
 }
 
@@ -258,7 +253,7 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 	for name, component := range rightsOf {
 		t.Run("without "+name, func(t *testing.T) {
 			bare(t)
-			must(t, "kubectl apply --server-side -k "+configWith(t, without(t, offers(t), component)))
+			mustRun(t, "kubectl apply --server-side -k "+configWith(t, without(t, offers(t), component)))
 			running(t)
 			w := newNamespace(t)
 			operator(t)
@@ -281,8 +276,8 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 				o := owned(w, "owned", v1beta1.UpdateModeRecommend)
 				w.OwnerSays(o.name, v1beta1.ConditionStalled, "True", "Forbidden", "cannot create resource")
 			}
-			must(t, "kubectl delete scaleddeployments --all -n "+w.Namespace)
-			must(t, "kubectl delete verticalscalers --all -n "+w.Namespace)
+			mustRun(t, "kubectl delete scaleddeployments --all -n "+w.Namespace)
+			mustRun(t, "kubectl delete verticalscalers --all -n "+w.Namespace)
 		})
 	}
 }
@@ -291,7 +286,7 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 // comments, alone and combined.
 func TestComponents(t *testing.T) {
 	bare(t)
-	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
+	mustRun(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
 	original := offers(t)
 	offered := regexp.MustCompile(`(?m)^# (- \.\./\S+)$`).FindAllStringSubmatch(original, -1)
 	if len(offered) < 2 {
@@ -305,7 +300,7 @@ func TestComponents(t *testing.T) {
 	choices["with policies in its own namespace"] = strings.NewReplacer("# "+policies, policies, "# "+ownNamespace, ownNamespace).Replace(original)
 	for name, text := range choices {
 		t.Run(name, func(t *testing.T) {
-			out := must(t, "kubectl apply --server-side --dry-run=server -k "+configWith(t, text))
+			out := mustRun(t, "kubectl apply --server-side --dry-run=server -k "+configWith(t, text))
 			if !strings.Contains(out, "deployment.apps/verticalscaler-operator serverside-applied") {
 				t.Errorf("there is no operator in it:\n%s", out)
 			}
@@ -317,16 +312,16 @@ func TestComponents(t *testing.T) {
 // pod: the operator runs in the test process.
 func running(t *testing.T) {
 	t.Helper()
-	must(t, "kubectl wait --for=condition=Established --timeout=2m crd -l app.kubernetes.io/name=verticalscaler-operator")
-	must(t, "kubectl wait --for=condition=Available --timeout=2m -n "+system+" deployment/verticalscaler-operator")
-	must(t, "kubectl rollout status --timeout=2m -n "+system+" deployment/verticalscaler-operator") // the pods of an upgrade
+	mustRun(t, "kubectl wait --for=condition=Established --timeout=2m crd -l app.kubernetes.io/name=verticalscaler-operator")
+	mustRun(t, "kubectl wait --for=condition=Available --timeout=2m -n "+system+" deployment/verticalscaler-operator")
+	mustRun(t, "kubectl rollout status --timeout=2m -n "+system+" deployment/verticalscaler-operator") // the pods of an upgrade
 }
 
 // versions returns the resource versions of all installed objects, except the Deployment's,
 // whose status changes.
 func versions(t *testing.T) string {
 	t.Helper()
-	return must(t, `kubectl get crd,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,configmaps -n `+system+
+	return mustRun(t, `kubectl get crd,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,configmaps -n `+system+
 		` -l app.kubernetes.io/name=verticalscaler-operator -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{"\n"}{end}'`)
 }
 
@@ -336,12 +331,10 @@ func forgotten(t *testing.T) {
 	for _, name := range kinds {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		crd.Name = name + "." + v1beta1.GroupVersion.Group
-		if err := apiextensionsv1.AddToScheme(env.Client.Scheme()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, apiextensionsv1.AddToScheme(env.Client.Scheme()))
 		gone(t, crd)
 	}
 	testkit.Eventually(t, soon, func() string {
-		return must(t, "kubectl get ns,clusterroles,clusterrolebindings -l app.kubernetes.io/name=verticalscaler-operator -o name")
+		return mustRun(t, "kubectl get ns,clusterroles,clusterrolebindings -l app.kubernetes.io/name=verticalscaler-operator -o name")
 	})
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -63,8 +64,8 @@ func run(t *testing.T, command string) (string, error) {
 	return string(out), err
 }
 
-// must runs a command that has to succeed.
-func must(t *testing.T, command string) string {
+// mustRun runs a command that has to succeed.
+func mustRun(t *testing.T, command string) string {
 	t.Helper()
 	out, err := run(t, command)
 	if err != nil {
@@ -81,9 +82,7 @@ const latest = "https://github.com/verticalscaler/verticalscaler-operator/releas
 func commandsOf(t *testing.T, heading string) (commands []string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, section, found := strings.Cut(string(page), "\n"+heading+"\n")
 	if !found {
 		t.Fatalf("docs/install.md has no section %q", heading)
@@ -106,7 +105,7 @@ func commandsOf(t *testing.T, heading string) (commands []string) {
 func bare(t *testing.T) {
 	t.Helper()
 	listed(t)
-	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml -f dist/policies.yaml")
+	mustRun(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml -f dist/policies.yaml")
 }
 
 // kinds are the resources of the API.

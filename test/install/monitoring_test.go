@@ -20,13 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // TestTheScraperMayOnlyReadMetrics applies what docs/monitoring.md says, on a control plane
 // that writes tokens.
 func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 	bare(t)
-	must(t, commandsOf(t, "## Install")[0])
+	mustRun(t, commandsOf(t, "## Install")[0])
 	prometheusOperator := envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "monitoring-crds.yaml")}, ErrorIfPathMissing: true}
 	if _, err := envtest.InstallCRDs(env.Config, prometheusOperator); err != nil {
 		t.Fatal(err)
@@ -36,8 +37,8 @@ func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	must(t, "kubectl apply -f dist/monitoring.yaml")
-	defer func() { must(t, "kubectl delete --ignore-not-found -f dist/monitoring.yaml") }()
+	mustRun(t, "kubectl apply -f dist/monitoring.yaml")
+	defer func() { mustRun(t, "kubectl delete --ignore-not-found -f dist/monitoring.yaml") }()
 	var secret corev1.Secret
 	testkit.Eventually(t, soon, func() string {
 		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: system, Name: "verticalscaler-metrics-scraper"}, &secret); err != nil {
@@ -51,9 +52,7 @@ func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 	as := rest.AnonymousClientConfig(env.Config)
 	as.BearerToken = string(secret.Data["token"])
 	reviews, err := authorizationclient.NewForConfig(as)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	may := func(spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
 		review, err := reviews.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
@@ -71,9 +70,7 @@ func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 	// What every account may read is public: itself, and the bundles of certificate authorities.
 	rules, err := reviews.SelfSubjectRulesReviews().Create(t.Context(),
 		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: system}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	public := []string{"authorization.k8s.io", "authentication.k8s.io", "certificates.k8s.io"}
 	for _, rule := range rules.Status.ResourceRules {
 		if slices.ContainsFunc(rule.APIGroups, func(group string) bool { return !slices.Contains(public, group) }) {

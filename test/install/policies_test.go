@@ -20,15 +20,14 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // linesOf returns the lines of a page that begin with these words.
 func linesOf(t *testing.T, page, words string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, words) {
 			lines = append(lines, line)
@@ -43,7 +42,7 @@ func linesOf(t *testing.T, page, words string) (lines []string) {
 // TestTheRightsForPoliciesAreOptIn grants the operator the rights for policies in one namespace, and then in all.
 func TestTheRightsForPoliciesAreOptIn(t *testing.T) {
 	bare(t)
-	must(t, commandsOf(t, "## Install")[0])
+	mustRun(t, commandsOf(t, "## Install")[0])
 	here, elsewhere := env.Namespace(t), env.Namespace(t)
 	for _, namespace := range []string{here, elsewhere} {
 		mayOrMayNot(t, namespace, account, "watch scalingpolicies", true)
@@ -55,7 +54,7 @@ func TestTheRightsForPoliciesAreOptIn(t *testing.T) {
 	mayOrMayNot(t, elsewhere, account, "update clusterscalingpolicies/status", true)
 
 	for _, command := range slices.Concat(linesOf(t, "install.md", "kubectl create role "), linesOf(t, "install.md", "kubectl create rolebinding ")) {
-		must(t, strings.ReplaceAll(command, "-n shop ", "-n "+here+" "))
+		mustRun(t, strings.ReplaceAll(command, "-n shop ", "-n "+here+" "))
 	}
 	mayOrMayNot(t, here, account, "create verticalscalers", true)
 	mayOrMayNot(t, here, account, "update verticalscalers", true)
@@ -63,7 +62,7 @@ func TestTheRightsForPoliciesAreOptIn(t *testing.T) {
 	mayOrMayNot(t, elsewhere, account, "update verticalscalers", false)
 	mayOrMayNot(t, here, account, "list namespaces", false)
 
-	must(t, commandsOf(t, "### Policies")[0])
+	mustRun(t, commandsOf(t, "### Policies")[0])
 	mayOrMayNot(t, elsewhere, account, "update verticalscalers", true)
 	mayOrMayNot(t, elsewhere, account, "list namespaces", true)
 	mayOrMayNot(t, elsewhere, account, "create clusterscalingpolicies", false)
@@ -76,7 +75,7 @@ func TestTheRightsForPoliciesInAnotherNamespace(t *testing.T) {
 	namespace := env.Namespace(t)
 	const download = "curl -sSL https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml"
 	command := linesOf(t, "olm.md", download)[0]
-	must(t, strings.NewReplacer(download, "cat dist/policies.yaml", "NAMESPACE", namespace).Replace(command))
+	mustRun(t, strings.NewReplacer(download, "cat dist/policies.yaml", "NAMESPACE", namespace).Replace(command))
 	other := strings.Replace(account, ":"+system+":", ":"+namespace+":", 1)
 	mayOrMayNot(t, namespace, other, "update verticalscalers", true)
 	mayOrMayNot(t, namespace, account, "update verticalscalers", false)
@@ -86,8 +85,8 @@ func TestTheRightsForPoliciesInAnotherNamespace(t *testing.T) {
 // docs/install.md.
 func TestPoliciesAreDeletedFirst(t *testing.T) {
 	bare(t)
-	must(t, commandsOf(t, "## Install")[0])
-	must(t, commandsOf(t, "### Policies")[0])
+	mustRun(t, commandsOf(t, "## Install")[0])
+	mustRun(t, commandsOf(t, "### Policies")[0])
 	running(t)
 	operator(t)
 	w := workload{newNamespace(t), "web"}
@@ -98,9 +97,7 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	policy.Spec.Rollout.Start = v1beta1.UpdateModeRollout
 	policy.Spec.Template.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeRollout, CooldownSeconds: ptr.To(int32(0))}
 	for _, o := range []client.Object{policy, d} {
-		if err := env.Client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Create(t.Context(), o))
 	}
 	testkit.Eventually(t, soon, func() string {
 		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: w.name}, &v1beta1.VerticalScaler{})
@@ -117,9 +114,9 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 		t.Fatalf("the scaler is controlled by %+v, and not by the policy", owner)
 	}
 	for _, command := range commandsOf(t, "## Uninstall") {
-		must(t, command)
+		mustRun(t, command)
 	}
-	must(t, "kubectl delete -f dist/policies.yaml")
+	mustRun(t, "kubectl delete -f dist/policies.yaml")
 	forgotten(t)
 	w.isRestored()
 }

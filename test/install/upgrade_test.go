@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // TestEveryFileCanBeAppliedAgain applies each file of dist with client-side apply, then as the
@@ -24,8 +25,8 @@ import (
 // the file does not have, would be a conflict.
 func TestEveryFileCanBeAppliedAgain(t *testing.T) {
 	bare(t)
-	must(t, "kubectl create namespace again")
-	defer func() { must(t, "kubectl delete namespace again --wait=false") }()
+	mustRun(t, "kubectl create namespace again")
+	defer func() { mustRun(t, "kubectl delete namespace again --wait=false") }()
 	for _, path := range distFiles(t) {
 		file := "dist/" + filepath.Base(path)
 		t.Run(file, func(t *testing.T) {
@@ -36,10 +37,10 @@ func TestEveryFileCanBeAppliedAgain(t *testing.T) {
 			case "dist/argocd.yaml", "dist/grafana.yaml":
 				in = "-n again "
 			}
-			must(t, "kubectl apply "+in+"-f "+file)
-			must(t, "kubectl apply --server-side "+in+"-f "+file)
+			mustRun(t, "kubectl apply "+in+"-f "+file)
+			mustRun(t, "kubectl apply --server-side "+in+"-f "+file)
 			before := stored(t, in, file)
-			must(t, "kubectl apply --server-side "+in+"-f "+file)
+			mustRun(t, "kubectl apply --server-side "+in+"-f "+file)
 			if after := stored(t, in, file); after != before {
 				t.Errorf("applying %s again has changed something:\n%s\nbefore:\n%s", file, after, before)
 			}
@@ -51,7 +52,7 @@ func TestEveryFileCanBeAppliedAgain(t *testing.T) {
 // Kubernetes adds.
 func stored(t *testing.T, in, file string) string {
 	t.Helper()
-	table := must(t, "kubectl get "+in+"-f "+file+" --no-headers -o custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation,DATA:.data")
+	table := mustRun(t, "kubectl get "+in+"-f "+file+" --no-headers -o custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation,DATA:.data")
 	var lines []string
 	for line := range strings.Lines(table) {
 		if !strings.HasPrefix(line, "Secret ") {
@@ -89,7 +90,7 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bare(t)
-			must(t, tc.install+" -f "+previous(t))
+			mustRun(t, tc.install+" -f "+previous(t))
 			running(t)
 			o := operator(t)
 			in := newNamespace(t)
@@ -98,11 +99,11 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 			o.Stop(t)
 			pods := w.pods()
 
-			if must(t, tc.upgrade+" -f dist/install.yaml"); tc.upgrade == serverSide {
-				must(t, commandsOf(t, "## Upgrade")[0])
+			if mustRun(t, tc.upgrade+" -f dist/install.yaml"); tc.upgrade == serverSide {
+				mustRun(t, commandsOf(t, "## Upgrade")[0])
 			}
 			running(t)
-			manager := must(t, "kubectl get deployment verticalscaler-operator -n "+system+" -o jsonpath='{.spec.template.spec.containers[0]}'")
+			manager := mustRun(t, "kubectl get deployment verticalscaler-operator -n "+system+" -o jsonpath='{.spec.template.spec.containers[0]}'")
 			if strings.Contains(manager, ":v0.0.0-previous") || !strings.Contains(manager, "MEMORY_LIMIT") {
 				t.Errorf("the operator has not been upgraded: %s", manager)
 			}
@@ -128,26 +129,18 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 func previous(t *testing.T) (path string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "dist", "install.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := testkit.Decoded(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var file bytes.Buffer
 	for _, o := range objects {
 		age(t, o)
 		document, err := yaml.Marshal(o.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		file.WriteString("---\n" + string(document))
 	}
 	path = filepath.Join(t.TempDir(), "previous.yaml")
-	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, file.Bytes(), 0o600))
 	return path
 }
 
@@ -183,9 +176,7 @@ func age(t *testing.T, o *unstructured.Unstructured) {
 		o.SetAnnotations(nil)
 	case "Deployment":
 		text, err := o.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, config, _ := strings.Cut(string(text), `"verticalscaler-config-`)
 		config, _, _ = strings.Cut(config, `"`)
 		_, tag, _ := strings.Cut(string(text), `"image":"`)
@@ -193,8 +184,6 @@ func age(t *testing.T, o *unstructured.Unstructured) {
 		tag = tag[strings.LastIndex(tag, ":"):]
 		text = []byte(strings.NewReplacer("verticalscaler-config-"+config, "verticalscaler-config-previous", tag+`"`, `:v0.0.0-previous"`,
 			`"MEMORY_LIMIT"`, `"GOMEMLIMIT"`, `"divisor":"0",`, "", `"apiVersion":"v1","fieldPath"`, `"fieldPath"`).Replace(string(text)))
-		if err := o.UnmarshalJSON(text); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, o.UnmarshalJSON(text))
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The API server merges the sizes in a namespace into new pods of its Deployments, and into no other pods. These tests create
@@ -68,9 +69,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, time.Minute, func() string { // the API server observes objects with a delay
 			got, err := tried(podOfSet(namespace, "web", "web-5d4f8c"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got != want {
 				return what + ": a new pod has " + got
 			}
@@ -139,9 +138,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			tc.change(pod)
 			before := pod.DeepCopy()
 			got, err := tried(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("resources (-want +got):\n%s", diff)
 			}
@@ -165,9 +162,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	})
 	t.Run("a pod of another namespace", func(t *testing.T) {
 		got, err := tried(podOfSet(env.Namespace(t), "web", "web-5d4f8c"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff("app "+template, got); diff != "" {
 			t.Errorf("resources (-want +got):\n%s", diff)
 		}
@@ -175,9 +170,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	t.Run("the policy and its binding are stored as they are written", func(t *testing.T) {
 		policy, binding := admission.Policy(), admission.Binding()
 		for _, object := range []client.Object{policy, binding} {
-			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		}
 		if diff := cmp.Diff(admission.Policy().Spec, policy.Spec); diff != "" {
 			t.Errorf("policy (-want +got):\n%s", diff)
@@ -200,9 +193,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		}
 		texts := admission.Texts(lines, admission.MaxText)
 		sizes.Spec.Deployments = texts[0]
-		if err := env.Client.Update(t.Context(), sizes); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Update(t.Context(), sizes))
 		testkit.Eventually(t, time.Minute, func() string {
 			pod := podOfSet(namespace, "web", long+"-5d4f8c")
 			if got, err := tried(pod); err != nil || got != "app 333m 128Mi of 333m 256Mi" {
@@ -216,9 +207,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	})
 	t.Run("without sizes, new pods are as in the template", func(t *testing.T) {
 		for _, object := range []client.Object{sizes, second} {
-			if err := env.Client.Delete(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, env.Client.Delete(t.Context(), object))
 		}
 		becomes("at last", "app "+template)
 	})

@@ -29,6 +29,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -39,9 +40,7 @@ const busy = 2 * time.Minute
 func kubelets(t *testing.T) {
 	t.Helper()
 	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := watcher.Watch(ctx, &corev1.PodList{})
 	if err != nil {
@@ -94,9 +93,7 @@ func podOf(name string) string { return name + "-5d4f8b-0" }
 func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...string) (out []testkit.Write) {
 	t.Helper()
 	all, err := env.WritesSince(mark, agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, write := range all {
 		if slices.Contains(resources, write.Resource) {
 			out = append(out, write)
@@ -111,9 +108,7 @@ func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...s
 func runbook(t *testing.T, namespace, words string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "runbook.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	lines := strings.Split(string(text), "\n")
 	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "kubectl ") && strings.Contains(line, words) })
 	if i < 0 {
@@ -149,9 +144,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 		}
 	}
 	for name, mode := range modes {
-		if err := scaled(t.Context(), namespace, name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, scaled(t.Context(), namespace, name, mode))
 	}
 	uses(300)
 	operator := env.StartOperator(t, c, use, namespace)
@@ -227,9 +220,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	shows(v1beta1.ReasonApplied, "web", "api")
 	isForgotten(t, rolled)
 	var d appsv1.Deployment
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "rolled"}, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "rolled"}, &d))
 	if got := d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "100m" {
 		t.Errorf("the template was not restored: it requests %s", got)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -142,9 +143,7 @@ func isCarriedOut(t *testing.T, policy string) string {
 func expectTolerance(t *testing.T, policy string, scalers int, percent int32) {
 	t.Helper()
 	var list v1beta1.VerticalScalerList
-	if err := env.Client.List(t.Context(), &list, client.MatchingLabels{v1beta1.PolicyLabel: policy}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.List(t.Context(), &list, client.MatchingLabels{v1beta1.PolicyLabel: policy}))
 	if len(list.Items) != scalers {
 		t.Errorf("the policy has %d scalers, want %d", len(list.Items), scalers)
 	}
@@ -160,9 +159,7 @@ func isGone(t *testing.T, policy string) string {
 	t.Helper()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("VerticalScalerList"))
-	if err := env.Client.List(t.Context(), list, client.MatchingLabels{v1beta1.PolicyLabel: policy}, client.Limit(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.List(t.Context(), list, client.MatchingLabels{v1beta1.PolicyLabel: policy}, client.Limit(1)))
 	if len(list.Items) > 0 {
 		return fmt.Sprintf("there is still scaler %s/%s", list.Items[0].Namespace, list.Items[0].Name)
 	}
@@ -173,9 +170,7 @@ func isGone(t *testing.T, policy string) string {
 func expectSmallStatus(t *testing.T, policy string) {
 	t.Helper()
 	var p v1beta1.ClusterScalingPolicy
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Name: policy}, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Name: policy}, &p))
 	p.ManagedFields = nil
 	if text := fmt.Sprintf("%+v", p.Status); len(text) > 8000 {
 		t.Errorf("the status has %d characters: %s", len(text), text)
@@ -186,9 +181,7 @@ func expectSmallStatus(t *testing.T, policy string) {
 func writesSince(t *testing.T, mark testkit.AuditMark, agent string) int {
 	t.Helper()
 	writes, err := env.WritesSince(mark, agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return len(writes)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // sizing is the label by which the policies of a test select the test's own namespaces.
@@ -61,9 +62,7 @@ func policyOf(namespace, name string) *v1beta1.ScalingPolicy {
 func scalersOf(t *testing.T, namespace string) string {
 	t.Helper()
 	var list v1beta1.VerticalScalerList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.List(t.Context(), &list, client.InNamespace(namespace)))
 	out := map[string]string{}
 	for _, s := range list.Items {
 		by := "a user"
@@ -158,9 +157,7 @@ func patchObject(t *testing.T, object client.Object, key types.NamespacedName, p
 	t.Helper()
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
-	if err := env.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 func deleteObject(t *testing.T, object client.Object) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -27,15 +28,11 @@ import (
 // their kubelet reports.
 func TestQuotasCountPodsAsPredicted(t *testing.T) {
 	const pods, resizes = 40, 3
-	if err := env.Node(t.Context(), testkit.NodeName); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Node(t.Context(), testkit.NodeName))
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "sandbox-"}, Handler: "sandbox", Overhead: &nodev1.Overhead{
 		PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("25m"), corev1.ResourceMemory: resource.MustParse("33Mi")},
 	}}
-	if err := env.Client.Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), class))
 	t.Cleanup(func() { _ = env.Client.Delete(t.Context(), class) })
 	namespace := env.Namespace(t)
 	quota := enforcedQuota(t, namespace)
@@ -108,13 +105,9 @@ func enforcedQuota(t *testing.T, namespace string) *corev1.ResourceQuota {
 	for _, name := range []corev1.ResourceName{corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory} {
 		quota.Spec.Hard[name], used[name] = resource.MustParse("10Ti"), resource.MustParse("0")
 	}
-	if err := env.Client.Create(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), quota))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: used}
-	if err := env.Client.Status().Update(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Status().Update(t.Context(), quota))
 	testkit.Eventually(t, busy, func() string {
 		if err := env.Client.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bare"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/app:1"}}},
@@ -129,9 +122,7 @@ func enforcedQuota(t *testing.T, namespace string) *corev1.ResourceQuota {
 // usedOf is what the quota counts now.
 func usedOf(t *testing.T, quota *corev1.ResourceQuota) (used workload.Resources) {
 	t.Helper()
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))
 	of := func(name corev1.ResourceName) *resource.Quantity {
 		q := quota.Status.Used[name]
 		return &q
@@ -194,7 +185,5 @@ func reportApplied(t *testing.T, r *rand.Rand, pod *corev1.Pod) {
 	}
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = report(pod.Spec.Containers), report(pod.Spec.InitContainers)
-	if err := env.Client.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Status().Update(t.Context(), pod))
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -46,9 +47,7 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := env.Node(t.Context(), testkit.NodeName); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Node(t.Context(), testkit.NodeName))
 	verdicts, judged := map[string]int{}, 0
 	for n := range namespaces {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
@@ -247,9 +246,7 @@ func randomLimitRange(t *testing.T, r *rand.Rand, namespace string) corev1.Limit
 	mark := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mark"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 		{Type: corev1.LimitTypePersistentVolumeClaim, Max: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
 	}}}
-	if err := env.Client.Create(t.Context(), mark); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), mark))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""),
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2")}},

@@ -20,21 +20,18 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // A LimitRange that is newer than a pod adds its default limit to any resize of the pod: here to one of CPU, as a dry run.
 func TestNoResizeBringsTheDefaultLimitOfALimitRange(t *testing.T) {
 	namespace := env.Namespace(t)
-	if err := scaled(t.Context(), namespace, "web", v1beta1.UpdateModeInPlace, func(d *appsv1.Deployment) {
+	must.Succeed(t, scaled(t.Context(), namespace, "web", v1beta1.UpdateModeInPlace, func(d *appsv1.Deployment) {
 		delete(d.Spec.Template.Spec.Containers[0].Resources.Limits, corev1.ResourceMemory)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	later := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"}}
 	later.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}}
-	if err := env.Client.Create(t.Context(), later); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), later))
 	limit := func(pod *corev1.Pod) string { return pod.Spec.Containers[0].Resources.Limits.Memory().String() }
 	testkit.Eventually(t, busy, func() string { // the API server reads LimitRanges from a cache
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podOf("web")}}
@@ -64,9 +61,7 @@ func TestNoResizeBringsTheDefaultLimitOfALimitRange(t *testing.T) {
 		t.Errorf("resizes: %v", writes)
 	}
 
-	if err := env.Client.Delete(t.Context(), later); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), later))
 	testkit.Eventually(t, busy, func() string {
 		if got := inShort(t, namespace, "web"); got != v1beta1.ReasonApplied {
 			return "it is " + got

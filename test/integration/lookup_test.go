@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // These tests have no resync: an event that only a resync would make up for counts as lost.
@@ -122,9 +123,7 @@ func allSeen(t *testing.T, namespace string) {
 
 func create(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := env.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), obj))
 }
 
 func createScaler(t *testing.T, namespace, name, target string) {
@@ -134,21 +133,15 @@ func createScaler(t *testing.T, namespace, name, target string) {
 
 func remove(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := env.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 func change(t *testing.T, namespace, name string, f func(*appsv1.Deployment)) {
 	t.Helper()
 	var d appsv1.Deployment
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &d))
 	f(&d)
-	if err := env.Client.Update(t.Context(), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Update(t.Context(), &d))
 }
 
 func scaleTo(ctx context.Context, namespace, name string, replicas int) error {
@@ -159,9 +152,7 @@ func scaleTo(ctx context.Context, namespace, name string, replicas int) error {
 func scaler(t *testing.T, namespace, name string) *v1beta1.VerticalScaler {
 	t.Helper()
 	var s v1beta1.VerticalScaler
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &s))
 	return &s
 }
 

@@ -23,6 +23,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
@@ -102,9 +103,7 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 	}
 
 	cert, key, err := certutil.GenerateSelfSignedCertKey("metrics.test", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
 	verified := func(c *tls.Config) { c.InsecureSkipVerify, c.RootCAs, c.ServerName = false, roots, "metrics.test" }
@@ -112,9 +111,7 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 		t.Error("the self-signed certificate was verified")
 	}
 	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	if _, err := dial(verified); err != nil {
 		t.Errorf("the certificate in the folder is not served: %v", err)
@@ -127,9 +124,7 @@ func token(t *testing.T, namespace, name string) string {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	create(t, account)
 	request := &authenticationv1.TokenRequest{}
-	if err := env.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 
@@ -137,9 +132,7 @@ func token(t *testing.T, namespace, name string) string {
 func get(t *testing.T, address, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -150,8 +143,6 @@ func get(t *testing.T, address, token string) (int, string) {
 	}
 	defer response.Body.Close() //nolint:errcheck // read to its end
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return response.StatusCode, string(body)
 }

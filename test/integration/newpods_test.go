@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // BenchmarkNewPods measures what the policy for new pods adds to the creation of a pod, in ms: the median of the differences to
@@ -32,20 +33,16 @@ import (
 //	make test-integration PKG=./test/integration ARGS="-run XXX -bench NewPods -benchtime 600x"
 func BenchmarkNewPods(b *testing.B) {
 	ctx := b.Context()
-	if err := env.InstallComponents(ctx, "new-pods"); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, env.InstallComponents(ctx, "new-pods"))
 	empty, full := env.Namespace(b), env.Namespace(b)
 	amounts := v1beta1.Amounts{CPU: ptr.To(resource.MustParse("250m")), Memory: ptr.To(resource.MustParse("300Mi"))}
 	var text string
 	for i := range 1000 {
 		text += "\n" + admission.Line(fmt.Sprintf("deployment-%d", i), []v1beta1.NewPodContainer{{ContainerName: "app", Requests: amounts}, {ContainerName: "proxy", Requests: amounts}})
 	}
-	if err := env.Client.Create(ctx, &v1beta1.NewPodSizes{
+	must.Succeed(b, env.Client.Create(ctx, &v1beta1.NewPodSizes{
 		ObjectMeta: metav1.ObjectMeta{Namespace: full, Name: v1beta1.NewPodSizesName}, Spec: v1beta1.NewPodSizesSpec{Deployments: text + "\n"},
-	}); err != nil {
-		b.Fatal(err)
-	}
+	}))
 	pod := func(namespace, deployment string) *corev1.Pod {
 		set := deployment + "-5d4f8c"
 		return &corev1.Pod{
@@ -63,9 +60,7 @@ func BenchmarkNewPods(b *testing.B) {
 	}
 	create := func(kind string) (took float64, isSized bool) {
 		created, start := kinds[kind].DeepCopy(), time.Now()
-		if err := env.Client.Create(ctx, created, client.DryRunAll); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, env.Client.Create(ctx, created, client.DryRunAll))
 		return time.Since(start).Seconds() * 1000, created.Spec.Containers[0].Resources.Requests != nil
 	}
 	testkit.Eventually(b, time.Minute, func() string {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // What is deleted while all watches are broken sends no event: the next list does not have it. The informers of scalers and
@@ -88,9 +89,7 @@ func ownerOf(namespace, name string) *v1beta1.ScaledDeployment {
 func ownerSays(t *testing.T, namespace, name, kind, reason string) string {
 	t.Helper()
 	var owner v1beta1.ScaledDeployment
-	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &owner); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &owner))
 	if c := meta.FindStatusCondition(owner.Status.Conditions, kind); c == nil || c.Reason != reason {
 		return fmt.Sprintf("ScaledDeployment %s: %s is %+v", name, kind, c)
 	}
@@ -153,9 +152,7 @@ func (o *outage) begin(t *testing.T) {
 func (o *outage) end(t *testing.T) {
 	t.Helper()
 	var list corev1.NamespaceList
-	if err := env.Client.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.List(t.Context(), &list))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.oldest, _ = strconv.ParseInt(list.ResourceVersion, 10, 64)

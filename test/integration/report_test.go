@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // reported are Deployments of a Git repository: one with a native sidecar and limits, and one that sets only CPU.
@@ -117,12 +118,8 @@ func TestPatchesOfAReportLeaveNoDifference(t *testing.T) {
 				write := func(file, text string) {
 					t.Helper()
 					path := filepath.Join(repository, file)
-					if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "NAMESPACE", namespace)), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o750))
+					must.Succeed(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "NAMESPACE", namespace)), 0o600))
 				}
 				write("base/deployments.yaml", reported)
 				write("base/kustomization.yaml", "resources: [deployments.yaml]\n")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -36,29 +37,21 @@ func TestARestoredEtcdIsFollowed(t *testing.T) {
 func followsARestoredEtcd(t *testing.T, elects bool) {
 	t.Helper()
 	own, err := testkit.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := own.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
 	namespace := own.Namespace(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	web := testkit.Deployment(namespace, "web")
 	web.Spec.Replicas = ptr.To(int32(1))
-	must(own.Client.Create(t.Context(), web))
+	must.Succeed(t, own.Client.Create(t.Context(), web))
 	pod, err := own.Run(t.Context(), web)
-	must(err)
+	must.Succeed(t, err)
 	scaler := testkit.Scaler(namespace, "web", "web")
 	scaler.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(0))
-	must(own.Client.Create(t.Context(), scaler))
+	must.Succeed(t, own.Client.Create(t.Context(), scaler))
 
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 200 * time.Millisecond
@@ -112,7 +105,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	// Later versions alone do not end the time in which the past is not noticed. Without a lease, the operator reads the version
 	// every 5 seconds.
 	for i, begun := 0, time.Now(); i < 200 || time.Since(begun) < 6*time.Second; i++ {
-		must(own.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("later-%d", i)}}))
+		must.Succeed(t, own.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("later-%d", i)}}))
 	}
 	mark := own.Mark()
 	restore()
@@ -125,7 +118,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	has("900m")
 	for _, agent := range []string{first.Agent, second.Agent} {
 		writes, err := own.WritesSince(mark, agent)
-		must(err)
+		must.Succeed(t, err)
 		for _, write := range writes {
 			if elects && write.Resource != "leases" && write.Code >= 400 {
 				t.Errorf("refused after the restore: %s", write)

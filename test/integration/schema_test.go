@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // These tests check what the API server accepts, and how it rejects the rest. Objects are
@@ -397,9 +398,7 @@ func TestDefaults(t *testing.T) {
 		for spec, want := range cases {
 			t.Run(kind+" "+spec, func(t *testing.T) {
 				created := objectWith(t, kind, namespace, spec)
-				if err := env.Client.Create(t.Context(), created, client.DryRunAll); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, env.Client.Create(t.Context(), created, client.DryRunAll))
 				if diff := cmp.Diff(fromYAML(t, want), created.Object["spec"]); diff != "" {
 					t.Errorf("spec (-want +got):\n%s", diff)
 				}
@@ -472,9 +471,7 @@ func TestTheSelectorStays(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			owner := objectWith(t, "ScaledDeployment", env.Namespace(t), `{template: `+aTemplate+`, selector: `+tc.before+`}`)
-			if err := env.Client.Create(t.Context(), owner); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, env.Client.Create(t.Context(), owner))
 			setField(t, owner, fromYAML(t, `{template: `+aTemplate+`, replicas: 5, deploymentName: other, selector: `+tc.after+`}`), "spec")
 			if err := env.Client.Update(t.Context(), owner, client.DryRunAll); err != nil || tc.want != (refusal{}) {
 				refusedWith(t, err, tc.want)
@@ -525,9 +522,7 @@ func TestScalerStatus(t *testing.T) {
 		return `{recommendation: {containerRecommendations: [{containerName: c, ` + fields + `}]}}`
 	}
 	scaler := scalerWith(t, env.Namespace(t), `{deploymentName: web}`)
-	if err := env.Client.Create(t.Context(), scaler); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), scaler))
 	for _, tc := range []struct{ status, field, why string }{
 		// TestTheLargestScalerIsStored has the rest.
 		{`{conditions: ` + list(16, condition) + `, summary: {cpu: 500m->310m, memory: 640Mi, pods: 6/6}, target: {uid: u, generation: 1, replicas: 0, updatedReplicas: 0},
@@ -608,9 +603,7 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 	for name, spec := range map[string]string{"a": "deploymentName: web", "b": "deploymentName: api, updatePolicy: {updateMode: Recommend}", "c": "deploymentName: web"} {
 		scaler := scalerWith(t, namespace, `{`+spec+`}`)
 		scaler.SetName(name)
-		if err := env.Client.Create(t.Context(), scaler); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Create(t.Context(), scaler))
 	}
 	for selector, want := range map[string][]string{
 		"spec.deploymentName=web":                {"a", "c"},
@@ -621,9 +614,7 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 			var scalers v1beta1.VerticalScalerList
 			err := env.Client.List(t.Context(), &scalers, client.InNamespace(namespace),
 				client.MatchingFieldsSelector{Selector: fields.ParseSelectorOrDie(selector)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for i := range scalers.Items {
 				got = append(got, scalers.Items[i].Name)
@@ -658,9 +649,7 @@ func TestTheLargestCheckpointIsStored(t *testing.T) {
 func verdictOn(t *testing.T, object *unstructured.Unstructured, want refusal) {
 	t.Helper()
 	data, err := object.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = env.Client.Create(t.Context(), object, client.DryRunAll)
 	if want != (refusal{}) {
 		refusedWith(t, err, want)
@@ -670,9 +659,7 @@ func verdictOn(t *testing.T, object *unstructured.Unstructured, want refusal) {
 		t.Fatalf("refused: %v", err)
 	}
 	typed, err := env.Client.Scheme().New(object.GroupVersionKind())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := json.Unmarshal(data, typed); err != nil {
 		t.Fatalf("accepted, but the operator cannot read it: %v", err)
 	}
@@ -723,15 +710,11 @@ func fromYAML(t *testing.T, text string) any {
 		t.Fatalf("%v in %s", err, text)
 	}
 	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON(data); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, u.UnmarshalJSON(data))
 	return u.Object["value"]
 }
 
 func setField(t *testing.T, obj *unstructured.Unstructured, value any, path ...string) {
 	t.Helper()
-	if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(obj.Object, value, path...))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // raiseLimit is the most memory that these scenes get without maxAllowed: 1Gi, or eight times what the template has.
@@ -30,9 +31,7 @@ var raiseLimit = resource.MustParse("1Gi")
 func (s scene) usesWhatItHas(t *testing.T, pod corev1.Pod) amounts {
 	t.Helper()
 	used, err := measure(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if used != (amounts{}) {
 		s.uses(used.cpuMillis, used.memoryMiB)
 	}

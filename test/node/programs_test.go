@@ -32,6 +32,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
@@ -276,9 +277,7 @@ func (p program) run(t *testing.T, r *record) {
 
 	old := r.started(t, s, 1)
 	first := processOf(t, old[0])
-	if err := p.fill(t, old[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.fill(t, old[0]))
 	s.eachPod(t, func(requests corev1.ResourceList, used amounts) bool {
 		r.saved = fmt.Sprintf("%d %%, %d %%", 100-100*requests.Cpu().MilliValue()/r.template.Requests.Cpu().MilliValue(),
 			100-100*requests.Memory().Value()/r.template.Requests.Memory().Value())
@@ -319,9 +318,7 @@ func (p program) try(t *testing.T, r *record, first process, pods []corev1.Pod) 
 func processOf(t *testing.T, pod corev1.Pod) (p process) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod))
 		if !workload.ReadPod(&pod, true).Ready {
 			return "the pod is not Ready"
 		}
@@ -342,9 +339,7 @@ func (s scene) eachPod(t *testing.T, isRight func(requests corev1.ResourceList, 
 	testkit.Eventually(t, long, func() string {
 		for _, pod := range node.RunningPods(t, s.key) {
 			used, err := measure(t.Context(), pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if has := pod.Spec.Containers[0].Resources.Requests; used == (amounts{}) || !isRight(has, used) {
 				applied := meta.FindStatusCondition(s.scaler(t).Status.Conditions, v1beta1.ConditionApplied)
 				return fmt.Sprintf("%s and %s are requested, and %dm and %dMi are used: %+v", has.Cpu(), has.Memory(), used.cpuMillis, used.memoryMiB, applied)
@@ -357,16 +352,14 @@ func (s scene) eachPod(t *testing.T, isRight func(requests corev1.ResourceList, 
 // update edits the Deployment.
 func (s scene) update(t *testing.T, edit func(*appsv1.Deployment)) {
 	t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	must.Succeed(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var d appsv1.Deployment
 		if err := env.Client.Get(t.Context(), s.key, &d); err != nil {
 			return err
 		}
 		edit(&d)
 		return env.Client.Update(t.Context(), &d)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // record is what happens to the pods of a scene.
@@ -393,9 +386,7 @@ type record struct {
 func (r *record) follow(t *testing.T, s scene) {
 	t.Helper()
 	events, err := env.Client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(s.key.Namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go func() {
 		for event := range events.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {

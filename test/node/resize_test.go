@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
@@ -77,9 +78,7 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	pod := s.pod(t)
 
 	var host corev1.Node
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: pod.Spec.NodeName}, &host); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKey{Name: pod.Spec.NodeName}, &host))
 	reserved := host.Status.Allocatable.Memory().DeepCopy()
 	reserved.Sub(resource.MustParse("4Gi")) // leaves room for the other scenes
 	filler := &corev1.Pod{
@@ -90,9 +89,7 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	filler.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: reserved}}
 	create(t, filler)
 	testkit.Eventually(t, long, func() string {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(filler), filler); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(filler), filler))
 		if filler.Status.Phase != corev1.PodRunning {
 			return fmt.Sprintf("the other pod is %s: %v", filler.Status.Phase, filler.Status.Conditions)
 		}
@@ -105,9 +102,7 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	if before.MemoryLimitBytes != 128<<20 {
 		t.Errorf("the limit is %d, although the resize is put off", before.MemoryLimitBytes)
 	}
-	if err := env.Client.Delete(t.Context(), filler); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), filler))
 	after := s.has(t, "20m", "200m", "6Gi", "12Gi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	restarts(t, after, 0)
@@ -223,9 +218,7 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 		}
 		return ""
 	})
-	if err := env.Client.Delete(t.Context(), &pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), &pod))
 	testkit.Eventually(t, long, func() string {
 		for _, other := range node.RunningPods(t, s.key) {
 			if other.UID != pod.UID {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
@@ -70,9 +71,7 @@ func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) sc
 
 func create(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := env.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), obj))
 }
 
 // pin returns a policy with fixed requests, so that the decision does not depend on usage. Limits follow both ways, so that a test
@@ -114,9 +113,7 @@ func (s scene) edit(t *testing.T, edit func(*v1beta1.VerticalScalerSpec)) {
 		if apierrors.IsConflict(err) {
 			return err.Error()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		generation = scaler.Generation
 		return ""
 	})
@@ -131,9 +128,7 @@ func (s scene) edit(t *testing.T, edit func(*v1beta1.VerticalScalerSpec)) {
 func (s scene) scaler(t *testing.T) *v1beta1.VerticalScaler {
 	t.Helper()
 	var scaler v1beta1.VerticalScaler
-	if err := env.Client.Get(t.Context(), s.key, &scaler); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), s.key, &scaler))
 	return &scaler
 }
 

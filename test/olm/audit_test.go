@@ -15,6 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // requests returns the operator's requests for resources since it was installed. It omits API discovery, which every user may
@@ -22,9 +23,7 @@ import (
 func (i *installation) requests(t *testing.T) []testkit.Write {
 	t.Helper()
 	all, err := env.WritesSince(i.began, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return slices.DeleteFunc(all, func(r testkit.Write) bool { return r.User != i.user() || r.Resource == "" })
 }
 

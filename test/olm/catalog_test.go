@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
@@ -56,9 +57,7 @@ func released(t *testing.T) bundle {
 			set(c, "5s", "recommendation", "recentHalfLife")
 			set(c, "40s", "recommendation", "memoryWindow")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		set(configMap, content, "data", "config.yaml")
 	})
 	return b
@@ -78,14 +77,10 @@ func (b bundle) next(t *testing.T) bundle {
 	}
 	path := filepath.Join(n.dir, csvFile)
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	version := fmt.Sprintf("%d.%d.%d", major, minor, patch+1)
 	content = []byte(strings.ReplaceAll(string(content), b.version, version))
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, content, 0o600))
 	n.edit(t, scalersFile, func(crd map[string]any) {
 		versions, _, err := unstructured.NestedSlice(crd, "spec", "versions")
 		if err != nil || len(versions) != 1 {
@@ -120,9 +115,7 @@ func (b *bundle) read(t *testing.T) {
 func (b bundle) object(t *testing.T, file string) *unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(b.dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(content, &out.Object); err != nil {
 		t.Fatalf("decoding %s: %v", file, err)
@@ -135,16 +128,12 @@ func (b bundle) edit(t *testing.T, file string, change func(map[string]any)) {
 	t.Helper()
 	path := filepath.Join(b.dir, file)
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	changed, err := edited(string(content), change)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(changed), 0o600))
 }
 
 // catalog serves bundles to OLM.
@@ -162,9 +151,7 @@ func (c *catalog) serve(t *testing.T, bundles ...bundle) {
 	dir := c.write(t, bundles)
 	if c.name != "" {
 		old := object("operators.coreos.com/v1alpha1", "CatalogSource", olmNamespace, c.name)
-		if err := env.Client.Delete(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Delete(t.Context(), old))
 	}
 	c.name = filepath.Base(dir)
 	var err error
@@ -189,9 +176,7 @@ func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 	t.Helper()
 	c.served++
 	dir = filepath.Join(work, fmt.Sprintf("catalog-%d", c.served))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(dir, 0o700))
 	index := fmt.Sprintf("---\nschema: olm.package\nname: %s\ndefaultChannel: %s\n---\nschema: olm.channel\npackage: %s\nname: %s\nentries:\n",
 		packageName, channel, packageName, channel)
 	for i, b := range bundles {
@@ -199,17 +184,13 @@ func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 		if err != nil {
 			t.Fatalf("opm render: %v\n%s", err, stderr(err))
 		}
-		if err := os.WriteFile(filepath.Join(dir, b.version+".yaml"), rendered, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, b.version+".yaml"), rendered, 0o600))
 		index += "- name: " + b.csv + "\n"
 		if i > 0 {
 			index += "  replaces: " + bundles[i-1].csv + "\n"
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), []byte(index), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "index.yaml"), []byte(index), 0o600))
 	if out, err := exec.CommandContext(t.Context(), paths[opmVariable], "validate", dir).CombinedOutput(); err != nil {
 		t.Fatalf("opm validate: %v\n%s", err, out)
 	}

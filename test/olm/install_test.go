@@ -30,6 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The operator's names in the bundle.
@@ -201,9 +202,7 @@ const (
 func (i *installation) run(t *testing.T, command string, replace ...string) (output string) {
 	t.Helper()
 	documentation, err := os.ReadFile(filepath.Join(root(), "docs", "olm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !strings.Contains(string(documentation), command+"\n") {
 		t.Fatalf("docs/olm.md does not have this command: %s", command)
 	}
@@ -315,9 +314,7 @@ func (i *installation) rights(t *testing.T) (names []string) {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion("rbac.authorization.k8s.io/v1")
 		list.SetKind(kind + "List")
-		if err := env.Client.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.List(t.Context(), &list))
 		for _, binding := range list.Items {
 			subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 			for _, s := range subjects {

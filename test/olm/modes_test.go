@@ -18,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The namespaces of the workloads. Each scenario has its own Deployments in them.
@@ -72,13 +73,9 @@ func allNamespaces(t *testing.T) {
 		}
 	}
 	sized(t, shop, "ledger", "300m")
-	if err := env.Client.Delete(t.Context(), space(t, shop).Scaler("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), space(t, shop).Scaler("ledger")))
 	restored(t, shop, "ledger")
-	if err := env.Client.Delete(t.Context(), space(t, shop).Owner("orders")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Delete(t.Context(), space(t, shop).Owner("orders")))
 	eventually(t, func() string { return missing(t, shop, "orders", &appsv1.Deployment{}) })
 	i.isAllowed(t)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The commands of docs/olm.md that are used more than once.
@@ -138,9 +139,7 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(kind[0])
 		list.SetKind(kind[1] + "List")
-		if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.List(t.Context(), list, client.InNamespace(namespace)))
 		for _, o := range list.Items {
 			if o.GetName() != "kube-root-ca.crt" && o.GetName() != "default" {
 				out = append(out, kind[1]+" "+o.GetName())
@@ -151,9 +150,7 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(kind[0])
 		list.SetKind(kind[1] + "List")
-		if err := env.Client.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.List(t.Context(), list))
 		for _, o := range list.Items {
 			if strings.Contains(o.GetName(), "verticalscaler") {
 				out = append(out, kind[1]+" "+o.GetName())

@@ -23,6 +23,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // upgrade lets OLM replace the operator by its next version. No state of the operator is lost, and no workload changes.
@@ -87,9 +88,7 @@ func upgrade(t *testing.T) {
 func (i *installation) configuration(t *testing.T) string {
 	t.Helper()
 	var m corev1.ConfigMap
-	if err := env.Client.Get(t.Context(), key(i.namespace, configName), &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), key(i.namespace, configName), &m))
 	return m.Data["config.yaml"]
 }
 
@@ -133,9 +132,7 @@ func (i *installation) hasLookedAt(t *testing.T, namespace string, names ...stri
 func checkpoint(t *testing.T, namespace, name string) *v1beta1.VerticalScalerCheckpoint {
 	t.Helper()
 	var c v1beta1.VerticalScalerCheckpoint
-	if err := env.Client.Get(t.Context(), key(namespace, name), &c); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), key(namespace, name), &c))
 	return &c
 }
 
@@ -179,9 +176,7 @@ func targets(s *v1beta1.VerticalScaler) map[string]v1beta1.Amounts {
 func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Condition {
 	t.Helper()
 	o := object("operators.coreos.com/v2", "OperatorCondition", i.namespace, b.csv)
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -189,9 +184,7 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 			continue
 		}
 		var out metav1.Condition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(c, &out))
 		if out.ObservedGeneration == o.GetGeneration() {
 			return out
 		}
@@ -203,9 +196,7 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 func hasField(t *testing.T) {
 	t.Helper()
 	crd := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	if _, ok, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", nextField); !ok {
 		t.Errorf("the CRD lacks the field %s of the next version", nextField)

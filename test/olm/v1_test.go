@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The names in docs/olm.md.
@@ -99,9 +100,7 @@ func asInstaller(t *testing.T, command, objects string, args ...string) {
 	kinds, others := "", ""
 	for _, o := range decoded(t, objects) {
 		text, err := yaml.Marshal(o.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if o.GetKind() == "CustomResourceDefinition" {
 			kinds += "---\n" + string(text)
 		} else {
@@ -124,8 +123,6 @@ func kubectl(t *testing.T, command, objects string, args ...string) {
 func decoded(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := testkit.Decoded([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return objects
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -93,9 +94,7 @@ func fingerprint(t *testing.T, namespace string) map[string]string {
 	var sets appsv1.ReplicaSetList
 	var list corev1.PodList
 	for _, l := range []client.ObjectList{&deployments, &sets, &list} {
-		if err := env.Client.List(t.Context(), l, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.List(t.Context(), l, client.InNamespace(namespace)))
 	}
 	for _, d := range deployments.Items {
 		out["Deployment "+d.Name] = metadataOf(&d)

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -86,9 +87,7 @@ func play(t *testing.T, s world.Scenario, reference *outcome, a action, at strik
 	w.Fault = nil
 	w.Rest(10)
 	state, err := w.EndState()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, wrong := range w.Violations(injected) {
 		t.Error(wrong)
 	}

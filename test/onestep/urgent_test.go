@@ -25,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -84,9 +85,7 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 					})
 					broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 					t.Cleanup(broadcaster.Shutdown)
-					if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, broadcaster.StartRecordingToSinkWithContext(t.Context()))
 					w.Operator.Scalers.Recorder = broadcaster.NewRecorder(w.Operator.Scalers.Client.Scheme(), "test")
 				}
 				for killed := range 2 { // The second answer finds that the writes after the first one have failed.

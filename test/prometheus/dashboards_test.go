@@ -17,6 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 )
 
@@ -86,7 +87,5 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 
 func create(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := env.Client.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), o))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // The plugin reports the usage of a Deployment from a real Prometheus, and the saved
@@ -64,9 +65,7 @@ func TestThePluginReportsFromPrometheus(t *testing.T) {
 		}
 	}
 	table, err := os.ReadFile(filepath.Join(saved, w.namespace+"_web_app.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := bytes.Count(table, []byte("\n")) - 1; n < days*288-3 || n > days*288+3 {
 		t.Errorf("%d intervals of five minutes in %d days", n, days)
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
@@ -277,17 +278,11 @@ func newFixture(t *testing.T) *fixture {
 func (w *fixture) scale() {
 	w.Helper()
 	d := testkit.Deployment(w.namespace, "web")
-	if err := env.Client.Create(w.Context(), d); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Create(w.Context(), d))
 	pod, err := env.Run(w.Context(), d)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	w.usage.Set(w.namespace, pod.Name, "app", 100, 100*mebi)
-	if err := env.Client.Create(w.Context(), testkit.Scaler(w.namespace, "web", "web")); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Create(w.Context(), testkit.Scaler(w.namespace, "web", "web")))
 }
 
 // recommends waits for a recommendation based on at least that much observed time, and
@@ -311,9 +306,7 @@ func (w *fixture) recommends(atLeast time.Duration) (rec v1beta1.ContainerRecomm
 func (w *fixture) scaler() v1beta1.VerticalScaler {
 	w.Helper()
 	var s v1beta1.VerticalScaler
-	if err := env.Client.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &s); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &s))
 	return s
 }
 
@@ -373,9 +366,7 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 // TestOOMEvents: a container that was restarted has two series for some minutes.
 func TestOOMEvents(t *testing.T) {
 	s, err := source.New(source.Options{Address: prometheus.String(), Step: time.Minute, RateWindow: 5 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 4 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, namespaces := range [][]string{nil, {past}} {
 		got := map[usage.Container]int{}
 		err := s.OOMEvents(t.Context(), namespaces, time.Now(), func(of usage.Container, kills int) { got[of] = kills })
@@ -426,16 +417,12 @@ func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 // The requests and limits that the dashboard plots are those of the pods that ran, at the time.
 func TestTheDashboardsPast(t *testing.T) {
 	s, err := source.New(source.Options{Address: prometheus.String(), Step: 38 * time.Minute, RateWindow: 38 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 4 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	now := time.Now()
 	read := func(deployment string) source.Sizes {
 		t.Helper()
 		sizes, err := s.Sizes(t.Context(), source.Target{Namespace: past, Deployment: deployment, Containers: []string{"app", "mesh"}, Scaler: deployment}, now.Add(-8*24*time.Hour), now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return sizes
 	}
 	const gibi = int64(1) << 30

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
 )
 
@@ -40,13 +41,9 @@ var accepted = []string{
 func TestBundle(t *testing.T) {
 	bundle := filepath.Join(testkit.Root(), "bundle")
 	content, err := os.ReadFile(filepath.Join(bundle, "tests", "scorecard", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var tests v1alpha3.Configuration
-	if err := yaml.UnmarshalStrict(content, &tests); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(content, &tests))
 	root := stockRoot(t, os.Getenv("SCORECARD_TEST"), bundle)
 	for _, stage := range tests.Stages {
 		for _, test := range stage.Tests {
@@ -106,31 +103,21 @@ func runOwn(t *testing.T, bundle string) v1alpha3.TestStatus {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	env, err := testkit.StartCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := env.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Install(t.Context()))
 	content, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "manager", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := config.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.Metrics.BindAddress, c.Health.BindAddress, c.LeaderElection.Enabled = "0", "0", false
 	operator := env.Account(t, testkit.System, testkit.ServiceAccount)
 	source, err := metricsapi.New(operator.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	env.RunOperator(t, operator, c, app.Options{Source: source}, logr.Discard())
 
 	kubectl := exec.CommandContext(t.Context(), env.Kubectl(), "--kubeconfig", env.Kubeconfig(),
@@ -140,9 +127,7 @@ func runOwn(t *testing.T, bundle string) v1alpha3.TestStatus {
 	}
 	account := env.Account(t, mark, mark)
 	own, err := client.New(account.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	result := status(tester{own, mark, 3 * time.Minute}.examplesReconcile(t.Context(), bundle))
 	if missing := account.Forbidden(); len(missing) > 0 {
 		t.Errorf("config/scorecard/rbac.yaml does not grant: %v", missing)

@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -50,9 +51,7 @@ func learned(t *testing.T, f func() string) {
 func installedPolicies(t *testing.T) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	var list admissionregistrationv1.ValidatingAdmissionPolicyList
-	if err := env.Client.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.List(t.Context(), &list))
 	installed := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
 	for i := range list.Items {
 		if name, ours := strings.CutPrefix(list.Items[i].Name, "verticalscaler-"); ours {
@@ -69,9 +68,7 @@ func installedPolicies(t *testing.T) map[string]*admissionregistrationv1.Validat
 func TestAdmissionPoliciesTypeCheck(t *testing.T) {
 	t.Parallel()
 	served, err := discovery.NewDiscoveryClientForConfig(env.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	schemas := &resolver.ClientDiscoveryResolver{Discovery: served}
 	if _, err := schemas.ResolveSchema(v1beta1.GroupVersion.WithKind("VerticalScaler")); err != nil {
 		t.Fatal(err) // Kinds without a schema are not checked.
@@ -88,9 +85,7 @@ func TestAdmissionPoliciesTypeCheck(t *testing.T) {
 func thief(t *testing.T) client.Client {
 	t.Helper()
 	c, err := env.AsOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -102,9 +97,7 @@ func (w *fixture) tenant(name string, roles []string, rules ...rbacv1.PolicyRule
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
 	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	return c
 }
 
@@ -310,16 +303,12 @@ func (h *heard) taken() (out []string) {
 func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
-	if err := env.Client.Create(t.Context(), testkit.Deployment(namespace, "web")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Create(t.Context(), testkit.Deployment(namespace, "web")))
 	h := &heard{}
 	config := rest.CopyConfig(env.Config)
 	config.WarningHandler = h
 	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o := testkit.Scaler(namespace, "new", "web")
 	pinned("400", "1Gi")(o)
 	o.Spec.ResourcePolicy.ContainerPolicies[0].ContainerName = "job"
@@ -374,9 +363,7 @@ func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "admissionregistration.k8s.io", Resource: kind, Verb: verb},
 			}}
-			if err := thief.Create(t.Context(), review); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, thief.Create(t.Context(), review))
 			if review.Status.Allowed {
 				t.Errorf("the operator may %s %s", verb, kind)
 			}
@@ -388,9 +375,7 @@ func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
 func (w *fixture) stalled(name string) string {
 	w.Helper()
 	var o v1beta1.ScaledDeployment
-	if err := env.Client.Get(w.t.Context(), w.Key(name), &o); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Get(w.t.Context(), w.Key(name), &o))
 	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionStalled), metav1.Condition{})
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -81,9 +82,7 @@ func (w *fixture) wipe(name string) {
 	w.Helper()
 	s := w.Scaler(name)
 	s.Status = v1beta1.VerticalScalerStatus{ObservedGeneration: -1}
-	if err := w.Client.Status().Update(w.t.Context(), s); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Status().Update(w.t.Context(), s))
 }
 
 // mark is a place in the operator's writes.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -43,9 +44,7 @@ func (w *fixture) told() (names []string) {
 func (w *fixture) sizeTexts() (texts []string) {
 	w.Helper()
 	var list v1beta1.NewPodSizesList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)))
 	for _, o := range list.Items {
 		texts = append(texts, o.Spec.Deployments)
 	}
@@ -123,9 +122,7 @@ func (w *fixture) deny(group, resource, expression, message string, operations .
 // This test runs alone: it removes the policy, which other tests need.
 func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "config", "new-pods")) {
-		if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), object)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.IgnoreNotFound(env.Client.Delete(t.Context(), object)))
 	}
 	install := func() error { return env.InstallComponents(context.Background(), "new-pods") }
 	t.Cleanup(func() {
@@ -151,9 +148,7 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 		t.Errorf("the API server is told the sizes of %v", got)
 	}
 
-	if err := install(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, install())
 	w.Pass(30 * time.Second) // The operator looks again.
 	w.Says("web", "Applied", "False", "NewPodsOnly")
 	w.Says("api", "NewPodsSized", "True", "Applied")

@@ -37,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -81,13 +82,9 @@ func installed(t *testing.T, component string, namespaces ...string) *install {
 	t.Helper()
 	folder := t.TempDir()
 	root, err := filepath.Rel(folder, testkit.Root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	overlay := fmt.Sprintf("resources:\n- %[1]s/config/default\ncomponents:\n- %[1]s/config/components/%[2]s\n", root, component)
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600))
 	i := &install{
 		T: t, objects: env.Rendered(t, folder), names: map[string]string{}, worlds: map[string]*world.World{},
 		usage: testkit.NewUsage(), clock: clocktesting.NewFakeClock(time.Now()),
@@ -147,9 +144,7 @@ func (i *install) watchNamespace() []string {
 	deployment := &appsv1.Deployment{}
 	for _, object := range i.objects {
 		if object.GetKind() == "Deployment" {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
-				i.Fatal(err)
-			}
+			must.Succeed(i, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment))
 		}
 	}
 	value := ""
@@ -166,9 +161,7 @@ func (i *install) watchNamespace() []string {
 		}
 	}
 	namespaces, err := app.Namespaces(value)
-	if err != nil {
-		i.Fatal(err)
-	}
+	must.Succeed(i, err)
 	return namespaces
 }
 
@@ -441,9 +434,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 func get(t *testing.T, url string) (body string, code int) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	clientOfNobody := http.Client{
 		Timeout:   10 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
@@ -454,8 +445,6 @@ func get(t *testing.T, url string) (body string, code int) {
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(content), response.StatusCode
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -46,13 +47,9 @@ func (w *fixture) manifest(changes ...func(*appsv1.Deployment)) []byte {
 		change(d)
 	}
 	content, err := json.Marshal(d)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	var object map[string]any
-	if err := json.Unmarshal(content, &object); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, json.Unmarshal(content, &object))
 	delete(object, "status")
 	if content, err = json.Marshal(object); err != nil {
 		w.Fatal(err)
@@ -122,18 +119,14 @@ func (w *fixture) heal(s syncer, manifest []byte) *healer {
 // set switches to another manifest and applies it.
 func (h *healer) set(manifest []byte) {
 	h.fixture.Helper()
-	if err := h.put(h.fixture, manifest); err != nil {
-		h.fixture.Fatal(err)
-	}
+	must.Succeed(h.fixture, h.put(h.fixture, manifest))
 	h.manifest = manifest
 }
 
 // look applies the manifest if a resource that it sets has another value.
 func (h *healer) look() {
 	var wanted appsv1.Deployment
-	if err := json.Unmarshal(h.manifest, &wanted); err != nil {
-		h.fixture.Fatal(err)
-	}
+	must.Succeed(h.fixture, json.Unmarshal(h.manifest, &wanted))
 	live := h.fixture.Deployment("web")
 	if drifts(wanted.Spec.Template.Spec.Containers[0].Resources, live.Spec.Template.Spec.Containers[0].Resources) {
 		h.set(h.manifest)
@@ -224,9 +217,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 		_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager=helm")
 		return err
 	}
-	if err := apply(w.manifest()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, apply(w.manifest()))
 	w.runs("web")
 	w.Uses("web", "app", 300, 240)
 	w.Scale("web", world.InMode("Rollout"))
@@ -260,9 +251,7 @@ func (w *fixture) updater() (stop func()) {
 			}
 			patch := client.RawPatch(types.StrategicMergePatchType, []byte(
 				`{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"cpu":"200m","memory":"256Mi"}}}]}}`))
-			if err := env.Client.SubResource("resize").Patch(w.Context(), &pod, patch, client.FieldOwner("vpa-updater")); err != nil {
-				w.Fatal(err)
-			}
+			must.Succeed(w, env.Client.SubResource("resize").Patch(w.Context(), &pod, patch, client.FieldOwner("vpa-updater")))
 		}
 	})
 	return func() { stopped = true }

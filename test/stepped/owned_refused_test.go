@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -34,9 +35,7 @@ func (w *fixture) quotaOfDeployments(most, used string) {
 		w.Fatal(err)
 	}
 	q.Status = corev1.ResourceQuotaStatus{Hard: list(most), Used: list(used)}
-	if err := w.Client.Status().Update(w.t.Context(), q); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Status().Update(w.t.Context(), q))
 }
 
 func TestAForeignDeploymentIsLeftAlone(t *testing.T) {

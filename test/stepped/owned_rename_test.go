@@ -14,6 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -42,9 +43,7 @@ func (w *fixture) neverTwo() {
 func (w *fixture) deployments() []appsv1.Deployment {
 	w.Helper()
 	var list appsv1.DeploymentList
-	if err := w.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace)))
 	return list.Items
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -37,9 +38,7 @@ func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
 	o := w.Owner(name)
 	before := o.DeepCopy()
 	f(o)
-	if err := w.Client.Patch(w.t.Context(), o, client.MergeFrom(before)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Patch(w.t.Context(), o, client.MergeFrom(before)))
 }
 
 // notesOf are the notes of the events about an object with that reason.

@@ -25,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -48,9 +49,7 @@ var builtPlugin = sync.OnceValues(func() (binary string, err error) {
 func newPlugin(w *fixture) plugin {
 	w.Helper()
 	binary, err := builtPlugin()
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, err)
 	return plugin{w, binary}
 }
 
@@ -172,9 +171,7 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	w := newServed(t)
 	scaling := func() *v1beta1.ScaledDeployment {
 		o := &v1beta1.ScaledDeployment{}
-		if err := env.Client.Get(t.Context(), w.Key("web"), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Client.Get(t.Context(), w.Key("web"), o))
 		return o
 	}
 	w.Add(&v1beta1.ScaledDeployment{

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // resizesPodLevel is the feature that a kubelet declares if it can resize pod-level resources.
@@ -29,17 +30,13 @@ const resizesPodLevel = "InPlacePodLevelResourcesVerticalScaling"
 func (w *fixture) ownNode(features ...string) (name string) {
 	w.Helper()
 	name = "of-" + w.Namespace
-	if err := env.Node(w.t.Context(), name); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Node(w.t.Context(), name))
 	quoted := make([]string, len(features))
 	for i, feature := range features {
 		quoted[i] = fmt.Sprintf("%q", feature)
 	}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"declaredFeatures":[%s]}}`, strings.Join(quoted, ",")))
-	if err := env.Client.Status().Patch(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Status().Patch(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch))
 	return name
 }
 
@@ -93,9 +90,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 
 	s := w.Scaler("web")
 	pinned("50m", "64Mi")(s)
-	if err := env.Client.Update(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.Client.Update(t.Context(), s))
 	w.Settle()
 	w.Sized("web")
 	w.hasPodLevel("web", amountsOf("200m", "256Mi"), amountsOf("1", "1280Mi")) // limits stay

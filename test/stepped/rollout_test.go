@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -38,9 +39,7 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 		}
 		found = true
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())))
 		set.Iterate(func(path fieldpath.Path) {
 			p := path.String()
 			isResource := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && strings.Contains(p, "].resources.")

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -24,9 +25,7 @@ func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	w.Sized("web")
 	w.Minutes(4) // the checkpoint that is written with the first recommendation lacks the CPU of its last minutes
 	var checkpoint v1beta1.VerticalScalerCheckpoint
-	if err := w.Client.Get(t.Context(), w.Key("web"), &checkpoint); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Client.Get(t.Context(), w.Key("web"), &checkpoint))
 	s := w.Scaler("web")
 	if len(checkpoint.OwnerReferences) != 1 || checkpoint.OwnerReferences[0].UID != s.UID || checkpoint.OwnerReferences[0].Kind != "VerticalScaler" || checkpoint.Spec.DeploymentName != "web" {
 		t.Errorf("owners %+v, Deployment %q", checkpoint.OwnerReferences, checkpoint.Spec.DeploymentName)

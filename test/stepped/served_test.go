@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -30,9 +31,7 @@ func newServed(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture
 	t.Helper()
 	createNodes(t)
 	operator, err := env.AsOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return newFixtureOn(t, env.Client, env.Namespace(t), operator, options...)
 }
 
@@ -40,9 +39,7 @@ func newServed(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture
 func createNodes(t *testing.T) {
 	t.Helper()
 	for _, node := range world.Nodes {
-		if err := env.Node(t.Context(), node.Name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, env.Node(t.Context(), node.Name))
 	}
 }
 
@@ -52,9 +49,7 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 	kubectl := func(arguments string) string {
 		t.Helper()
 		out, err := w.pipe(nil, strings.Fields(arguments)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return out
 	}
 	w.Own("web", named("other"))
@@ -71,9 +66,7 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 		t.Errorf("kubectl get shows %q", row)
 	}
 	scale := &autoscalingv1.Scale{}
-	if err := w.Client.SubResource("scale").Get(t.Context(), w.Owner("web"), scale); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Client.SubResource("scale").Get(t.Context(), w.Owner("web"), scale))
 	if want := (autoscalingv1.ScaleStatus{Replicas: 2, Selector: ownerLabel + "=web"}); scale.Status != want {
 		t.Errorf("the scale is %+v", scale.Status)
 	}

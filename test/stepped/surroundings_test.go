@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -73,9 +74,7 @@ func (w *fixture) quota(cpu string) {
 	if quota.Status.Used == nil {
 		quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("0")}
 	}
-	if err := env.Client.Status().Update(w.t.Context(), quota); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, env.Client.Status().Update(w.t.Context(), quota))
 	w.enforced("limited: requests.cpu=" + cpu)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
@@ -105,9 +106,7 @@ func (o *Operator) reconcile(ctx context.Context) {
 	var scalers v1beta1.VerticalScalerList
 	here := client.InNamespace(w.Namespace)
 	for _, list := range []client.ObjectList{&owners, &scalers} {
-		if err := o.Scalers.Client.List(ctx, list, here); err != nil {
-			w.Fatal(err)
-		}
+		must.Succeed(w, o.Scalers.Client.List(ctx, list, here))
 	}
 	found := map[types.NamespacedName]bool{}
 	for _, owner := range owners.Items {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -56,9 +57,7 @@ func (w *World) cacheable(v *view) *view {
 		for i, o := range objects {
 			if w.trimmed[o] == nil {
 				trimmed, err := inventory.Trim(copyOf(o))
-				if err != nil {
-					w.Fatal(err)
-				}
+				must.Succeed(w, err)
 				w.trimmed[o], _ = trimmed.(client.Object)
 			}
 			objects[i] = w.trimmed[o]

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Key is the key of an object in the namespace.
@@ -37,25 +38,19 @@ func (w *World) Create(objects ...client.Object) {
 // Remove deletes an object as kubectl does.
 func (w *World) Remove(object client.Object) {
 	w.Helper()
-	if err := w.Client.Delete(w.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Delete(w.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // Patch sends a merge patch, as kubectl patch does.
 func (w *World) Patch(object client.Object, format string, args ...any) {
 	w.Helper()
-	if err := w.Client.Patch(w.ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...)), client.FieldOwner("user")); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Patch(w.ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...)), client.FieldOwner("user")))
 }
 
 // read reads an object of the namespace.
 func read[T client.Object](w *World, name string, into T) T {
 	w.Helper()
-	if err := w.Client.Get(w.ctx, w.Key(name), into); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Get(w.ctx, w.Key(name), into))
 	return into
 }
 
@@ -70,18 +65,14 @@ func (w *World) Change(name, manager string, change func(*appsv1.Deployment)) {
 	w.Helper()
 	d := w.Deployment(name)
 	change(d)
-	if err := w.Client.Update(w.ctx, d, client.FieldOwner(manager)); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Update(w.ctx, d, client.FieldOwner(manager)))
 }
 
 // Pods are the pods of an app that are not being deleted, by name.
 func (w *World) Pods(app string, options ...client.ListOption) []corev1.Pod {
 	w.Helper()
 	var list corev1.PodList
-	if err := w.Client.List(w.ctx, &list, append(options, client.InNamespace(w.Namespace), client.MatchingLabels{AppLabel: app})...); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.List(w.ctx, &list, append(options, client.InNamespace(w.Namespace), client.MatchingLabels{AppLabel: app})...))
 	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods

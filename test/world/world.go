@@ -35,6 +35,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // restless is how many rounds of work in a row are taken for a loop that never ends.
@@ -219,13 +220,9 @@ func (w *World) settleUntil(is func() bool) bool {
 func (w *World) work() {
 	w.Helper()
 	if w.Controllers != nil {
-		if err := w.Controllers.work(w.ctx); err != nil {
-			w.Fatal(err)
-		}
+		must.Succeed(w, w.Controllers.work(w.ctx))
 	}
-	if err := w.Kubelet.work(w.ctx); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Kubelet.work(w.ctx))
 	for _, act := range w.Others {
 		act()
 		w.cache.forget()
@@ -319,13 +316,9 @@ func (w *World) Await(what string, f func() string) {
 func (w *World) Kill(pod *corev1.Pod, container string) {
 	w.Helper()
 	current := &corev1.Pod{}
-	if err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current))
 	oomKill(current, container, w.Kubelet.now(current))
-	if err := w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))))
 }
 
 // Writes are the operator's writes so far, in order. Dry runs and events are not among them.
@@ -342,9 +335,7 @@ func (w *World) versions() map[types.UID]string {
 		&v1beta1.VerticalScalerList{}, &v1beta1.ScaledDeploymentList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.NewPodSizesList{},
 		&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
 	} {
-		if err := w.cache.List(w.ctx, list, client.InNamespace(w.Namespace)); err != nil {
-			w.Fatal(err)
-		}
+		must.Succeed(w, w.cache.List(w.ctx, list, client.InNamespace(w.Namespace)))
 		for _, o := range itemsOf(list) {
 			versions[o.GetUID()] = fmt.Sprintf("%T %s %s", o, o.GetName(), o.GetResourceVersion())
 		}

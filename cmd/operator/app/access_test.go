@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // lacking is an access check that grants all rights except those listed by namespace.
@@ -92,14 +93,10 @@ func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 		"components/policies/manager_policies.yaml": {PolicyNamespaces, PolicyScalers},
 	} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", filepath.FromSlash(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		document, _, _ := strings.Cut(string(content), "\n---\n")
 		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(document), &role))
 		got, wanted := map[string]bool{}, map[string]bool{}
 		for _, rule := range role.Rules {
 			if strings.HasPrefix(file, "rbac/manager") && !slices.Contains(rule.Verbs, "watch") {
@@ -242,13 +239,9 @@ func TestNotReadyIfNoNamespaceIsReadable(t *testing.T) {
 func TestMetricsAreRejectedWithoutTheRightToAuthorize(t *testing.T) {
 	provider := rejectAll("create tokenreviews.authentication.k8s.io")
 	filter, err := provider(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	handler, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the metrics are served") }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "create tokenreviews") {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // A Secret that the kubelet mounts appears, is replaced and is deleted while the operator
@@ -20,9 +22,7 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 	names := func() []string {
 		t.Helper()
 		pair, err := c.Get(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return pair.Leaf.DNSNames
 	}
 	serves := func(when string, want ...string) {
@@ -34,25 +34,19 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 	sign := func(name string) (cert, key []byte) {
 		t.Helper()
 		cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return cert, key
 	}
 	write := func(file string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 	}
 	serves("without a folder", "localhost")
 	selfSigned, _ := c.Get(nil)
 	if again, _ := c.Get(nil); again != selfSigned {
 		t.Error("each handshake has another self-signed certificate")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(dir, 0o700))
 	cert, key := sign("first")
 	write(certFile, cert)
 	serves("without a key", "localhost")
@@ -63,8 +57,6 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 	serves("while the key is still the old one", "first")
 	write(keyFile, key)
 	serves("renewed", "second")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(dir))
 	serves("without the Secret", "second")
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // podsFrom is a client of an API server that answers in this way.
@@ -29,9 +31,7 @@ func podsFrom(t *testing.T, deadline time.Duration, answer http.HandlerFunc) kub
 		return &bounded{next: next, deadline: deadline}
 	})
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client
 }
 
@@ -45,9 +45,7 @@ func hang(r *http.Request) {
 func unansweredPuts(t *testing.T) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, family := range families {
 		if family.GetName() != "verticalscaler_unanswered_requests_total" {
 			continue
@@ -103,9 +101,7 @@ func TestWhatIsAnsweredIsNotCut(t *testing.T) {
 		_, _ = w.Write([]byte(event))
 	})
 	watcher, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer watcher.Stop()
 	if got, open := <-watcher.ResultChan(); !open || got.Type != "ADDED" {
 		t.Errorf("the watch delivered %v, want the event that came after the deadline", got)

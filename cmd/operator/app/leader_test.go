@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // noEvents is a provider of recorders that record nothing.
@@ -42,12 +43,8 @@ func TestTheLeaseNamesItsHolderToUsers(t *testing.T) {
 			config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 			missing := &atomic.Bool{}
 			lock := &labeledLock{missing: missing, fallback: v1beta1.FallbackWait}
-			if err := lock.create(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version); err != nil {
-				t.Fatal(err)
-			}
-			if err := lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, lock.create(config, noEvents{}, manager.Options{LeaderElectionID: v1beta1.LeaseName, LeaderElectionNamespace: "ops"}, version))
+			must.Succeed(t, lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15}))
 			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != v1beta1.LeaseName || got != want {
 				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
 			}

@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestLimitMemory(t *testing.T) {
@@ -51,9 +53,7 @@ func TestTheContainerPassesItsMemoryLimit(t *testing.T) {
 	limits := regexp.MustCompile(`limits:\n( +cpu: .*\n)? +memory: \w+\n`)
 	for _, file := range []string{"dist/install.yaml", "bundle/manifests/verticalscaler-operator.clusterserviceversion.yaml"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(passes.FindAll(text, -1)) != 1 || len(limits.FindAll(text, -1)) != 1 || strings.Contains(string(text), "GOMEMLIMIT") {
 			t.Errorf("%s: the manager does not pass its memory limit in %s alone", file, MemoryLimitEnv)
 		}

@@ -14,6 +14,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // No metric of the operator's own is registered without being listed.
@@ -47,9 +48,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	asked := map[string]bool{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range regexp.MustCompile(`\bverticalscaler_\w+`).FindAllString(string(text), -1) {
 			asked[name] = true
 		}

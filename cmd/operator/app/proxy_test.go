@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // asOperator makes the test binary run the operator: Go reads the proxy variables once per
@@ -25,9 +26,7 @@ func TestTheOperatorUsesTheProxy(t *testing.T) {
 	const server = "api.cluster.example:6443"
 	if os.Getenv(asOperator) != "" {
 		c, err := config.Load("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Logf("ended: %v", Run(t.Context(), &rest.Config{Host: "https://" + server}, c))
 		return
 	}

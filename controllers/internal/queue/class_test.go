@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // withQueue calls f with a queue with the clock of synctest.
@@ -135,9 +136,7 @@ func TestWaitsAreMeasuredByClass(t *testing.T) {
 		want := map[string]float64{"Urgent": 5, "Workload": 44, "Routine": 45 + 15}
 		for class, seconds := range want {
 			var got dto.Metric
-			if err := waits.WithLabelValues(q.name, class).(prometheus.Metric).Write(&got); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, waits.WithLabelValues(q.name, class).(prometheus.Metric).Write(&got))
 			if got.GetHistogram().GetSampleSum() != seconds {
 				t.Errorf("%s: waited for %g s, want %g", class, got.GetHistogram().GetSampleSum(), seconds)
 			}

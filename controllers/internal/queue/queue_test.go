@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func request(name string) reconcile.Request {
@@ -40,9 +41,7 @@ type requests = priorityqueue.PriorityQueue[reconcile.Request]
 func start(t *testing.T, options controller.Options, ready func(requests), names ...string) (stop func()) {
 	t.Helper()
 	c, err := controller.NewUnmanaged(t.Name(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for _, name := range names {
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
@@ -55,9 +54,7 @@ func start(t *testing.T, options controller.Options, ready func(requests), names
 		ready(classed)
 		return nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -13,22 +13,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 	text, err := os.ReadFile("../../../config/components/new-pods/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var policy admissionv1.MutatingAdmissionPolicy
 	var binding admissionv1.MutatingAdmissionPolicyBinding
 	first, second, _ := strings.Cut(string(text), "\n---\n")
-	if err := yaml.UnmarshalStrict([]byte(first), &policy); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(second), &binding); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(first), &policy))
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(second), &binding))
 	if diff := cmp.Diff(admission.Policy().Spec, policy.Spec); diff != "" {
 		t.Errorf("the spec of the policy (-code +config):\n%s", diff)
 	}
@@ -43,9 +38,7 @@ func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 		}
 	}
 	role, err := os.ReadFile("../../../config/rbac/manager_new_pods.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !strings.Contains(string(role), "resourceNames: ["+admission.PolicyName+"]") {
 		t.Errorf("the role does not name %s", admission.PolicyName)
 	}

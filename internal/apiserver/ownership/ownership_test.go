@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // managed is a managedFields entry with resources of container app.
@@ -49,9 +51,7 @@ func TestOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			owned, err := Of(tc.entries, Scalers)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := ""
 			for _, list := range []string{"requests", "limits"} {
 				for _, name := range []string{"cpu", "memory"} {

@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/krr"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
@@ -154,9 +155,7 @@ func report(prices *fleet.Prices) *fleet.Report {
 
 func TestTable(t *testing.T) {
 	var got strings.Builder
-	if err := report(nil).WriteTable(&got, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report(nil).WriteTable(&got, 2))
 	want := `3 containers of 3 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z
 
 RULE       CORES   GIB     CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
@@ -179,9 +178,7 @@ Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 mo
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got.Reset()
-	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteTable(&got, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteTable(&got, 0))
 	if text := got.String(); !strings.Contains(text, "COST/MONTH EUR") || !strings.Contains(text, "today      12.00   0.000   87.60 ") || strings.Contains(text, "cache") {
 		t.Errorf("with prices, and without containers:\n%s", text)
 	}
@@ -208,9 +205,7 @@ func TestTheReportShowsWhetherUsageFollowsTheDay(t *testing.T) {
 	} {
 		r := fleet.New([]fleet.Row{evaluated("diurnal", test.diurnal), evaluated("leak", test.leak)}, nil, traces.Monday, traces.Monday.Add(8*day), options)
 		var got strings.Builder
-		if err := r.WriteTable(&got, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.WriteTable(&got, 0))
 		if r.PeakHourByMean < test.least || r.PeakHourByMean > test.most || !strings.Contains(got.String(), test.advice) {
 			t.Errorf("%d diurnal and %d others: %g\n%s", test.diurnal, test.leak, r.PeakHourByMean, got.String())
 		}
@@ -219,9 +214,7 @@ func TestTheReportShowsWhetherUsageFollowsTheDay(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	var got strings.Builder
-	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteCSV(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteCSV(&got))
 	want := `namespace,kind,workload,container,replicas,difference,days,today_cpu_millicores,today_memory_bytes,today_cost_per_month,today_starved_percent,today_oom_days,today_resizes_per_day,balanced_cpu_millicores,balanced_memory_bytes,balanced_cost_per_month,balanced_starved_percent,balanced_oom_days,balanced_resizes_per_day,vpa_cpu_millicores,vpa_memory_bytes,vpa_cost_per_month,vpa_starved_percent,vpa_oom_days,vpa_resizes_per_day,git_cpu_millicores,git_memory_bytes,git_cost_per_month,git_starved_percent,git_oom_days,git_resizes_per_day
 bank,Deployment,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 bank,Deployment,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
@@ -298,9 +291,7 @@ func TestHTML(t *testing.T) {
 		"no rows": fleet.New(nil, nil, traces.Monday, traces.Monday.Add(6*day), options),
 	} {
 		var got strings.Builder
-		if err := r.WriteHTML(&got, 5); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.WriteHTML(&got, 5))
 		text := got.String()
 		for _, unwanted := range []string{"<script", "http://", "https://", "<b>app", "NaN", "Inf", "ZgotmplZ"} {
 			if strings.Contains(text, unwanted) {
@@ -426,9 +417,7 @@ func TestGroups(t *testing.T) {
 		Rules: []backtest.Rule{{Name: "balanced"}, {Name: "vpa"}}, GroupBy: "label:team", Prices: &fleet.Prices{CPUCoreHour: 0.01}, PricesFrom: "a test",
 	})
 	var table, csv, html strings.Builder
-	if err := errors.Join(r.WriteTable(&table, 5), r.WriteCSV(&csv), r.WriteHTML(&html, 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(r.WriteTable(&table, 5), r.WriteCSV(&csv), r.WriteHTML(&html, 5)))
 	for _, want := range []string{
 		"\nPrices are from a test: a core costs 0.01 and a GiB 0 an hour\n",
 		"\nTEAM     CONTAINERS   CORES            GIB              COST/MONTH\nstore    2            11.00 -> 3.300   0.000 -> 5.371   80.30 -> 24.09\n(none)   1            1.000 -> 0.300 ",

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // server is an API server that has at most one ConfigMap, or is unreachable.
@@ -98,9 +100,7 @@ func TestABrokenWatchKeepsTheLastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the waits between attempts take no time
 		s, api := New(name), &server{broken: true}
 		changes := make(chan struct{}, 10)
-		if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Watch(t.Context(), api, func() { changes <- struct{}{} }))
 		frozen := func() bool { _, is := s.Frozen("a"); return is }
 		eventually(t, "two attempts", func() bool { return api.failed() > 1 })
 		if !frozen() {
@@ -136,9 +136,7 @@ func TestAFreezeActsWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, api := New(name), &server{}
 		changes := make(chan struct{}, 10)
-		if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Watch(t.Context(), api, func() { changes <- struct{}{} }))
 		frozen := func() bool { _, is := s.Frozen("a"); return is }
 		eventually(t, "the ConfigMap is known to be missing", func() bool { return !frozen() })
 		for _, version := range []string{"2", "4"} {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var both = []Direction{ScaleUp, ScaleDown}
@@ -15,9 +17,7 @@ var both = []Direction{ScaleUp, ScaleDown}
 func at(t *testing.T, s string) time.Time {
 	t.Helper()
 	v, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return v
 }
 
@@ -25,9 +25,7 @@ func parsed(t *testing.T, specs ...Spec) (ws Windows) {
 	t.Helper()
 	for _, spec := range specs {
 		w, err := Parse(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ws = append(ws, w)
 	}
 	return ws

@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const head = "apiVersion: config.verticalscaler.io/v1beta1\nkind: OperatorConfiguration\n"
@@ -63,9 +64,7 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 			want := Default()
 			tc.change(&want)
 			got, err := Parse([]byte(head + tc.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Parse() (-want +got):\n%s", diff)
 			}
@@ -144,9 +143,7 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	if _, err := Load(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Load() = %v, want %v", err, fs.ErrNotExist)
 	}
-	if err := os.WriteFile(path, []byte("kind: Config"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("kind: Config"), 0o600))
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Load() = %v, want it to name %s", err, path)
 	}
@@ -174,9 +171,7 @@ func TestShippedFiles(t *testing.T) {
 // Fields of earlier versions still load, with a warning.
 func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
 	c, err := Parse([]byte(head + "leaderElection: {replicas: 3}\nprovision: {monitoring: true}\nprometheus: {timeout: 1s, maxBytes: 65536}\nworkers: {scaledDeployments: 8}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
 	warnings := strings.Join(c.Warnings(func(name string) string { return environment[name] }), "\n")
 	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored", "prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
@@ -199,9 +194,7 @@ func TestParams(t *testing.T) {
 		c, err := Parse([]byte(head + `
 collection: {interval: 5m}
 recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfLife: 4s, minEvidence: 5s, fullEvidence: 6s, confidenceUnit: 7s}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want := recommend.DefaultParams()
 		want.History = history.Params{
 			CPUHalfLife: time.Second, RecentHalfLife: 2 * time.Second, MemoryWindow: 3 * time.Second, OOMHalfLife: 4 * time.Second,
@@ -217,9 +210,7 @@ recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfL
 
 func TestCeilingsArriveInThePlan(t *testing.T) {
 	c, err := Parse([]byte(head + "ceilings: {container: {cpu: 1500m, memory: 1Gi}, pod: {cpu: 2, memory: 0}, nodePercent: 50}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := model.Ceilings{
 		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50, RaiseFactor: 8,
 	}

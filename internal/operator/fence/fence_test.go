@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const (
@@ -51,9 +53,7 @@ func newProcess(t *testing.T, server kubernetes.Interface, name string) *process
 	t.Helper()
 	p := &process{t: t, clock: &pausedClock{wall: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)}}
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "system", leaseName, server.CoreV1(), server.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.lease = &lease{Interface: lock, fence: New(p.clock, renewDeadline)}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.arrived = append(p.arrived, r.Method)
@@ -146,9 +146,7 @@ func TestALateAnswerRenewsNothing(t *testing.T) {
 	a := newProcess(t, fake.NewClientset(), "a")
 	a.take()
 	a.Interface = lateLock{a.Interface, a}
-	if err := a.Update(t.Context(), holder("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Update(t.Context(), holder("a")))
 	a.expect("the answer has come, and the renewal was sent long ago", false)
 }
 
@@ -181,9 +179,7 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 			a.take()
 			b.take()
 			b.expect("as the new leader", true)
-			if err := meanwhile(server, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, meanwhile(server, b))
 			// Both clocks of a have stood still: it knows nothing of the pause.
 			if _, _, err := a.Get(t.Context()); !errors.Is(err, ErrClosed) {
 				t.Errorf("reading the lease: %v, want %v", err, ErrClosed)
@@ -224,9 +220,7 @@ func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := fake.NewClientset()
 			a, b := newProcess(t, server, "a"), newProcess(t, server, "b")
-			if err := a.Create(t.Context(), record("a", 1, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, a.Create(t.Context(), record("a", 1, 0)))
 			if _, _, err := b.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}

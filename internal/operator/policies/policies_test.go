@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // fakeAPI answers dry runs.
@@ -122,9 +124,7 @@ func measured(t *testing.T) map[string]float64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(missing)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out map[string]float64
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -125,9 +126,7 @@ func TestALongStepStopsBlocking(t *testing.T) {
 
 func TestTheGateWritesChangesOnly(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(operatorsv2.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(operatorsv2.AddToScheme(scheme), v1beta1.AddToScheme(scheme)))
 	scaler := changing(metav1.ConditionTrue, noon)
 	condition := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "operator.v1"}}
 	var writes int
@@ -149,9 +148,7 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 		if err := g.update(t.Context(), logr.Discard()); !errors.Is(err, fails) {
 			t.Fatal(err)
 		}
-		if err := c.Get(t.Context(), g.Condition.Key, condition); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Get(t.Context(), g.Condition.Key, condition))
 		got := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
 		if got == nil || got.Reason != wantReason || (got.Status == metav1.ConditionFalse) != (wantReason == ReasonStepInProgress) || got.Message == "" {
 			t.Errorf("the condition is %v, want the reason %s", got, wantReason)
@@ -163,9 +160,7 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 	end := func(status metav1.ConditionStatus) {
 		t.Helper()
 		scaler.Status.Conditions[0].Status = status
-		if err := c.Update(t.Context(), scaler); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Update(t.Context(), scaler))
 	}
 	update(ReasonStepInProgress, 1)
 	update(ReasonStepInProgress, 1)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -88,9 +89,7 @@ func decoded(t *testing.T, w *storeFixture) time.Duration {
 	t.Helper()
 	c := w.live().Spec.Containers[0]
 	container, err := read(c, noon.AddDate(1, 0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return container.Coverage().Time
 }
 

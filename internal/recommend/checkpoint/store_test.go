@@ -29,6 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -724,9 +725,7 @@ type storeFixture struct {
 func newStoreFixture(t *testing.T) *storeFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	w := &storeFixture{t: t, scaler: &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
@@ -905,9 +904,7 @@ func (w *storeFixture) expect(want ...string) {
 
 func (w *storeFixture) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 }
 
 func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {
@@ -935,9 +932,7 @@ func TestUsageIsAddedWhileASaveHangs(t *testing.T) {
 	<-slow.asked
 	w.usedUp(900, 61) // does not return while the store is locked
 	close(slow.answer)
-	if err := <-saved; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-saved)
 	if peak, _ := w.peaks(); peak != 900 {
 		t.Errorf("the peak is %d MiB, want the 900 that were used during the save", peak)
 	}

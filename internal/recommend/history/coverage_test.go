@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -249,12 +250,8 @@ func TestAnotherGoalCountsWhatWasCovered(t *testing.T) {
 func restarted(t *testing.T, c *Container) *Container {
 	t.Helper()
 	next, err := Decode(c.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := next.DecodeCoverage(c.EncodeCoverage()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, next.DecodeCoverage(c.EncodeCoverage()))
 	return &next
 }
 

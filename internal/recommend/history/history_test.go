@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -390,13 +391,9 @@ func TestTheFirstVersionStaysReadable(t *testing.T) {
 		"4f01c001" + // CPU: 1 bucket from 79 on
 		"4f01c901" // recent CPU
 	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c.Peak() != 400*mebi || c.OOMFloor(params) != 600*mebi || !c.NewestKill().Equal(noon) || !c.NewestSample().Equal(noon.Add(2*time.Minute)) {
 		t.Errorf("peak %d, OOM floor %d, kill %v, newest sample %v", c.Peak(), c.OOMFloor(params), c.NewestKill(), c.NewestSample())
 	}
@@ -416,13 +413,9 @@ func TestTheSecondVersionStaysReadable(t *testing.T) {
 		"8c253f3d" + // mean of changes
 		"80c080cb87d20a0000000000c8420000c842" // CPU
 	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kill := noon.Add(13 * time.Hour)
 	if c.Peak() != 400*mebi || c.OOMFloor(params) != 600*mebi || !c.NewestKill().Equal(kill) || !c.NewestSample().Equal(kill) || c.Samples() != 781 {
 		t.Errorf("peak %d, OOM floor %d, kill %v, newest sample %v, %d samples", c.Peak(), c.OOMFloor(params), c.NewestKill(), c.NewestSample(), c.Samples())

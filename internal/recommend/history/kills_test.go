@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const aDay = 24 * time.Hour
@@ -184,9 +186,7 @@ func TestAKillCountsOnce(t *testing.T) {
 			}
 			if r.IntN(10) == 0 {
 				again, err := Decode(c.Encode())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				c = &again
 			}
 			for _, i := range r.Perm(len(kills)) {

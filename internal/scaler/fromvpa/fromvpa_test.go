@@ -20,13 +20,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/fromvpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func specOf(t testing.TB, text string) (spec map[string]any) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(text), &spec))
 	return spec
 }
 
@@ -95,9 +94,7 @@ func TestWhatBecomesOfFields(t *testing.T) {
 			}
 			i.Scaler.Spec.DeploymentName = ""
 			got, err := json.Marshal(i.Scaler.Spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(specOf(t, tc.want), specOf(t, string(got))); diff != "" {
 				t.Errorf("want(-), got(+):\n%s", diff)
 			}
@@ -133,13 +130,9 @@ func TestTheText(t *testing.T) {
 	for _, name := range []string{"plain", "untidy", "skipped"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, err := fromvpa.Of("shop", name, specOf(t, string(text))).YAML()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			golden.Compare(t, name+".out.yaml", got)
 		})
 	}
@@ -149,9 +142,7 @@ func TestTheText(t *testing.T) {
 func FuzzOf(f *testing.F) {
 	for _, name := range []string{"plain", "untidy", "skipped"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(name, string(text))
 	}
 	f.Add("a", ofWeb+`"x\nkind: Pod": 1`)
@@ -166,9 +157,7 @@ func FuzzOf(f *testing.F) {
 		}
 		i := fromvpa.Of("shop", name, spec)
 		out, err := i.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var object map[string]any
 		document, err := yaml.YAMLToJSON([]byte(out))
 		if err == nil {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -38,13 +39,9 @@ func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc,
 			return toolscache.NewSharedIndexInformer(copies(kind, objects), kind, resync, indexers)
 		},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	c := inventory.Over(usual, memory{objects: objects})
-	if err := setup(c); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, setup(c))
 	go func() { _ = c.Start(tb.Context()) }() // until the test ends
 	if !c.WaitForCacheSync(tb.Context()) {
 		tb.Fatal("the cache has not synced")
@@ -104,9 +101,7 @@ func Client(tb testing.TB, scheme *runtime.Scheme, c cache.Cache) client.Client 
 	reader, err := client.New(&rest.Config{Host: "http://nowhere"}, client.Options{
 		HTTPClient: nowhere(), Scheme: scheme, Mapper: mapper(scheme), Cache: &client.CacheOptions{Reader: c},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return reader
 }
 

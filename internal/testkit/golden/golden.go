@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Update reports whether the tests rewrite files.
@@ -22,14 +24,10 @@ func Compare(tb testing.TB, file, got string) {
 	tb.Helper()
 	path := filepath.Join("testdata", file)
 	if *Update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		tb.Errorf("%s (-want +got); -update rewrites it:\n%s", path, diff)
 	}

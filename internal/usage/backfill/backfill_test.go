@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
@@ -140,9 +141,7 @@ func newFillerFixture(t *testing.T) *fillerFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	w := &fillerFixture{T: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100)}
 	w.scaler = &v1beta1.VerticalScaler{
@@ -194,9 +193,7 @@ func (w *fillerFixture) round() {
 
 func (w *fillerFixture) load() {
 	w.Helper()
-	if err := w.filler.Histories.Load(w.Context(), w.scaler, noon); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.filler.Histories.Load(w.Context(), w.scaler, noon))
 }
 
 func (w *fillerFixture) feed(after time.Duration, memoryMebi int64) {

@@ -37,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -514,9 +515,7 @@ func newCollectorFixture(t *testing.T) *collectorFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	w := &collectorFixture{
 		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100),
@@ -577,9 +576,7 @@ func (w *collectorFixture) counted() map[string]int {
 func samplesCounted(t *testing.T) map[string]int {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := map[string]int{}
 	for _, family := range families {
 		if family.GetName() != "verticalscaler_samples_total" {
@@ -813,7 +810,5 @@ func (w *collectorFixture) history(namespace, name string) map[string]seen {
 
 func (w *collectorFixture) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 }

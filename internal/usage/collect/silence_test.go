@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -155,9 +156,7 @@ func TestAPodThatIsAlwaysNewDoesNotStopTheLearning(t *testing.T) {
 func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	params := recommend.DefaultParams()
 	params.History.MaxGap, params.History.MemoryWindow = step, 64*time.Minute
 	// Usage is forgotten 72 times as fast, so that two hours are evidence enough to lower.
@@ -168,9 +167,7 @@ func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: params.History},
 		vs:    &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}},
 	}
-	if err := d.store.Load(t.Context(), d.vs, d.now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.store.Load(t.Context(), d.vs, d.now))
 	return d
 }
 

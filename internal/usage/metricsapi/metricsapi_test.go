@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/rest"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -167,9 +168,7 @@ func TestDecode(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := decode(tc.body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(usage.Answer{Samples: tc.samples, Refused: tc.refused}, got, cmpopts.IgnoreFields(usage.Refused{}, "Time")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -227,9 +226,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *Source {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	source, err := New(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return source
 }
 
@@ -404,9 +401,7 @@ func TestTheCPUOfANode(t *testing.T) {
 			}))
 			defer server.Close()
 			source, err := New(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			millis, at, err := source.NodeCPU(t.Context(), "node-1")
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {

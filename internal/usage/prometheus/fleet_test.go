@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -44,9 +45,7 @@ func TestFleetUsage(t *testing.T) {
 	var progress []time.Time
 	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop", "bank"}, []string{Deployment}, noon.Add(-30*time.Second), noon.Add(2*time.Minute+time.Second),
 		func(c FleetContainer) bool { return slices.Contains(wanted, c) }, func(until time.Time) { progress = append(progress, until.UTC()) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unknown := []int64{-1, -1, -1}
 	want := map[FleetContainer]*ContainerUsage{
 		wanted[0]: {noon, []int32{250, 300, -1}, []int64{10, 31, 70}},
@@ -107,9 +106,7 @@ func TestInventory(t *testing.T) {
 		}
 	})
 	got, err := source(t, server.URL).Inventory(context.Background(), []string{"shop"}, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []FleetSize{
 		{FleetContainer{"shop", Deployment, "web", "app"}, 3, quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 20}, quantity.Amounts{MemoryBytes: 2 << 20}},
 		{FleetContainer{"shop", Deployment, "web", "proxy"}, 3, quantity.Amounts{CPUMillis: quantity.MaxCPUMillis}, quantity.Amounts{}},
@@ -182,9 +179,7 @@ func TestFleetUsageOfOtherKinds(t *testing.T) {
 	wanted := []FleetContainer{{"shop", Rollout, "web", "app"}, {"shop", StatefulSet, "db", "app"}, {"shop", DaemonSet, "agent", "app"}, {"shop", CronJob, "report", "app"}}
 	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop"}, kinds, noon, noon,
 		func(c FleetContainer) bool { return slices.Contains(wanted, c) }, func(time.Time) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range wanted {
 		if u := got.Usage[c]; u == nil || u.MemoryBytes[0] != 1 {
 			t.Errorf("the usage of %+v is %+v", c, u)

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -186,9 +187,7 @@ func TestSamplesArePairedAndOrdered(t *testing.T) {
 			stream("web-5d4f8b9c4-zzzzz", "app", at(1), "2097152"))
 	})
 	chunks, err := read(t, source(t, server.URL), web, noon, noon.Add(2*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sample := func(pod string, minute int, cpu, memory int64) usage.Sample {
 		return usage.Sample{
 			Namespace: "shop", Pod: pod, Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute),
@@ -254,9 +253,7 @@ func TestPointsAreBelievedOneByOne(t *testing.T) {
 				answer(w, tc.memory...)
 			})
 			chunks, err := read(t, source(t, server.URL), web, noon, noon.Add(2*time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tc.want, chunks[0].Refused); diff != "" {
 				t.Errorf("refused (-want +got):\n%s", diff)
 			}
@@ -443,9 +440,7 @@ func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	seen := ""
@@ -476,9 +471,7 @@ func TestCredentials(t *testing.T) {
 	}
 	file("token", " \n")
 	checkError(t, ask(bearer), "the operator cannot read its credentials", token, true)
-	if err := os.Remove(token); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(token))
 	checkError(t, ask(bearer), "the operator cannot read its credentials", token, true)
 	password := file("password", "hush")
 	if err := ask(func(o *Options) { o.Username, o.PasswordFile = "me", password }); err != nil || seen != "Basic bWU6aHVzaA==" {
@@ -507,9 +500,7 @@ func TestWarningsAreKeptShort(t *testing.T) {
 		fmt.Fprintf(w, `{"status":"success","warnings":["a\nb","%s","a\nb","c","d"],"data":{"resultType":"matrix","result":[]}}`, strings.Repeat("x", 1000))
 	})
 	chunks, err := read(t, source(t, server.URL), web, noon, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []string{"a b", strings.Repeat("x", 300) + "...", "c"}
 	if diff := cmp.Diff(want, chunks[0].Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -529,9 +520,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, code int, body string) {
 		s := source(t, "http://prometheus")
 		c, err := s.open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.next = answers(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: 200 + ((code%400)+400)%400, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body)),
@@ -570,9 +559,7 @@ func source(t *testing.T, address string, changes ...func(*Options)) *Source {
 		change(&o)
 	}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 

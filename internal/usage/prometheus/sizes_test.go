@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var sized = Target{Namespace: "shop", Deployment: "web", Containers: []string{"app", "mesh"}, Scaler: "web-scaler"}
@@ -48,9 +50,7 @@ func TestSizes(t *testing.T) {
 		}
 	})
 	got, err := source(t, server.URL).Sizes(t.Context(), sized, noon, noon.Add(10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 	unknown := Amount{Unknown, Unknown}
 	want := Sizes{HasRequests: true, HasLimits: true, At: map[Of]map[time.Time]Size{

@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestWhatAFleetKnowsOfADeployment(t *testing.T) {
@@ -120,18 +121,12 @@ func TestAFleetWatchesItsNamespaces(t *testing.T) {
 		t.Error("synced before the start")
 	}
 	go func() { ended <- f.Start(ctx) }()
-	if err := f.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.WaitForSync(ctx))
 	if f.Get(types.NamespacedName{Namespace: "shop", Name: "web"}) == nil || len(f.All("")) != 2 || f.Get(types.NamespacedName{Namespace: "other", Name: "hidden"}) != nil {
 		t.Errorf("known: %v", f.All(""))
 	}
-	if err := api.Create(ctx, in("bank", "later")); err != nil {
-		t.Fatal(err)
-	}
-	if err := api.Create(ctx, in("other", "later")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, api.Create(ctx, in("bank", "later")))
+	must.Succeed(t, api.Create(ctx, in("other", "later")))
 	<-news
 	mu.Lock()
 	if diff := cmp.Diff([]string{"bank/later"}, slices.Sorted(maps.Keys(reported))); diff != "" {

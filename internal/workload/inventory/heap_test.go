@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -80,13 +81,9 @@ func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
 func shippedMemoryLimit(tb testing.TB) int64 {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "manager.yaml"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var manager appsv1.Deployment
-	if err := yaml.Unmarshal(text, &manager); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, yaml.Unmarshal(text, &manager))
 	return manager.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
 }
 
@@ -175,9 +172,7 @@ func newEncodedCluster(tb testing.TB, scalers int) *encodedCluster {
 
 func (c *encodedCluster) must(err error) {
 	c.tb.Helper()
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	must.Succeed(c.tb, err)
 }
 
 // each calls back with the name of each Deployment and its number of pods.

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var (
@@ -183,14 +185,10 @@ func apiOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) clie
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs)
-	if err := Index(t.Context(), indexer{builder}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Index(t.Context(), indexer{builder}))
 	return builder.Build()
 }
 

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // fleetEnv is the number of scalers that a process stores on its own.
@@ -54,9 +56,7 @@ func TestStoreFleet(t *testing.T) {
 	cluster := newEncodedCluster(t, scalers)
 	cached, histories := cluster.ours(t.Context()), cluster.histories()
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("\n%s", status)
 	if stored := len(cached.Pods.pods.all()); stored != 3*scalers || histories.Len() != scalers {
 		t.Errorf("%d pods and %d histories are stored, not those of %d scalers", stored, histories.Len(), scalers)
@@ -70,9 +70,7 @@ func kibOf(b *testing.B, status []byte, name string) int {
 	for line := range bytes.Lines(status) {
 		if words := strings.Fields(string(line)); len(words) == 3 && words[0] == name {
 			kib, err := strconv.Atoi(words[1])
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			return kib
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -69,9 +70,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 	d := trimmed(t, richDeployment(1))
 	got, err := yaml.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, secret := range []string{"managedFields", "annotations", "image", "env", "volume", "probe", "command", "affinity", "conditions", "password"} {
 		if strings.Contains(strings.ToLower(string(got)), strings.ToLower(secret)) {
 			t.Errorf("a trimmed Deployment still has %s:\n%s", secret, got)
@@ -183,9 +182,7 @@ func richPod() *corev1.Pod {
 func trimmed[T any](t *testing.T, obj T) T {
 	t.Helper()
 	out, err := Trim(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out.(T)
 }
 

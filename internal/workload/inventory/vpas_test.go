@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -147,9 +148,7 @@ func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *ne
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	v.Follow(ctx, n.report)
-	if err := v.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v.Wait(ctx))
 	return v, n
 }
 
@@ -291,9 +290,7 @@ func testVPAChanges(t *testing.T) {
 		} else {
 			_, err = vpas.Update(t.Context(), vpa.DeepCopy(), metav1.UpdateOptions{})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		has(t, v, web, step.ofWeb)
 		has(t, v, api, step.ofAPI)
 		reported.are(t, step.reported)
@@ -302,9 +299,7 @@ func testVPAChanges(t *testing.T) {
 		}
 		reads = s.reads()
 	}
-	if err := vpas.Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, vpas.Delete(t.Context(), "v", metav1.DeleteOptions{}))
 	has(t, v, api, "[]")
 	reported.are(t, "shop/v of api; ")
 

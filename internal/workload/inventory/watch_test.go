@@ -29,6 +29,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -140,9 +141,7 @@ func sized(name, set, container string) *corev1.Pod {
 func describe(t *testing.T, c *Cache, d *appsv1.Deployment) (out []string) {
 	t.Helper()
 	pods, err := c.Pods.Of(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range pods {
 		out = append(out, p.Name+"/"+p.Containers[0].Name+map[bool]string{true: "*"}[p.Current])
 	}
@@ -317,9 +316,7 @@ func TestChangesOfDeploymentsAreReported(t *testing.T) {
 		s.put("Deployment", named("web", "owner-1"))
 		c := s.start()
 		informer, err := c.GetInformer(t.Context(), &appsv1.Deployment{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var reported, fleet []string
 		nameOf := func(object any) string {
 			d := object.(*appsv1.Deployment)

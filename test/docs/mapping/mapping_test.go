@@ -31,6 +31,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
@@ -38,9 +39,7 @@ func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
 	tb.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, add(scheme))
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
@@ -75,13 +74,9 @@ func start(tb testing.TB) *server {
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Cache:          cache.Options{NewInformer: s.informer},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	ctx, cancel := context.WithCancel(tb.Context())
-	if err := (&Reconciler{mgr.GetClient(), s.act}).SetupWithManager(ctx, mgr); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, (&Reconciler{mgr.GetClient(), s.act}).SetupWithManager(ctx, mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	tb.Cleanup(func() {
@@ -173,18 +168,14 @@ func testTheExample(t *testing.T) {
 func read(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "watch-a-deployment.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(page)
 }
 
 // The page has the code that these tests run.
 func TestThePageShowsTheExample(t *testing.T) {
 	code, err := os.ReadFile("mapping.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, example, _ := strings.Cut(string(code), "// The example begins.\n\n")
 	if _, shown, _ := strings.Cut(read(t), "```go\n"); !strings.HasPrefix(shown, example+"```\n") {
 		t.Errorf("docs/watch-a-deployment.md does not show the example of mapping.go:\n%s", example)

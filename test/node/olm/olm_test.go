@@ -30,6 +30,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
@@ -88,9 +89,7 @@ func runsBundle(t *testing.T) {
 func runsRestricted(t *testing.T) {
 	label(t, "restricted")
 	before := operatorPod(t)
-	if err := node.Client.Delete(t.Context(), &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.Delete(t.Context(), &before))
 	var pod corev1.Pod
 	testkit.Eventually(t, long, func() string {
 		pod = operatorPod(t)
@@ -169,9 +168,7 @@ func scorecard(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	config, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "bundle", "tests", "scorecard", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := sdk(t, "scorecard", "bundle", "--namespace="+name, "--service-account="+name, "--pod-security=restricted",
 		"--untar-image="+busybox, "--storage-image="+busybox, "--wait-time="+long.String())
 	want := bytes.Count(config, []byte("entrypoint:"))
@@ -241,9 +238,7 @@ func isInstalled(t *testing.T) {
 	csv.SetAPIVersion("operators.coreos.com/v1alpha1")
 	csv.SetKind("ClusterServiceVersion")
 	_, version, _ := strings.Cut(imageOf(t, "bundle"), ":")
-	if err := node.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: operator + "." + version}, csv); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: operator + "." + version}, csv))
 	phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
 	reason, _, _ := unstructured.NestedString(csv.Object, "status", "reason")
 	if phase != "Succeeded" || reason != "InstallSucceeded" {
@@ -256,10 +251,8 @@ func isInstalled(t *testing.T) {
 func operatorPod(t *testing.T) (newest corev1.Pod) {
 	t.Helper()
 	var pods corev1.PodList
-	if err := node.Client.List(t.Context(), &pods, client.InNamespace(namespace),
-		client.MatchingLabels{"app.kubernetes.io/name": operator}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.List(t.Context(), &pods, client.InNamespace(namespace),
+		client.MatchingLabels{"app.kubernetes.io/name": operator}))
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil && !pod.CreationTimestamp.Before(&newest.CreationTimestamp) {
 			newest = pod
@@ -282,16 +275,12 @@ func label(t *testing.T, standard string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, enforce, standard)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := node.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 func scaler(t *testing.T) (s v1beta1.VerticalScaler) {
 	t.Helper()
-	if err := node.Client.Get(t.Context(), load, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.Get(t.Context(), load, &s))
 	return s
 }
 
@@ -299,9 +288,7 @@ func scaler(t *testing.T) (s v1beta1.VerticalScaler) {
 func imageOf(t *testing.T, kind string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "images", "names"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(content)) {
 		if folder, name, _ := strings.Cut(strings.TrimSpace(line), " "); folder == kind {
 			return name
@@ -366,7 +353,5 @@ func show(t *testing.T) {
 
 func create(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := node.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node.Client.Create(t.Context(), obj))
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 )
 
@@ -32,17 +33,13 @@ type group struct {
 func alerts(t *testing.T) []group {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "monitoring", "prometheus_rule.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var rule struct {
 		Spec struct {
 			Groups []group `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "verticalscaler-system", namespace)), &rule); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "verticalscaler-system", namespace)), &rule))
 	return rule.Spec.Groups
 }
 
@@ -267,10 +264,6 @@ func TestAlerts(t *testing.T) {
 func writeYAML(t *testing.T, path string, content any) {
 	t.Helper()
 	text, err := yaml.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 }

@@ -17,6 +17,7 @@ import (
 	backtested "github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
@@ -74,9 +75,7 @@ type protocol struct {
 }
 
 func (p protocol) send(m message) {
-	if err := p.to.Encode(m); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.to.Encode(m))
 }
 
 func (p protocol) Next(o backtest.Observation) (quantity.Amounts, bool) {
@@ -89,9 +88,7 @@ func (p protocol) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	}
 	p.send(m)
 	var a answer
-	if err := p.from.Decode(&a); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.from.Decode(&a))
 	return quantity.Amounts{CPUMillis: int64(math.Round(a.CPU * 1000)), MemoryBytes: int64(a.Mem)}, a.Apply
 }
 

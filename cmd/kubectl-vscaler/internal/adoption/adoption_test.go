@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -43,9 +44,7 @@ func everywhere(change func(*v1beta1.ClusterScalingPolicySpec)) *v1beta1.Cluster
 func read(t *testing.T, p *v1beta1.ClusterScalingPolicy) (w adoption.World) {
 	t.Helper()
 	parsed, err := fleet.Read(p, "verticalscaler-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return adoption.World{Policy: parsed, Described: explain.PolicyOf(p), Namespaces: map[string]*fleet.Namespace{}}
 }
 
@@ -91,15 +90,11 @@ func untidy(t *testing.T) adoption.World {
 	tenant := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "own", UID: "own"}}
 	tenant.Spec.DeploymentSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"own": "yes"}}
 	own, err := fleet.Read(tenant, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	old := everywhere(func(s *v1beta1.ClusterScalingPolicySpec) { s.Priority = -1 })
 	old.Name, old.UID = "old", "old"
 	before, err := fleet.Read(old, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Others = []*fleet.Policy{own, before}
 
 	deploy(&w, 3, "shop", "web", "api", "cart", "by-hand", "named", "ledger", "idle", strings.Repeat("n", 64))
@@ -218,9 +213,7 @@ func TestThePageShowsAPreview(t *testing.T) {
 	}
 	scaler(&w, "shop", "web", "web", nil, false)
 	page, err := os.ReadFile("../../../../docs/plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if shown := explain.Wrap(adoption.Of(w).Text(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
 		t.Errorf("docs/plugin.md does not show\n%s", shown)
 	}

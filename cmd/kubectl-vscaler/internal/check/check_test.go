@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
@@ -82,9 +84,7 @@ func TestNodesThatKillSingleProcesses(t *testing.T) {
 			}})
 		}
 		d, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p := &preflight{client: nodes.Build()}
 		if _, _, err := p.kubelets(t.Context()); err != nil {
 			t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -38,15 +39,11 @@ func scalerOf(t testing.TB, policies, decided string, changes ...string) *v1beta
 	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
 	if policies != "" {
 		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{}
-		if err := yaml.UnmarshalStrict([]byte(policies), &s.Spec.ResourcePolicy.ContainerPolicies); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(policies), &s.Spec.ResourcePolicy.ContainerPolicies))
 	}
 	if decided != "" {
 		s.Status.Decision = &v1beta1.Decision{}
-		if err := yaml.UnmarshalStrict([]byte(decided), &s.Status.Decision.Containers); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(decided), &s.Status.Decision.Containers))
 	}
 	for _, change := range changes {
 		s.Status.History = append(s.Status.History, v1beta1.HistoryEntry{Time: metav1.NewTime(time.Unix(0, 0)), Message: change})
@@ -207,9 +204,7 @@ func TestThePlanFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := scalerOf(t, "", tc.decided, tc.history)
 			rolled, err := rollback.Of(s, deploymentOf(), tc.to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s.Spec.ResourcePolicy = rolled.Spec.ResourcePolicy
 			s.Generation, s.Status.ObservedGeneration = 2, 1 // it was edited
 			deployment := workload.Deployment{Namespace: "shop", Name: "web", UID: "web", Replicas: 2, UpdatedReplicas: 2, Containers: []workload.Container{of(amounts(500, 512))}}
@@ -239,18 +234,12 @@ func TestThePlanFollows(t *testing.T) {
 func TestTheRecord(t *testing.T) {
 	before := scalerOf(t, `[{containerName: app, maxAllowed: {cpu: "0.3"}}]`, `[]`, "ScaleDown: app cpu 500m->121m")
 	plan, err := rollback.Of(before, nil, rollback.Previous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	record := rollback.Record{To: rollback.Previous, Before: rollback.SpecOf(before.Spec.Scaling), After: plan.Spec}
 	patch, err := rollback.Patch("7", false, plan.Spec, &record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	after := before.DeepCopy()
-	if err := json.Unmarshal(patch, after); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(patch, after))
 	if after.ResourceVersion != "7" {
 		t.Error("nothing notices an edit at the same time")
 	}
@@ -280,9 +269,7 @@ func FuzzOf(f *testing.F) {
 	f.Add(int64(500), int64(121), int64(512<<20), int64(342<<20), int64(300), int64(1<<30))
 	f.Add(int64(1), int64(12_345), int64(1000), int64(27<<30+5), int64(0), int64(0))
 	schema, err := crdschema.OfCRD(filepath.Join("..", "..", "..", ".."), "autoscaling.verticalscaler.io_verticalscalers.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, cpuBefore, cpuAfter, memoryBefore, memoryAfter, least, most int64) {
 		within := func(v, least, most int64) int64 { return max(least, v&math.MaxInt64%(most+1)) }
 		cpuBefore, cpuAfter = within(cpuBefore, 1, quantity.MaxCPUMillis), within(cpuAfter, 1, quantity.MaxCPUMillis)
@@ -322,9 +309,7 @@ func FuzzOf(f *testing.F) {
 		}
 		s.Spec.ResourcePolicy = plan.Spec.ResourcePolicy
 		var object map[string]any
-		if err := utiljson.Unmarshal([]byte(inJSON(s)), &object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, utiljson.Unmarshal([]byte(inJSON(s)), &object))
 		delete(object, "status")
 		if refusals := schema.Refusals(&unstructured.Unstructured{Object: object}); len(refusals) > 0 {
 			t.Errorf("the API server refuses %s: %q", inJSON(s.Spec), refusals)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // Of an object in which each field is set, only the listed fields are left. The golden file names each
@@ -39,13 +40,9 @@ func TestOnlyListedFieldsAreKept(t *testing.T) {
 		fill(value, 0)
 		value.FieldByName("Kind").SetString(kind)
 		text, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var decoded map[string]any
-		if err := json.Unmarshal(text, &decoded); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(text, &decoded))
 		before := len(paths("", decoded))
 		left := paths(kind, redactedObject(decoded))
 		if len(left) == 0 || len(left) >= before {

@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -146,14 +147,10 @@ func TestGoldenViews(t *testing.T) {
 // The samples in the documentation are views.
 func TestTheDocumentationShowsGoldenViews(t *testing.T) {
 	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "plugin.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{"scaler-100", "fleet-110"} {
 		golden, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !strings.Contains(string(docs), "```\n"+string(golden)+"```\n") {
 			t.Errorf("docs/plugin.md does not show testdata/%s.txt", name)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // writer is a writer that hands on what it is given.
@@ -181,9 +182,7 @@ func TestTheProgramEnds(t *testing.T) {
 	if _, err := keys.Write([]byte("q")); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-done)
 	if text := all.String(); !strings.Contains(text, "\x1b[?1049h") || !strings.Contains(text, "\x1b[?1049l") {
 		t.Errorf("%q", text)
 	}

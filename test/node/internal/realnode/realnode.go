@@ -29,6 +29,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -130,9 +131,7 @@ func (l Limits) CPUMillis() int64 { return l.CPUQuotaMicros * 1000 / l.CPUPeriod
 func (n *Node) Limits(t *testing.T, pod corev1.Pod) Limits {
 	t.Helper()
 	limits, err := n.FindLimits(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return limits
 }
 
@@ -196,9 +195,7 @@ func (n *Node) Overload(t *testing.T, pod corev1.Pod, port int32, cpuMillis, mem
 func (n *Node) set(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) ([]byte, error) {
 	t.Helper()
 	testkit.Eventually(t, 2*time.Minute, func() string {
-		if err := n.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, n.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod))
 		if !workload.ReadPod(&pod, true).Ready {
 			return fmt.Sprintf("pod %s is not Ready: %v", pod.Name, pod.Status.Conditions)
 		}
@@ -213,9 +210,7 @@ func (n *Node) set(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMi
 func (n *Node) Pods(t *testing.T, namespace string) typedcorev1.PodInterface {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(n.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return clients.CoreV1().Pods(namespace)
 }
 
@@ -238,10 +233,8 @@ func (n *Node) Signal(t *testing.T, pod corev1.Pod, signal string) {
 func (n *Node) RunningPods(t *testing.T, deployment client.ObjectKey) (running []corev1.Pod) {
 	t.Helper()
 	var pods corev1.PodList
-	if err := n.Client.List(t.Context(), &pods,
-		client.InNamespace(deployment.Namespace), client.MatchingLabels{"app": deployment.Name}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.Client.List(t.Context(), &pods,
+		client.InNamespace(deployment.Namespace), client.MatchingLabels{"app": deployment.Name}))
 	for _, pod := range pods.Items {
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" &&
 			len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
@@ -102,9 +103,7 @@ func Start(t *testing.T, target, namespace string) *Prometheus {
 			}}},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { p.Stop(10 * time.Second) })
 	return p
 }
@@ -139,9 +138,7 @@ func Queries(t *testing.T, variables map[string]string) (all []Query) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var board struct {
 			Title  string
 			Panels []struct {
@@ -149,9 +146,7 @@ func Queries(t *testing.T, variables map[string]string) (all []Query) {
 				Targets     []struct{ Expr string }
 			}
 		}
-		if err := json.Unmarshal(text, &board); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(text, &board))
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
 				expression := strings.NewReplacer(replacements...).Replace(target.Expr)
