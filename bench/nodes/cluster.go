@@ -33,8 +33,8 @@ const (
 // beginning is a Monday.
 var beginning = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is what a fleet runs on.
-type world struct {
+// environment describes the nodes and series of a simulation.
+type environment struct {
 	name, about string
 	memoryGiB   int64
 	// isDaily takes only series that have a day, and scalesMemory scales their memory to the same amount per core.
@@ -49,7 +49,7 @@ type world struct {
 
 // cluster is a fleet on its nodes.
 type cluster struct {
-	world
+	environment
 	policy policy
 	fleet  []*deployment
 	nodes  []*node
@@ -132,13 +132,13 @@ func fitsIn(a, room quantity.Amounts) bool {
 }
 
 // allocatable is what pods can request of a node.
-func (w world) allocatable() quantity.Amounts {
+func (w environment) allocatable() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: nodeCPU - daemonCPU, MemoryBytes: w.memoryGiB*gibi - daemonMemory}
 }
 
 // newCluster starts a fleet with the sizes of its templates.
-func newCluster(w world, p policy, all []series, count int, seed uint64) *cluster {
-	c := &cluster{world: w, policy: p, fleet: newFleet(all, w, count, seed), now: beginning}
+func newCluster(w environment, p policy, all []series, count int, seed uint64) *cluster {
+	c := &cluster{environment: w, policy: p, fleet: newFleet(all, w, count, seed), now: beginning}
 	for _, d := range c.fleet {
 		d.lowersLimits = p.profile == "" || p.lowersLimits
 		d.sizer = p.sizerFor(d, w)

@@ -37,7 +37,7 @@ const (
 
 	// dayRatio is the least peak of an hour of the day, as a multiple of the mean, of a series that has a day.
 	dayRatio = 1.4
-	// memoryPerCore is the memory of a series in a world that scales it: the peak in bytes per millicore of the mean CPU.
+	// memoryPerCore is the memory of a series in an environment that scales it: the peak in bytes per millicore of the mean CPU.
 	memoryPerCore = 3 * gibi / 1000
 
 	// rolloutEvery is the mean time between two rollouts of a Deployment, in intervals.
@@ -125,8 +125,8 @@ type deployment struct {
 	isChanged bool
 }
 
-// newFleet draws the Deployments of a world. The same seed leads to the same fleet, whatever sizes it.
-func newFleet(all []series, w world, count int, seed uint64) (fleet []*deployment) {
+// newFleet draws the Deployments of an environment. The same seed leads to the same fleet, whatever sizes it.
+func newFleet(all []series, w environment, count int, seed uint64) (fleet []*deployment) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var order []int
 	for id := range count {

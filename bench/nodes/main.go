@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-var worlds = []world{
+var environments = []environment{
 	{name: "base", about: "nodes of 8 CPUs and 32 GiB", memoryGiB: 32},
 	{name: "base-1:8", about: "nodes of 8 CPUs and 64 GiB", memoryGiB: 64},
 	{name: "day", about: "series with a day, 3 GiB for each core, nodes of 8 CPUs and 32 GiB", memoryGiB: 32, isDaily: true, scalesMemory: true},
@@ -109,18 +109,18 @@ func parsePolicy(name string) (p policy, err error) {
 	return p, nil
 }
 
-func (p policy) sizerFor(d *deployment, w world) sizer {
+func (p policy) sizerFor(d *deployment, w environment) sizer {
 	switch {
 	case p.profile != "":
 		return newOperator(p, d, w)
 	case p.vpaPart > 0:
-		return &vpaSizer{model: vpa.NewModel(), world: w, part: p.vpaPart}
+		return &vpaSizer{model: vpa.NewModel(), environment: w, part: p.vpaPart}
 	}
 	return newDaily(d, w)
 }
 
 type options struct {
-	worlds                     []world
+	environments               []environment
 	policies                   []policy
 	skip                       tables.Patterns
 	seeds, warmUp, days, count int
@@ -151,12 +151,12 @@ func run(args []string, out, progress io.Writer) error {
 		o.policies = append(o.policies, p)
 	}
 	wanted := strings.Split(*names, ",")
-	for _, w := range worlds {
+	for _, w := range environments {
 		if *names == "" || slices.Contains(wanted, w.name) {
-			o.worlds = append(o.worlds, w)
+			o.environments = append(o.environments, w)
 		}
 	}
-	if *names != "" && len(o.worlds) != len(wanted) || min(o.seeds, o.warmUp+1, o.days, o.count) < 1 || flags.NArg() > 1 {
+	if *names != "" && len(o.environments) != len(wanted) || min(o.seeds, o.warmUp+1, o.days, o.count) < 1 || flags.NArg() > 1 {
 		return errors.New("unknown worlds, no seeds, days or Deployments, or more than one folder: see -help")
 	}
 	recorded := traces.Make(50, 14*24*time.Hour, interval)
@@ -173,11 +173,11 @@ func run(args []string, out, progress io.Writer) error {
 	return o.simulate(newSeriesOf(recorded), newSeriesOf(generated), out, progress)
 }
 
-// simulate writes a table for each world.
+// simulate writes a table for each environment.
 func (o options) simulate(recorded, generated []series, out, progress io.Writer) error {
 	fmt.Fprintf(out, "Seeds 1 to %d, %d Deployments of %d pods, %d days after %d of warm-up. Ratios are to %s, paired by seed.\n\n",
 		o.seeds, o.count, replicas, o.days, o.warmUp, o.policies[0].name)
-	for _, w := range o.worlds {
+	for _, w := range o.environments {
 		began, all := time.Now(), recorded
 		if w.generated {
 			all = generated
@@ -198,7 +198,7 @@ func (o options) simulate(recorded, generated []series, out, progress io.Writer)
 }
 
 // results are the counts by policy and seed.
-func (o options) results(w world, all []series) [][]counts {
+func (o options) results(w environment, all []series) [][]counts {
 	results, free := make([][]counts, len(o.policies)), make(chan struct{}, runtime.GOMAXPROCS(0))
 	var group sync.WaitGroup
 	for i, p := range o.policies {

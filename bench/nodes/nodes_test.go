@@ -57,11 +57,11 @@ func check(t *testing.T, c *cluster) {
 	}
 }
 
-// TestInvariants: in every world and under every policy, no node is over its capacity, no pod is lost, node-hours are the sum
+// TestInvariants: in every environment and under every policy, no node is over its capacity, no pod is lost, node-hours are the sum
 // of the open nodes, and the same seed leads to the same counts. Of the pairs, it runs every third.
 func TestInvariants(t *testing.T) {
 	all := generated()
-	for i, w := range worlds {
+	for i, w := range environments {
 		for j, name := range strings.Split(usual, ",") {
 			if (i+j)%3 > 0 {
 				continue
@@ -101,7 +101,7 @@ func (f fixed) newPod(*deployment) quantity.Amounts { return f.size }
 
 // TestAResizeWaitsForRoomOnItsNode: of two pods on a node, one asks for all that the other leaves.
 func TestAResizeWaitsForRoomOnItsNode(t *testing.T) {
-	c := newCluster(worlds[0], named(t, "Balanced/Wait"), generated(), 2, 1)
+	c := newCluster(environments[0], named(t, "Balanced/Wait"), generated(), 2, 1)
 	c.now = beginning.Add(interval)
 	for _, d := range c.fleet { // one pod each
 		for _, p := range d.pods[1:] {
@@ -145,7 +145,7 @@ func TestFullNodesShareByRequests(t *testing.T) {
 // TestOneNodeIsConsolidatedAtATime: its pods move to the others, and nothing is removed where only empty nodes may be.
 func TestOneNodeIsConsolidatedAtATime(t *testing.T) {
 	for name, want := range map[string]int{"base": 2, "no-consolidation": 3} {
-		c := newCluster(worlds[0], named(t, "krr"), generated(), 3, 1)
+		c := newCluster(environments[0], named(t, "krr"), generated(), 3, 1)
 		c.keepsNodes = name != "base"
 		c.nodes = nil
 		for _, d := range c.fleet {

@@ -49,7 +49,7 @@ type operator struct {
 	wake time.Time
 }
 
-func newOperator(p policy, d *deployment, w world) *operator {
+func newOperator(p policy, d *deployment, w environment) *operator {
 	spec := v1beta1.VerticalScalerSpec{}
 	spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: v1beta1.RecommendationProfile(p.profile)}
 	spec.UpdatePolicy.Fallback = p.fallback

@@ -15,8 +15,8 @@ import (
 // vpaSizer is VPA's rule with the mode InPlaceOrRecreate: a resize that is Deferred for five minutes is an eviction, of at
 // most half of the pods at once.
 type vpaSizer struct {
-	model *vpa.Model
-	world world
+	model       *vpa.Model
+	environment environment
 	// part is the share of VPA's CPU that is requested.
 	part float64
 	// target is the last recommendation; zero before the first.
@@ -43,7 +43,7 @@ func (s *vpaSizer) act(c *cluster, d *deployment) {
 	r := s.model.Recommend()
 	for _, of := range []*quantity.Amounts{&r.Target, &r.Lower, &r.Upper} {
 		of.CPUMillis = int64(s.part * float64(of.CPUMillis))
-		*of = s.world.atMost(*of)
+		*of = s.environment.atMost(*of)
 	}
 	s.target = r.Target
 	evicted := 0
@@ -69,19 +69,19 @@ func (s *vpaSizer) newPod(d *deployment) quantity.Amounts {
 }
 
 // atMost is an amount that a node has.
-func (w world) atMost(a quantity.Amounts) quantity.Amounts {
+func (w environment) atMost(a quantity.Amounts) quantity.Amounts {
 	most := w.allocatable()
 	return quantity.Amounts{CPUMillis: min(a.CPUMillis, most.CPUMillis), MemoryBytes: min(a.MemoryBytes, most.MemoryBytes)}
 }
 
 // daily applies KRR's rule, whose CPU is the 95th percentile, in place once a day. It never evicts.
 type daily struct {
-	policy backtest.Policy
-	world  world
-	target quantity.Amounts
+	policy      backtest.Policy
+	environment environment
+	target      quantity.Amounts
 }
 
-func newDaily(d *deployment, w world) *daily {
+func newDaily(d *deployment, w environment) *daily {
 	return &daily{krr.Rule().New(backtest.Container{Name: container, Step: interval, HasMemory: true}), w, d.template}
 }
 
@@ -93,7 +93,7 @@ func (s *daily) act(c *cluster, d *deployment) {
 		o.OOMKilled = o.OOMKilled || p.isKilled
 	}
 	if target, ok := s.policy.Next(o); ok {
-		s.target = s.world.atMost(target)
+		s.target = s.environment.atMost(target)
 	}
 	for _, p := range d.pods {
 		c.ask(p, s.target, c.now)

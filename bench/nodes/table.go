@@ -55,9 +55,9 @@ var columns = []struct {
 
 func (c counts) podDays() float64 { return float64(c.pods) / float64(perDay) }
 
-// write writes the results of a world, by policy and then by seed, in Markdown. Values are medians over seeds, and ratios
+// write writes the results of an environment, by policy and then by seed, in Markdown. Values are medians over seeds, and ratios
 // have their range.
-func write(out io.Writer, w world, policies []policy, of [][]counts) error {
+func write(out io.Writer, w environment, policies []policy, of [][]counts) error {
 	var b strings.Builder
 	first := of[0]
 	fmt.Fprintf(&b, "### %s: %s\n\n| policy |", w.name, w.about)

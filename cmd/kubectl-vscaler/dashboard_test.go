@@ -24,10 +24,10 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -222,7 +222,7 @@ func newSource(t *testing.T, past past.Options) (*dashboard.Source, *testclock.F
 	t.Helper()
 	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
 	cluster.Clock = clock
-	reader, err := cluster.OpenLive()
+	reader, err := cluster.OpenSnapshots()
 	must.Succeed(t, err)
 	return dashboard.NewSource(cluster, reader, past, ""), clock
 }
@@ -411,7 +411,7 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 			if missing := strings.Join(d.Missing, "\n"); !strings.HasPrefix(missing, tc.missing) || tc.missing == "" && missing != "" {
 				t.Errorf("missing is %q", missing)
 			}
-			columns := live.Columns(d.Record.Series("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
+			columns := snapshot.Columns(d.Record.Series("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
 			var got []string
 			for _, c := range columns {
 				got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))
@@ -439,7 +439,7 @@ func waitForEvidence(s *apiServer, written time.Time) {
 	})
 }
 
-func TestEveryViewSaysWhenARequestIsLowered(t *testing.T) {
+func TestEveryViewReportsWhenARequestIsLowered(t *testing.T) {
 	s := newAPIServer(t)
 	waitForEvidence(s, time.Now())
 	const want = "app cpu is lowered in about 2h20m, after about 4h16m of observed time"

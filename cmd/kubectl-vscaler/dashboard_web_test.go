@@ -27,7 +27,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
@@ -355,7 +355,7 @@ func TestWebColorsCanBeRead(t *testing.T) {
 	}
 }
 
-func TestWebALostConnectionIsSaid(t *testing.T) {
+func TestWebALostConnectionIsReported(t *testing.T) {
 	s := newFleetServer(t)
 	address, stop := startDashboard(t, "-A")
 	b := newBrowser(t)
@@ -383,7 +383,7 @@ func TestWebALostConnectionIsSaid(t *testing.T) {
 	b.shoots("connection-lost")
 }
 
-func TestWebAnExpiredLinkIsSaid(t *testing.T) {
+func TestWebAnExpiredLinkIsReported(t *testing.T) {
 	newFleetServer(t)
 	source, clock := newSource(t, past.Options{})
 	handler := pages.New(source, pages.Options{Token: "secret", Expires: clock.Now().Add(time.Hour), Clock: clock, Refresh: time.Second})

@@ -101,7 +101,7 @@ func TestUsageIsNotReadAgainAtOnce(t *testing.T) {
 	server := newAPIServer(t)
 	cluster, clock := kube.New(&cobra.Command{}), testclock.NewFakeClock(time.Now())
 	cluster.Clock = clock
-	r, err := cluster.OpenLive()
+	r, err := cluster.OpenSnapshots()
 	must.Succeed(t, err)
 	for i, want := range []int{1, 1, 2} {
 		if _, err := r.Scaler(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}); err != nil {

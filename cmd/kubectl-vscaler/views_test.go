@@ -19,8 +19,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/top/render"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -103,25 +103,25 @@ func TestAllViewsAgreeAboutAScaler(t *testing.T) {
 			if age != "" {
 				line += ", for " + age
 			}
-			_, said, ok := strings.Cut(text, line+"\n")
-			said, _, _ = strings.Cut(said, "    action")
-			if !ok || first.Reason.Reason != reason || string(first.Ends) != ends || !strings.Contains(said, resolved[ends]) {
+			_, finding, ok := strings.Cut(text, line+"\n")
+			finding, _, _ = strings.Cut(finding, "    action")
+			if !ok || first.Reason.Reason != reason || string(first.Ends) != ends || !strings.Contains(finding, resolved[ends]) {
 				t.Errorf("%s: explain does not have %q, %s:\n%s", name, line, ends, text)
 			}
 			if strings.Contains(text, "No action needed") && ends != "Fine" {
 				t.Errorf("%s: explain says that no action is needed:\n%s", name, text)
 			}
 
-			shown := live.Of(e, nil, "", now)
+			shown := snapshot.Of(e, nil, "", now)
 			title := "\n" + reason
 			if age != "" {
 				title += " for " + age
 			}
-			if got := ansi.Strip(strings.Join(terminal.Scaler(shown, &live.Record{}, 100), "\n")); !strings.Contains(got, title) {
+			if got := ansi.Strip(strings.Join(render.Scaler(shown, &snapshot.Record{}, 100), "\n")); !strings.Contains(got, title) {
 				t.Errorf("%s: top does not have %q:\n%s", name, title, got)
 			}
-			fleet := live.Fleet{At: now, Rows: []live.Row{live.RowOf(shown)}}
-			lines, _ := terminal.Fleet(fleet, 80, false)
+			fleet := snapshot.Table{At: now, Rows: []snapshot.Row{snapshot.RowOf(shown)}}
+			lines, _ := render.Table(fleet, 80, false)
 			tally := fleet.Overview().Tally()
 			if got := ansi.Strip(strings.Join(lines, "\n")); !strings.Contains(got, "web   "+reason) || !strings.Contains(got, tally.String()) || (tally.NeedUser == 1) != (ends == "ByUser") || (tally.NotReady == 0) != (ready == "True") {
 				t.Errorf("%s: top does not have %s of %q:\n%s", name, reason, tally, got)

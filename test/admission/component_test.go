@@ -20,7 +20,7 @@ import (
 
 // Each policy refuses with a message, or warns, and one that warns refuses nothing, not even if it fails. That the others are
 // bound and fail closed is shown by TestEachPolicyRefusesWhateverIsMissing.
-func TestEveryPolicySaysWhy(t *testing.T) {
+func TestEveryPolicyHasAMessage(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(folder(), "*.yaml"))
 	must.Succeed(t, err)

@@ -54,10 +54,10 @@ func unlabelled(d *appsv1.Deployment) *appsv1.Deployment {
 // if there are no words.
 func judge(t *testing.T, p *policy, r request, words string) {
 	t.Helper()
-	looks, _, says := p.answers(t, r)
-	said := strings.Join(says, "; ")
-	if !looks || (words == "") != (said == "") || !strings.Contains(said, words) {
-		t.Errorf("looked at: %t; said %q, want %q", looks, said, words)
+	looks, _, messages := p.answers(t, r)
+	message := strings.Join(messages, "; ")
+	if !looks || (words == "") != (message == "") || !strings.Contains(message, words) {
+		t.Errorf("looked at: %t; said %q, want %q", looks, message, words)
 	}
 }
 
@@ -104,46 +104,46 @@ func TestStolenTokenKeepsNothingThatNoScaledDeploymentOwns(t *testing.T) {
 		before, after *appsv1.Deployment
 		namespace     string
 		labels        map[string]string
-		says          string
+		message       string
 	}{
 		"an ordinary one":                         {after: made()},
-		"beside another owner":                    {after: made(withAnother), says: owners},
-		"with another owner later":                {before: made(), after: made(withAnother), says: owners},
+		"beside another owner":                    {after: made(withAnother), message: owners},
+		"with another owner later":                {before: made(), after: made(withAnother), message: owners},
 		"with the other owner that it has":        {before: made(withAnother), after: made(withAnother)},
 		"without the other owner that it has":     {before: made(withAnother), after: made()},
-		"with a finalizer":                        {after: made(finalized), says: finalizers},
-		"with a finalizer later":                  {before: made(), after: made(finalized), says: finalizers},
+		"with a finalizer":                        {after: made(finalized), message: finalizers},
+		"with a finalizer later":                  {before: made(), after: made(finalized), message: finalizers},
 		"with the finalizer that it has":          {before: made(finalized), after: made(finalized)},
-		"without the label":                       {after: made(func(d *appsv1.Deployment) { d.Labels = nil }), says: label},
+		"without the label":                       {after: made(func(d *appsv1.Deployment) { d.Labels = nil }), message: label},
 		"without the label later":                 {before: made(), after: made(func(d *appsv1.Deployment) { d.Labels = nil })},
-		"without the label before and later":      {before: unlabelled(made()), after: unlabelled(made(finalized)), says: "changes its metadata"},
-		"in kube-system":                          {after: made(), namespace: "kube-system", says: system},
-		"in openshift-monitoring":                 {after: made(), namespace: "openshift-monitoring", says: system},
+		"without the label before and later":      {before: unlabelled(made()), after: unlabelled(made(finalized)), message: "changes its metadata"},
+		"in kube-system":                          {after: made(), namespace: "kube-system", message: system},
+		"in openshift-monitoring":                 {after: made(), namespace: "openshift-monitoring", message: system},
 		"in a namespace that only sounds so":      {after: made(), namespace: "kubernetes"},
-		"on the host's network":                   {after: made(pod(func(p *corev1.PodSpec) { p.HostNetwork = true })), says: node},
-		"among the host's processes":              {after: made(pod(func(p *corev1.PodSpec) { p.HostPID = true })), says: node},
-		"with the host's IPC":                     {after: made(pod(func(p *corev1.PodSpec) { p.HostIPC = true })), says: node},
-		"with a folder of the host":               {after: made(hostPath), says: node},
-		"with a folder of the host later":         {before: made(), after: made(hostPath), says: node},
+		"on the host's network":                   {after: made(pod(func(p *corev1.PodSpec) { p.HostNetwork = true })), message: node},
+		"among the host's processes":              {after: made(pod(func(p *corev1.PodSpec) { p.HostPID = true })), message: node},
+		"with the host's IPC":                     {after: made(pod(func(p *corev1.PodSpec) { p.HostIPC = true })), message: node},
+		"with a folder of the host":               {after: made(hostPath), message: node},
+		"with a folder of the host later":         {before: made(), after: made(hostPath), message: node},
 		"with the folder of the host that it has": {before: made(hostPath), after: made(hostPath)},
-		"privileged":                              {after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), says: node},
+		"privileged":                              {after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), message: node},
 		"explicitly not privileged":               {after: made(secure(corev1.SecurityContext{Privileged: ptr.To(false)}))},
-		"with all of /proc":                       {after: made(secure(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)})), says: node},
-		"with the capability to administrate":     {after: made(secure(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN", "SYS_ADMIN"}}})), says: node},
+		"with all of /proc":                       {after: made(secure(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)})), message: node},
+		"with the capability to administrate":     {after: made(secure(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN", "SYS_ADMIN"}}})), message: node},
 		"with a default capability":               {after: made(secure(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}, Drop: []corev1.Capability{"ALL"}}}))},
-		"with a process of the Windows host":      {after: made(secure(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}})), says: node},
+		"with a process of the Windows host":      {after: made(secure(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}})), message: node},
 		"with all pods on the Windows host": {after: made(pod(func(p *corev1.PodSpec) {
 			p.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}
-		})), says: node},
-		"with a port of the host": {after: made(container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}} })), says: node},
+		})), message: node},
+		"with a port of the host": {after: made(container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}} })), message: node},
 		"with a privileged init container": {after: made(pod(func(p *corev1.PodSpec) {
 			p.InitContainers = []corev1.Container{{Name: "init", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
-		})), says: node},
+		})), message: node},
 		"privileged, where the administrator wants it": {
 			after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
 		},
 		"privileged, where the administrator does not": {
-			after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}, says: node,
+			after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}, message: node,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestStolenTokenKeepsNothingThatNoScaledDeploymentOwns(t *testing.T) {
 			if c.before != nil {
 				r.before = c.before
 			}
-			judgeBothForms(t, p, r, c.says)
+			judgeBothForms(t, p, r, c.message)
 		})
 	}
 }
@@ -331,10 +331,10 @@ func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 		} {
 			r.resource, r.params = "deployments", mapsOf(t, owner)
 			start := time.Now()
-			_, refuses, says, cost := p.evaluates(t, r)
+			_, refuses, messages, cost := p.evaluates(t, r)
 			t.Logf("%s, %s: %d %%, %v", file, name, cost*100/celconfig.RuntimeCELCostBudget, time.Since(start))
 			if len(refuses) > 0 || cost > celconfig.RuntimeCELCostBudget/4 {
-				t.Errorf("%s, %s: costs %d of %d; refused by %q", file, name, cost, celconfig.RuntimeCELCostBudget, says)
+				t.Errorf("%s, %s: costs %d of %d; refused by %q", file, name, cost, celconfig.RuntimeCELCostBudget, messages)
 			}
 		}
 	}
@@ -358,16 +358,16 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 		before, after *appsv1.Deployment
 		owner         *v1beta1.ScaledDeployment
 		passes        string // "by" if the policy must not look at it
-		says          string
+		message       string
 	}{
 		"as it asks":                         {after: answering(owner), owner: owner},
-		"with another UID":                   {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "invented" }), owner: owner, says: "UID is another"},
-		"with another name":                  {after: with(func(d *appsv1.Deployment) { d.Name = "more" }), owner: owner, says: "that the ScaledDeployment names"},
+		"with another UID":                   {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "invented" }), owner: owner, message: "UID is another"},
+		"with another name":                  {after: with(func(d *appsv1.Deployment) { d.Name = "more" }), owner: owner, message: "that the ScaledDeployment names"},
 		"with the name that it asks for":     {after: with(func(d *appsv1.Deployment) { d.Name = "shop-web" }), owner: named},
-		"with its own name instead":          {after: answering(owner), owner: named, says: "that the ScaledDeployment names"},
+		"with its own name instead":          {after: answering(owner), owner: named, message: "that the ScaledDeployment names"},
 		"changed before it is replaced":      {before: answering(owner), after: answering(owner), owner: named},
 		"with a container of another writer": {before: with(extra), after: with(extra), owner: owner},
-		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, says: "changes a container"},
+		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, message: "changes a container"},
 		"of another one":                     {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "api" }), owner: owner, passes: "by"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -381,7 +381,7 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 				}
 				return
 			}
-			judgeBothForms(t, p, r, c.says)
+			judgeBothForms(t, p, r, c.message)
 		})
 	}
 }

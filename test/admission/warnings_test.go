@@ -93,14 +93,14 @@ func warned(t *testing.T, by []*policy, r request) (out []string) {
 	}
 	for _, p := range by {
 		if p.spec.ParamKind == nil {
-			_, _, says := p.answers(t, r)
-			out = append(out, says...)
+			_, _, messages := p.answers(t, r)
+			out = append(out, messages...)
 			continue
 		}
 		for _, name := range []string{"api", "web"} {
 			r.params = deploymentNamed(name)
-			_, _, says := p.answers(t, r)
-			out = append(out, says...)
+			_, _, messages := p.answers(t, r)
+			out = append(out, messages...)
 		}
 	}
 	return out
@@ -119,7 +119,7 @@ func TestWarnings(t *testing.T) {
 	bounds := func(format string, list ...string) string { return fmt.Sprintf(format, strings.Join(list, ", ")) }
 	for name, c := range map[string]struct {
 		before, after string // container policies; none for no object
-		says          []string
+		warnings      []string
 	}{
 		"no policy":           {after: `[]`},
 		"plausible bounds":    {after: `[{containerName: app, minAllowed: {cpu: 10m, memory: 16Mi}, maxAllowed: {cpu: 4, memory: 8Gi}}]`},
@@ -127,30 +127,30 @@ func TestWarnings(t *testing.T) {
 		"the highest minimum": {after: `[{containerName: app, minAllowed: {cpu: "49", memory: 255Gi}}]`},
 		"the lowest maximum":  {after: `[{containerName: app, maxAllowed: {cpu: 10m, memory: 1048576}}]`},
 		"cores for millicores": {
-			after: `[{containerName: app, minAllowed: {cpu: 400}}]`, says: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
+			after: `[{containerName: app, minAllowed: {cpu: 400}}]`, warnings: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
 		},
 		"cores for millicores in a string, for any container": {
-			after: `[{containerName: "*", minAllowed: {cpu: "50"}}]`, says: []string{bounds(cpu, "minAllowed.cpu 50 of container *")},
+			after: `[{containerName: "*", minAllowed: {cpu: "50"}}]`, warnings: []string{bounds(cpu, "minAllowed.cpu 50 of container *")},
 		},
 		"cores for millicores, twice in each of two containers": {
 			after: `[{containerName: app, minAllowed: {cpu: 100}, maxAllowed: {cpu: 500}}, {containerName: proxy, maxAllowed: {cpu: 1k}, startupBoost: {cpu: {type: Quantity, quantity: 200}}}]`,
-			says: []string{bounds(cpu, "minAllowed.cpu 100 of container app", "maxAllowed.cpu 500 of container app",
+			warnings: []string{bounds(cpu, "minAllowed.cpu 100 of container app", "maxAllowed.cpu 500 of container app",
 				"maxAllowed.cpu 1k of container proxy", "startupBoost.cpu.quantity 200 of container proxy")},
 		},
 		"millicores for cores": {
-			after: `[{containerName: app, maxAllowed: {cpu: 4m}}]`, says: []string{bounds(cpu, "maxAllowed.cpu 4m of container app")},
+			after: `[{containerName: app, maxAllowed: {cpu: 4m}}]`, warnings: []string{bounds(cpu, "maxAllowed.cpu 4m of container app")},
 		},
 		"memory without a unit": {
-			after: `[{containerName: app, minAllowed: {memory: 2048}, maxAllowed: {memory: "8192"}}]`,
-			says:  []string{bounds(memory, "minAllowed.memory 2048 of container app", "maxAllowed.memory 8192 of container app")},
+			after:    `[{containerName: app, minAllowed: {memory: 2048}, maxAllowed: {memory: "8192"}}]`,
+			warnings: []string{bounds(memory, "minAllowed.memory 2048 of container app", "maxAllowed.memory 8192 of container app")},
 		},
 		"memory in Gi for Mi": {
-			after: `[{containerName: app, minAllowed: {memory: 512Gi}, maxAllowed: {memory: 1024Gi}}]`,
-			says:  []string{bounds(memory, "minAllowed.memory 512Gi of container app", "maxAllowed.memory 1024Gi of container app")},
+			after:    `[{containerName: app, minAllowed: {memory: 512Gi}, maxAllowed: {memory: 1024Gi}}]`,
+			warnings: []string{bounds(memory, "minAllowed.memory 512Gi of container app", "maxAllowed.memory 1024Gi of container app")},
 		},
 		"both, in the bounds of limits": {
 			after: `[{containerName: app, limits: {minAllowed: {cpu: 200, memory: 4096}, maxAllowed: {cpu: 800, memory: 2Ti}}}]`,
-			says: []string{
+			warnings: []string{
 				bounds(cpu, "limits.minAllowed.cpu 200 of container app", "limits.maxAllowed.cpu 800 of container app"),
 				bounds(memory, "limits.minAllowed.memory 4096 of container app", "limits.maxAllowed.memory 2Ti of container app"),
 			},
@@ -161,42 +161,42 @@ func TestWarnings(t *testing.T) {
 		},
 		"a policy that changes beside its bounds": {
 			before: `[{containerName: app, minAllowed: {cpu: 400}}]`, after: `[{containerName: app, minAllowed: {cpu: 400}, maxAllowed: {cpu: 410m}}]`,
-			says: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
+			warnings: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
 		},
 		"containers that exist": {after: `[{containerName: app}, {containerName: cache}, {containerName: "*"}]`},
 		"containers that do not exist": {
-			before: `[{containerName: ap}]`, after: `[{containerName: ap}, {containerName: b}]`, says: []string{fmt.Sprintf(nobody, "ap, b")},
+			before: `[{containerName: ap}]`, after: `[{containerName: ap}, {containerName: b}]`, warnings: []string{fmt.Sprintf(nobody, "ap, b")},
 		},
 		"an init container that ends, which is not sized": {
-			after: `[{containerName: migrate}]`, says: []string{fmt.Sprintf(nobody, "migrate")},
+			after: `[{containerName: migrate}]`, warnings: []string{fmt.Sprintf(nobody, "migrate")},
 		},
 		"one that a webhook adds, and that is left alone": {after: `[{containerName: istio-proxy, mode: "Off"}]`},
 		"limits that stay": {
-			after: `[{containerName: app, controlledValues: RequestsOnly}]`, says: []string{limited + "|app cpu 200m, app memory 256Mi."},
+			after: `[{containerName: app, controlledValues: RequestsOnly}]`, warnings: []string{limited + "|app cpu 200m, app memory 256Mi."},
 		},
 		"limits that stay, of any container": {
-			after: `[{containerName: "*", controlledValues: RequestsOnly}]`, says: []string{limited + "|app cpu 200m, app memory 256Mi, proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
+			after: `[{containerName: "*", controlledValues: RequestsOnly}]`, warnings: []string{limited + "|app cpu 200m, app memory 256Mi, proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
 		},
 		"limits that stay, of any other container": {
-			after: `[{containerName: app}, {containerName: "*", controlledValues: RequestsOnly}]`, says: []string{limited + "|: proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
+			after: `[{containerName: app}, {containerName: "*", controlledValues: RequestsOnly}]`, warnings: []string{limited + "|: proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
 		},
 		"limits of an unmanaged resource":     {after: `[{containerName: proxy, controlledValues: RequestsOnly, controlledResources: [cpu]}]`},
 		"limits that the maximum respects":    {after: `[{containerName: app, controlledValues: RequestsOnly, maxAllowed: {cpu: 0.2, memory: 128Mi}}]`},
-		"a maximum above the limit":           {after: `[{containerName: proxy, controlledValues: RequestsOnly, maxAllowed: {memory: 257Mi}}]`, says: []string{limited + "|: proxy memory 256Mi."}},
+		"a maximum above the limit":           {after: `[{containerName: proxy, controlledValues: RequestsOnly, maxAllowed: {memory: 257Mi}}]`, warnings: []string{limited + "|: proxy memory 256Mi."}},
 		"no limits":                           {after: `[{containerName: batch, controlledValues: RequestsOnly}]`},
 		"limits of an unmanaged container":    {after: `[{containerName: app, controlledValues: RequestsOnly, mode: "Off"}]`},
 		"limits that follow":                  {after: `[{containerName: app, controlledValues: RequestsAndLimits}]`},
 		"limits that stayed, and stay so":     {before: `[{containerName: app, controlledValues: RequestsOnly}]`, after: `[{containerName: app, controlledValues: RequestsOnly}, {containerName: batch}]`},
-		"RequestsOnly, and a foreign wording": {after: `[{containerName: nobody, controlledValues: RequestsOnly}]`, says: []string{fmt.Sprintf(nobody, "nobody")}},
+		"RequestsOnly, and a foreign wording": {after: `[{containerName: nobody, controlledValues: RequestsOnly}]`, warnings: []string{fmt.Sprintf(nobody, "nobody")}},
 	} {
 		for kind, by := range policies {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				r := request{resource: kind, before: writing(t, kind, c.before), after: writing(t, kind, c.after)}
 				got := warned(t, by, r)
-				if len(got) != len(c.says) {
-					t.Fatalf("got %q, want %q", got, c.says)
+				if len(got) != len(c.warnings) {
+					t.Fatalf("got %q, want %q", got, c.warnings)
 				}
-				for i, words := range c.says {
+				for i, words := range c.warnings {
 					for word := range strings.SplitSeq(words, "|") {
 						if !strings.Contains(got[i], word) {
 							t.Errorf("got %q, want %q", got[i], word)
@@ -240,7 +240,7 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before, after runtime.Object
-		says          string
+		warnings      string
 	}{
 		"of a policy": {
 			scaler(policies, "ClusterScalingPolicy", nil, nil), scaler(edited, "ClusterScalingPolicy", nil, nil),
@@ -272,8 +272,8 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 		case *corev1.Namespace:
 			resource = "namespaces"
 		}
-		if got := strings.Join(warned(t, by, request{resource: resource, before: c.before, after: c.after}), "; "); !strings.HasPrefix(got, c.says) || (c.says == "") != (got == "") {
-			t.Errorf("%s: %q, want %q", name, got, c.says)
+		if got := strings.Join(warned(t, by, request{resource: resource, before: c.before, after: c.after}), "; "); !strings.HasPrefix(got, c.warnings) || (c.warnings == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.warnings)
 		}
 	}
 }
@@ -290,12 +290,12 @@ func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 	all := "[" + strings.Join(policies, ",") + "]"
 	for kind, by := range warning(t) {
 		for i, p := range by {
-			looks, refuses, says := p.answers(t, request{user: "someone", resource: kind, after: writing(t, kind, all), params: deploymentNamed("web")})
+			looks, refuses, messages := p.answers(t, request{user: "someone", resource: kind, after: writing(t, kind, all), params: deploymentNamed("web")})
 			if !looks || len(refuses) == 0 {
 				t.Errorf("policy %d looks at %s: %t, and warns %d times", i, kind, looks, len(refuses))
 			}
-			if i := slices.IndexFunc(says, func(s string) bool { return strings.Contains(s, "budget") || strings.Contains(s, "exceed") }); i >= 0 {
-				t.Error(says[i])
+			if i := slices.IndexFunc(messages, func(s string) bool { return strings.Contains(s, "budget") || strings.Contains(s, "exceed") }); i >= 0 {
+				t.Error(messages[i])
 			}
 		}
 	}

@@ -162,9 +162,9 @@ func with(kind string, status metav1.ConditionStatus, reason, message string) fu
 func TestHealth(t *testing.T) {
 	deleted := metav1.Now()
 	cases := map[string]struct {
-		scaler *v1beta1.VerticalScaler
-		status string
-		says   string
+		scaler  *v1beta1.VerticalScaler
+		status  string
+		message string
 	}{
 		"just created":      {&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, "Progressing", "Waiting for the operator to read the spec"},
 		"not yet observed":  {reconciled(func(vs *v1beta1.VerticalScaler) { vs.Status.ObservedGeneration = -1 }), "Progressing", "Waiting for the operator to read the spec"},
@@ -186,8 +186,8 @@ func TestHealth(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, settings(t)[healthKey], object(t, c.scaler))
-			if got["status"] != c.status || got["message"] != c.says {
-				t.Errorf("%v: %v; want %s: %s", got["status"], got["message"], c.status, c.says)
+			if got["status"] != c.status || got["message"] != c.message {
+				t.Errorf("%v: %v; want %s: %s", got["status"], got["message"], c.status, c.message)
 			}
 		})
 	}

@@ -68,8 +68,8 @@ func (w *fixture) pod(name string) *corev1.Pod {
 	return &pod
 }
 
-// saidBefore moves a pod's conditions into the past.
-func (w *fixture) saidBefore(name string, age time.Duration, which func(corev1.PodCondition) bool) {
+// backdate moves a pod's conditions into the past.
+func (w *fixture) backdate(name string, age time.Duration, which func(corev1.PodCondition) bool) {
 	w.Helper()
 	w.eventually(func() string {
 		pod := w.pod(name)
@@ -78,7 +78,7 @@ func (w *fixture) saidBefore(name string, age time.Duration, which func(corev1.P
 				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
 			}
 		}
-		return said(env.Client.Status().Update(w.Context(), pod))
+		return messageOf(env.Client.Status().Update(w.Context(), pod))
 	})
 }
 

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 		}
 	})
 	w.eventually(func() string { // pods need the service account
-		return said(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
 	})
 	w.began = env.Mark()
 	w.start()
@@ -166,7 +166,7 @@ func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 		if err != nil && !apierrors.IsConflict(err) {
 			w.Fatal(err)
 		}
-		return said(err)
+		return messageOf(err)
 	})
 }
 
@@ -211,7 +211,7 @@ func (w *fixture) noted(uid types.UID, reason string, words ...string) {
 	})
 }
 
-func said(err error) string {
+func messageOf(err error) string {
 	if err != nil {
 		return err.Error()
 	}

@@ -32,8 +32,8 @@ func newPods(t *testing.T) *fixture {
 	return newFixture(t)
 }
 
-// told are the Deployments of this namespace whose sizes the API server is told, by their names.
-func (w *fixture) told() (names []string) {
+// published are the Deployments of this namespace whose sizes the API server is told, by their names.
+func (w *fixture) published() (names []string) {
 	w.Helper()
 	var list v1beta1.NewPodSizesList
 	must.Succeed(w, env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)))
@@ -51,7 +51,7 @@ func (w *fixture) told() (names []string) {
 func (w *fixture) hasSizesOf(names ...string) {
 	w.Helper()
 	w.eventually(func() string {
-		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
+		if got := w.published(); fmt.Sprint(got) != fmt.Sprint(names) {
 			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
 		}
 		return ""
@@ -68,8 +68,8 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	w.uses("web", "proxy", 200, 100)
 	w.Scale("web", sizingNewPods)
 	w.hasSizesOf("web")
-	w.Says("web", "Applied", "True", "Applied")
-	w.Says("web", "NewPodsSized", "True", "Applied")
+	w.Reports("web", "Applied", "True", "Applied")
+	w.Reports("web", "NewPodsSized", "True", "Applied")
 	asCreated := func(what string) {
 		t.Helper()
 		for _, pod := range w.Pods("web") {
@@ -90,7 +90,7 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	w.runs("web")
 	asCreated("without the operator")
 	w.start()
-	w.Says("web", "Applied", "True", "Applied")
+	w.Reports("web", "Applied", "True", "Applied")
 	mark := env.Mark()
 	w.rounds(20)
 	if writes := w.writes(mark); len(writes) > 2 {
@@ -122,7 +122,7 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	w.uses("web", "app", 300, 240)
 	w.uses("web", "proxy", 200, 100)
 	w.Scale("web", sizingNewPods)
-	w.Says("web", "NewPodsSized", "True", "Applied")
+	w.Reports("web", "NewPodsSized", "True", "Applied")
 	w.Sized("web")
 	w.untilNewPodsAreSized("web")
 	w.Sized("web")
@@ -143,12 +143,12 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	if got := world.Asked(&waiting, "app").Requests.Cpu(); got.Cmp(*decided) != 0 {
 		t.Fatalf("the new pod requests %s, and %s were decided", got, decided)
 	}
-	w.Says("web", "NewPodsSized", "False", "NodeCapacity", "finds no node")
+	w.Reports("web", "NewPodsSized", "False", "NodeCapacity", "finds no node")
 	w.hasSizesOf() // so that later pods start as in the template
 	if pod := w.pod(waiting.Name); pod.Generation != waiting.Generation {
 		t.Errorf("the pod was changed at once: %+v", pod.Spec)
 	}
-	w.saidBefore(waiting.Name, 6*time.Minute, workload.IsUnschedulable)
+	w.backdate(waiting.Name, 6*time.Minute, workload.IsUnschedulable)
 	w.runs("web")
 	if first := w.pod(waiting.Name); first.UID != waiting.UID {
 		t.Error("the pod that waited was replaced")

@@ -71,9 +71,9 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 	w.fill(stuck.Spec.NodeName)
 	w.uses("web", "app", 300, 240)
 	w.Scale("web", orRecreate)
-	w.Says("web", "Applied", "False", "Deferred", stuck.Name, "room")
+	w.Reports("web", "Applied", "False", "Deferred", stuck.Name, "room")
 	w.resizedBefore(stuck.Name, 30*time.Minute)
-	w.saidBefore(stuck.Name, 2*time.Hour, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	w.backdate(stuck.Name, 2*time.Hour, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 
 	requests := w.Sized("web")
 	w.Between("cpu", *requests.Cpu(), "330m", "380m")

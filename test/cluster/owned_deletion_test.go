@@ -103,7 +103,7 @@ func TestOrphansStay(t *testing.T) {
 		})
 		// A new owner does not adopt the orphans of another owner.
 		w.Add(w.NewOwner(name))
-		w.OwnerSays(name, "Stalled", "True", "NotControlled", "has no controller")
+		w.OwnerReports(name, "Stalled", "True", "NotControlled", "has no controller")
 	})
 }
 

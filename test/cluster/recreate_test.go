@@ -72,8 +72,8 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	w.Scale("web", orRecreate)
 	w.hasSizesOf("web")
 
-	w.Says("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
-	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
 	w.rounds(30)
 	if asked, granted := w.evictions(); granted > 0 || len(slices.Compact(asked)) != 1 || len(asked) > 3 {
 		t.Errorf("%d evictions were granted, and asked for: %q", granted, asked)

@@ -53,5 +53,5 @@ func TestUnschedulablePodsBecomeSmaller(t *testing.T) {
 	if requests := w.Sized("web"); requests.Cpu().Cmp(resource.MustParse("340m")) >= 0 {
 		t.Errorf("the pods request %s", requests.Cpu())
 	}
-	w.Says("web", "Applied", "True", "Applied")
+	w.Reports("web", "Applied", "True", "Applied")
 }

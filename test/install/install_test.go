@@ -270,11 +270,11 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 				})
 				w.Settled(o.name)
 				w.Patch(w.NewOwner(o.name), `{"spec":{"scaling":{"updatePolicy":{"updateMode":"Rollout"}}}}`)
-				w.OwnerSays(o.name, v1beta1.ConditionSized, "False", "Forbidden")
+				w.OwnerReports(o.name, v1beta1.ConditionSized, "False", "Forbidden")
 			case "ScaledDeployments":
 				scaled(w, v1beta1.UpdateModeRollout)
 				o := owned(w, "owned", v1beta1.UpdateModeRecommend)
-				w.OwnerSays(o.name, v1beta1.ConditionStalled, "True", "Forbidden", "cannot create resource")
+				w.OwnerReports(o.name, v1beta1.ConditionStalled, "True", "Forbidden", "cannot create resource")
 			}
 			mustRun(t, "kubectl delete scaleddeployments --all -n "+w.Namespace)
 			mustRun(t, "kubectl delete verticalscalers --all -n "+w.Namespace)

@@ -168,7 +168,9 @@ func newNamespace(t *testing.T) *world.World {
 		t.Helper()
 		testkit.Eventually(t, soon, f)
 	}})
-	w.Until(func() string { return said(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{})) })
+	w.Until(func() string {
+		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+	})
 	return w
 }
 
@@ -200,7 +202,7 @@ func owned(w *world.World, name string, mode v1beta1.UpdateMode) workload {
 // isSized waits until the pods have the decided size, which covers their usage.
 func (w workload) isSized() {
 	w.Helper()
-	w.Until(func() string { return said(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{})) })
+	w.Until(func() string { return messageOf(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{})) })
 	w.Until(func() string {
 		if requests := w.Sized(w.name); requests.Cpu().Cmp(used) < 0 {
 			return fmt.Sprintf("the pods of %s have %s of CPU", w.name, requests.Cpu())
@@ -248,7 +250,7 @@ func gone(t *testing.T, obj client.Object) {
 	})
 }
 
-func said(err error) string {
+func messageOf(err error) string {
 	if err != nil {
 		return err.Error()
 	}

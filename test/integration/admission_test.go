@@ -63,7 +63,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	})
 	tried := func(pod *corev1.Pod) (string, error) {
 		err := env.Client.Create(t.Context(), pod, client.DryRunAll)
-		return sayPod(pod), err
+		return formatPod(pod), err
 	}
 	becomes := func(what, want string) {
 		t.Helper()
@@ -229,10 +229,10 @@ func podOfSet(namespace, app, set string) *corev1.Pod {
 	}
 }
 
-// resourcesOf parses what sayPod reports about a container.
-func resourcesOf(said string) (r corev1.ResourceRequirements) {
+// resourcesOf parses what formatPod reports about a container.
+func resourcesOf(text string) (r corev1.ResourceRequirements) {
 	var cpu, memory, cpuLimit, memoryLimit string
-	if _, err := fmt.Sscanf(said, "%s %s of %s %s", &cpu, &memory, &cpuLimit, &memoryLimit); err != nil {
+	if _, err := fmt.Sscanf(text, "%s %s of %s %s", &cpu, &memory, &cpuLimit, &memoryLimit); err != nil {
 		panic(err)
 	}
 	r.Requests, r.Limits = corev1.ResourceList{}, corev1.ResourceList{}
@@ -248,7 +248,7 @@ func resourcesOf(said string) (r corev1.ResourceRequirements) {
 	return r
 }
 
-func sayPod(pod *corev1.Pod) string {
+func formatPod(pod *corev1.Pod) string {
 	var parts []string
 	for _, c := range append(slices.Clone(pod.Spec.Containers), pod.Spec.InitContainers...) {
 		if c.Name == "mesh-proxy" { // The test's world injects it, before or after our policy.

@@ -44,14 +44,14 @@ func TestADeletionDuringABrokenWatchIsSeen(t *testing.T) {
 	sees(t, namespace, "first", present)
 	createScaler(t, namespace, "second", "shared")
 	sees(t, namespace, "web", present)
-	says(t, namespace, "second", "False", v1beta1.ReasonConflict)
+	reports(t, namespace, "second", "False", v1beta1.ReasonConflict)
 	// An owner whose Deployment and scaler will be deleted, and one whose name is taken.
 	create(t, testkit.Deployment(namespace, "taken"))
 	create(t, ownerOf(namespace, "owned"))
 	create(t, ownerOf(namespace, "taken"))
 	owned, scaled := hasObjects(t, namespace, "owned", "", "")
 	testkit.Eventually(t, soon, func() string {
-		return ownerSays(t, namespace, "taken", v1beta1.ConditionStalled, v1beta1.ReasonNotControlled)
+		return ownerReports(t, namespace, "taken", v1beta1.ConditionStalled, v1beta1.ReasonNotControlled)
 	})
 	// A policy whose scaler has no Deployment any longer.
 	create(t, testkit.Deployment(fleet, "kept"))
@@ -86,7 +86,7 @@ func ownerOf(namespace, name string) *v1beta1.ScaledDeployment {
 	}
 }
 
-func ownerSays(t *testing.T, namespace, name, kind, reason string) string {
+func ownerReports(t *testing.T, namespace, name, kind, reason string) string {
 	t.Helper()
 	var owner v1beta1.ScaledDeployment
 	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &owner))
@@ -214,8 +214,8 @@ func expired(request *http.Request) *http.Response {
 	}
 }
 
-// says waits until a scaler is Ready, or not, and kubectl get shows the reason for it.
-func says(t *testing.T, namespace, name, ready, reason string) {
+// reports waits until a scaler is Ready, or not, and kubectl get shows the reason for it.
+func reports(t *testing.T, namespace, name, ready, reason string) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() string {
 		c := meta.FindStatusCondition(scaler(t, namespace, name).Status.Conditions, "Ready")

@@ -112,7 +112,7 @@ func TestAProgramThatReadsFilesIsNotRaisedForever(t *testing.T) {
 		}
 		return fmt.Sprintf("%d MiB are used, with %v", used, pod.Spec.Containers[0].Resources)
 	})
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	t.Logf("of files of %d MiB, %d MiB count as usage", file, most)
 	pod := s.pod(t)
 	if resources := pod.Spec.Containers[0].Resources; resources.Limits.Memory().Cmp(raiseLimit) > 0 || resources.Requests.Memory().Value()>>20 < 64 || most < 64 {

@@ -47,10 +47,10 @@ const (
 var (
 	node *realnode.Node
 	env  *testkit.Env
-	// resizes counts the resizes that the operator requests; told is the usage that the tests report. test/node/olm has
+	// resizes counts the resizes that the operator requests; reportedUsage is the usage that the tests report. test/node/olm has
 	// usage from metrics-server.
-	resizes = &counter{asked: map[string]int{}}
-	told    = &source{said: map[string]amounts{}, rounds: map[string]int{}, start: time.Now()}
+	resizes       = &counter{asked: map[string]int{}}
+	reportedUsage = &source{reported: map[string]amounts{}, rounds: map[string]int{}, start: time.Now()}
 )
 
 func TestMain(m *testing.M) {
@@ -81,6 +81,6 @@ func startOperator() (err error) {
 	c.Recommendation.ConfidenceUnit.Duration = 30 * time.Second
 	operator := testkit.Env{Config: rest.CopyConfig(env.Config), Client: env.Client}
 	operator.Config.Wrap(resizes.counting)
-	_, err = operator.Operate("all-tests", c, told)
+	_, err = operator.Operate("all-tests", c, reportedUsage)
 	return err
 }

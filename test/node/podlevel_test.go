@@ -49,12 +49,12 @@ func TestPodLevelResourcesAreResizedUpAndDown(t *testing.T) {
 	s.uses(5, 20)
 	s.has(t, "90m", "720m", "128Mi", "256Mi")
 	s.hasPodLevel(t, "120m", "1200m", "192Mi", "384Mi") // 30m and 64Mi beyond the container
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 
 	s.pin(t, "40m", "64Mi")
 	down := s.has(t, "40m", "320m", "64Mi", "128Mi")
 	s.hasPodLevel(t, "70m", "700m", "128Mi", "256Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	restarts(t, down, 0)
 	if down.UID != before.UID || down.Status.QOSClass != before.Status.QOSClass {
 		t.Error("the pod was replaced, or its QoS class has changed")

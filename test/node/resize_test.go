@@ -51,11 +51,11 @@ func TestAPodIsResizedUpAndDown(t *testing.T) {
 			before := s.pod(t)
 			s.uses(5, 20)
 			up := s.has(t, "90m", tc.up.cpu, "128Mi", tc.up.memory)
-			s.says(t, v1beta1.ReasonApplied, "")
+			s.reports(t, v1beta1.ReasonApplied, "")
 
 			s.pin(t, "40m", "64Mi")
 			down := s.has(t, "40m", tc.down.cpu, "64Mi", tc.down.memory)
-			s.says(t, v1beta1.ReasonApplied, "")
+			s.reports(t, v1beta1.ReasonApplied, "")
 
 			restarts(t, down, 0)
 			if up.UID != before.UID || down.UID != before.UID {
@@ -97,14 +97,14 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	})
 
 	s.pin(t, "20m", "6Gi")
-	s.says(t, v1beta1.ReasonDeferred, "Node didn't have enough resource: memory")
+	s.reports(t, v1beta1.ReasonDeferred, "Node didn't have enough resource: memory")
 	before := node.Limits(t, s.pod(t))
 	if before.MemoryLimitBytes != 128<<20 {
 		t.Errorf("the limit is %d, although the resize is put off", before.MemoryLimitBytes)
 	}
 	must.Succeed(t, env.Client.Delete(t.Context(), filler))
 	after := s.has(t, "20m", "200m", "6Gi", "12Gi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	restarts(t, after, 0)
 	if after.UID != pod.UID {
 		t.Error("the pod was replaced")
@@ -133,19 +133,19 @@ func TestMoreThanTheNodeHasIsRequestedOnce(t *testing.T) {
 	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(pin("300", "96Mi"))})
 	s.uses(5, 20)
 	pod := s.has(t, "20m", "200m", "96Mi", "192Mi")
-	s.says(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 32000") // the ceiling of a container
-	asked(t, pod, 2)                                                                                              // everything, which is rejected, and then only memory
+	s.reports(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 32000") // the ceiling of a container
+	asked(t, pod, 2)                                                                                                 // everything, which is rejected, and then only memory
 
 	for i := range int32(5) {
 		s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(20 + i) })
-		s.says(t, v1beta1.ReasonNodeCapacity, "")
+		s.reports(t, v1beta1.ReasonNodeCapacity, "")
 	}
 	asked(t, pod, 2)
 	restarts(t, s.pod(t), 0)
 
 	s.pin(t, "30m", "96Mi")
 	s.has(t, "30m", "240m", "96Mi", "192Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	asked(t, pod, 3)
 }
 
@@ -161,19 +161,19 @@ func TestALimitBelowTheUsageStays(t *testing.T) {
 	node.Load(t, pod, realnode.AppPort, 5, 200)
 
 	s.pin(t, "20m", "64Mi")
-	s.says(t, v1beta1.ReasonResizeError, "below current usage")
+	s.reports(t, v1beta1.ReasonResizeError, "below current usage")
 	if got := node.Limits(t, s.pod(t)); got.MemoryLimitBytes != 256<<20 {
 		t.Errorf("the limit is %d, with 200 MiB in use", got.MemoryLimitBytes)
 	}
 	s.has(t, "20m", "200m", "64Mi", "256Mi") // the limit is restored after a while, and the request stays lowered
-	s.says(t, v1beta1.ReasonResizeError, "below current usage")
+	s.reports(t, v1beta1.ReasonResizeError, "below current usage")
 	asked(t, pod, 2)
 
 	// Lower usage does not lower the limit: page cache would fill it again.
 	node.Load(t, pod, realnode.AppPort, 5, 20)
 	s.pin(t, "20m", "60Mi")
 	after := s.has(t, "20m", "200m", "60Mi", "256Mi")
-	s.says(t, v1beta1.ReasonResizeError, "below current usage")
+	s.reports(t, v1beta1.ReasonResizeError, "below current usage")
 	restarts(t, after, 0)
 	if after.UID != pod.UID {
 		t.Error("the pod was replaced")
@@ -199,7 +199,7 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 	s.uses(5, 20)
 	s.pin(t, "30m", "64Mi")
 	pod := s.has(t, "30m", "240m", "64Mi", "128Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	before := resizes.of(pod) // one more if the first decision came while the pod still started
 
 	node.Kill(t, pod)
@@ -248,7 +248,7 @@ func (s scene) starts(t *testing.T, cpu, limit string, times int32, reason strin
 	if pod := workload.ReadPod(ptr.To(s.pod(t)), true); pod.Ready {
 		t.Error("the pod was Ready before it was seen to have more CPU")
 	}
-	s.says(t, reason, "Starting pods have more CPU until they are Ready")
+	s.reports(t, reason, "Starting pods have more CPU until they are Ready")
 }
 
 // isPutDown waits until the boost has ended, which must not be before the pod has been

@@ -132,8 +132,8 @@ func (s scene) scaler(t *testing.T) *v1beta1.VerticalScaler {
 	return &scaler
 }
 
-// says waits for a reason of the condition Applied, and for its message.
-func (s scene) says(t *testing.T, reason, message string) {
+// reports waits for a reason of the condition Applied, and for its message.
+func (s scene) reports(t *testing.T, reason, message string) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
 		switch c := meta.FindStatusCondition(s.scaler(t).Status.Conditions, v1beta1.ConditionApplied); {
@@ -267,9 +267,9 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 type source struct {
 	start time.Time
 
-	mu     sync.Mutex
-	said   map[string]amounts
-	rounds map[string]int
+	mu       sync.Mutex
+	reported map[string]amounts
+	rounds   map[string]int
 }
 
 // amounts is the usage of each container; an empty value stands for unknown usage.
@@ -280,9 +280,9 @@ var measured = amounts{-1, -1}
 
 // uses sets the reported usage of each container in the scene, whatever the real usage is.
 func (s scene) uses(cpuMillis, memoryMiB int64) {
-	told.mu.Lock()
-	defer told.mu.Unlock()
-	told.said[s.key.Namespace] = amounts{cpuMillis, memoryMiB}
+	reportedUsage.mu.Lock()
+	defer reportedUsage.mu.Unlock()
+	reportedUsage.reported[s.key.Namespace] = amounts{cpuMillis, memoryMiB}
 }
 
 // List implements collect.Source. Each round of set usage is one minute after the
@@ -290,7 +290,7 @@ func (s scene) uses(cpuMillis, memoryMiB int64) {
 func (s *source) List(ctx context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said, ok := s.said[namespace]
+	reported, ok := s.reported[namespace]
 	if !ok {
 		return nil, nil, nil
 	}
@@ -300,8 +300,8 @@ func (s *source) List(ctx context.Context, namespace string, _ time.Time) (sampl
 		return nil, nil, err
 	}
 	for _, pod := range pods.Items {
-		used := said
-		if said == measured {
+		used := reported
+		if reported == measured {
 			if used, err = measure(ctx, pod); err != nil {
 				return nil, nil, err
 			}

@@ -44,11 +44,11 @@ func TestANativeSidecarIsResizedUpAndDown(t *testing.T) {
 	s.uses(5, 20)
 	s.hasIn(t, sidecarOf, "90m", "720m", "128Mi", "256Mi")
 	s.has(t, "90m", "720m", "128Mi", "256Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 
 	s.pin(t, "40m", "64Mi")
 	after := s.hasIn(t, sidecarOf, "40m", "320m", "64Mi", "128Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	restarts(t, after, 0)
 	restarts(t, sidecarOf(after), 0)
 	if after.UID != before.UID {
@@ -68,7 +68,7 @@ func TestAnOOMKillOfANativeSidecarRaisesItsMemory(t *testing.T) {
 
 	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
 	after := s.hasIn(t, sidecarOf, "20m", "200m", "256Mi", "512Mi")
-	s.says(t, v1beta1.ReasonApplied, "")
+	s.reports(t, v1beta1.ReasonApplied, "")
 	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
 		t.Errorf("the reason of the decision is %s", got)
 	}

@@ -236,6 +236,6 @@ func namespaced(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	eventually(t, func() string {
-		return said(env.Client.Get(t.Context(), key(name, "default"), &corev1.ServiceAccount{}))
+		return messageOf(env.Client.Get(t.Context(), key(name, "default"), &corev1.ServiceAccount{}))
 	})
 }

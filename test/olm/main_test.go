@@ -192,7 +192,7 @@ func eventually(t *testing.T, f func() string) {
 }
 
 // said is the text of an error, or "".
-func said(err error) string {
+func messageOf(err error) string {
 	if err != nil {
 		return err.Error()
 	}

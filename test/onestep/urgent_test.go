@@ -111,9 +111,9 @@ func TestUrgentAnswersComeWhileOtherWritesFail(t *testing.T) {
 					<-event
 				}
 				c := w.Condition("web", v1beta1.ConditionStalled)
-				if says := c.Message; failing == "verticalscalercheckpoints" && (c.Status != metav1.ConditionTrue ||
-					!strings.Contains(says, "verticalscalercheckpoints") || !strings.Contains(says, cmp.Or(quotes[a.name], "refused by the test"))) {
-					t.Errorf("Stalled is %s: %s: %s", c.Status, c.Reason, says)
+				if message := c.Message; failing == "verticalscalercheckpoints" && (c.Status != metav1.ConditionTrue ||
+					!strings.Contains(message, "verticalscalercheckpoints") || !strings.Contains(message, cmp.Or(quotes[a.name], "refused by the test"))) {
+					t.Errorf("Stalled is %s: %s: %s", c.Status, c.Reason, message)
 				}
 			})
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
-	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/realprometheus"
 )
 
 // A real Prometheus scrapes the operator, while it sizes a Deployment beside a scaler whose Deployment
@@ -35,8 +35,8 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	})
 	operator := w.start()
 	w.recommends(0)
-	prometheus := live.Start(t, w.config.Metrics.BindAddress, w.namespace)
-	queries := live.Queries(t, map[string]string{"job": live.Job, "target_namespace": w.namespace, "scaler": "web", "container": ".*"})
+	prometheus := realprometheus.Start(t, w.config.Metrics.BindAddress, w.namespace)
+	queries := realprometheus.Queries(t, map[string]string{"job": realprometheus.Job, "target_namespace": w.namespace, "scaler": "web", "container": ".*"})
 	if len(queries) < 30 {
 		t.Fatalf("there are %d queries", len(queries))
 	}

@@ -37,7 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
-	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/realprometheus"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestMain(m *testing.M) {
 
 // startPrometheus starts a Prometheus with the usage of the Deployment web for all
 // namespaces of tests.
-func startPrometheus(dir string) (*live.Prometheus, error) {
+func startPrometheus(dir string) (*realprometheus.Prometheus, error) {
 	metrics := filepath.Join(dir, "metrics")
 	if err := write(metrics, time.Now()); err != nil {
 		return nil, fmt.Errorf("writing the usage of days: %w", err)
@@ -86,7 +86,7 @@ func startPrometheus(dir string) (*live.Prometheus, error) {
 	if out, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", metrics, data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("making Prometheus's data: %w: %s", err, out)
 	}
-	return live.Run(dir, map[string]any{})
+	return realprometheus.Run(dir, map[string]any{})
 }
 
 // past is the namespace in Prometheus's data. Queries replace the test's namespace by it.
@@ -393,8 +393,8 @@ func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 	if got := time.Duration(rec.ObservedSeconds) * time.Second; got > time.Hour {
 		t.Errorf("the first recommendation rests on %s", got)
 	}
-	// saysSo reports whether the condition is about Prometheus.
-	saysSo := func(want bool) {
+	// isAboutPrometheus reports whether the condition is about Prometheus.
+	isAboutPrometheus := func(want bool) {
 		t.Helper()
 		testkit.Eventually(t, soon, func() string {
 			s := w.scaler()
@@ -408,10 +408,10 @@ func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 			return ""
 		})
 	}
-	saysSo(true)
+	isAboutPrometheus(true)
 	way.mend()
 	w.recommends((days*24 - 1) * time.Hour)
-	saysSo(false)
+	isAboutPrometheus(false)
 }
 
 // The requests and limits that the dashboard plots are those of the pods that ran, at the time.

@@ -204,7 +204,7 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	for _, c := range []struct {
 		policy, what string
 		refused      func() error
-		says         string
+		message      string
 		accepted     func() error
 	}{
 		{
@@ -243,8 +243,8 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		delete(missing, c.policy)
 		t.Run(c.policy+", "+c.what, func(t *testing.T) {
 			learned(t, func() string {
-				if err := c.refused(); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'verticalscaler-"+c.policy+"'") || !strings.Contains(err.Error(), c.says) {
-					return fmt.Sprintf("got %v, want a refusal of policy %s with %q", err, c.policy, c.says)
+				if err := c.refused(); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'verticalscaler-"+c.policy+"'") || !strings.Contains(err.Error(), c.message) {
+					return fmt.Sprintf("got %v, want a refusal of policy %s with %q", err, c.policy, c.message)
 				}
 				return ""
 			})

@@ -27,8 +27,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
-// told are the Deployments of this namespace whose sizes the API server is told, by their names.
-func (w *fixture) told() (names []string) {
+// published are the Deployments of this namespace whose sizes the API server is told, by their names.
+func (w *fixture) published() (names []string) {
 	w.Helper()
 	for _, text := range w.sizeTexts() {
 		for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
@@ -77,7 +77,7 @@ func areSized(pod *corev1.Pod, err error) string {
 func (w *fixture) hasSizesOf(names ...string) {
 	w.Helper()
 	w.Until(func() string {
-		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
+		if got := w.published(); fmt.Sprint(got) != fmt.Sprint(names) {
 			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
 		}
 		return ""
@@ -137,21 +137,21 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 	}
 	w.Scale("web", world.InMode("Initial"))
 	w.Scale("api", sizingNewPods)
-	w.Says("web", "Applied", "False", "AdmissionUnavailable", "kubectl apply --server-side -f https://", "new-pods.yaml")
-	w.Says("web", "Ready", "False", "AdmissionUnavailable")
-	w.Says("web", "NewPodsSized", "False", "AdmissionUnavailable")
+	w.Reports("web", "Applied", "False", "AdmissionUnavailable", "kubectl apply --server-side -f https://", "new-pods.yaml")
+	w.Reports("web", "Ready", "False", "AdmissionUnavailable")
+	w.Reports("web", "NewPodsSized", "False", "AdmissionUnavailable")
 	// The default mode resizes running pods all the same.
-	w.Says("api", "Applied", "True", "Applied")
-	w.Says("api", "Ready", "True", "OperatingNormally")
-	w.Says("api", "NewPodsSized", "False", "AdmissionUnavailable", "start as in the pod template", "new-pods.yaml")
-	if got := w.told(); len(got) > 0 {
+	w.Reports("api", "Applied", "True", "Applied")
+	w.Reports("api", "Ready", "True", "OperatingNormally")
+	w.Reports("api", "NewPodsSized", "False", "AdmissionUnavailable", "start as in the pod template", "new-pods.yaml")
+	if got := w.published(); len(got) > 0 {
 		t.Errorf("the API server is told the sizes of %v", got)
 	}
 
 	must.Succeed(t, install())
 	w.Pass(30 * time.Second) // The operator looks again.
-	w.Says("web", "Applied", "False", "NewPodsOnly")
-	w.Says("api", "NewPodsSized", "True", "Applied")
+	w.Reports("web", "Applied", "False", "NewPodsOnly")
+	w.Reports("api", "NewPodsSized", "True", "Applied")
 	w.hasSizesOf("api", "web")
 	w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
 	w.hasSizesOf("api")

@@ -33,8 +33,8 @@ func TestNoResizeBringsTheDefaultsOfALimitRange(t *testing.T) {
 			w.Create(limits)
 			w.Uses("web", "app", 300, 240)
 			w.Scale("web")
-			w.Says("web", "Applied", "False", "LimitRange", "LimitRange later would add a memory limit of ", " to container app", "set resources.limits.memory of container app in the Deployment")
-			w.Says("web", "Stalled", "True", "LimitRange")
+			w.Reports("web", "Applied", "False", "LimitRange", "LimitRange later would add a memory limit of ", " to container app", "set resources.limits.memory of container app in the Deployment")
+			w.Reports("web", "Stalled", "True", "LimitRange")
 			w.Minutes(20)
 			if got := count(w.Writes(), "pods/resize"); len(got) > 0 {
 				t.Errorf("resizes: %v", got)

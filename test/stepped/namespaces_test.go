@@ -371,7 +371,7 @@ func (i *install) worksWithin() {
 		}
 		requests(func(cpuMillis int64) bool { return cpuMillis >= 500 })
 		i.isSized(namespace, "web", 300)
-		w.Says("web", v1beta1.ConditionClusterAccess, "False", v1beta1.ReasonNamespacedInstall,
+		w.Reports("web", v1beta1.ConditionClusterAccess, "False", v1beta1.ReasonNamespacedInstall,
 			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies")
 		w.Remove(w.Scaler("rolled"))
 		requests(func(cpuMillis int64) bool { return cpuMillis == 100 }) // as before

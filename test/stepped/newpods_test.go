@@ -47,17 +47,17 @@ func TestPodsThatAPolicyRefusesStartAsInTheTemplate(t *testing.T) {
 		}
 		return ""
 	})
-	w.Says("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
+	w.Reports("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
 	w.hasSizesOf()
 	w.runs("web")
 	w.Sized("web")
-	w.Says("web", "Ready", "True", "OperatingNormally")
-	w.Says("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "NewPodsSized", "False", "ReplicaFailure", "at most 200m")
 
 	// A day later, new pods get their size again.
 	w.Remove(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "keep-" + w.Namespace}})
 	w.Pass(24 * time.Hour)
-	w.Says("web", "NewPodsSized", "True", "Applied")
+	w.Reports("web", "NewPodsSized", "True", "Applied")
 	w.hasSizesOf("web")
 	w.untilNewPods(d, areSized)
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":6}}`)
@@ -101,7 +101,7 @@ func TestANewPodIsCreatedWithItsStartupBoost(t *testing.T) {
 	}
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":4}}`)
 	w.runs("web")
-	w.Says("web", "Applied", "True", "Boosted")
+	w.Reports("web", "Applied", "True", "Boosted")
 	w.Await("it has its boost", has(boosted, 1))
 	w.Pass(11 * time.Minute)
 	w.Await("the boost has ended", has(size.Cpu().MilliValue(), 2))

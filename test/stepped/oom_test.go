@@ -16,7 +16,7 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	w := newFixture(t)
 	w.deploy("web")
 	w.Scale("web") // without any usage: a kill is enough evidence
-	w.Says("web", "Applied", "False", "NoRecommendation")
+	w.Reports("web", "Applied", "False", "NoRecommendation")
 	w.Stop()
 	mark := w.mark()
 	w.Kill(&w.Pods("web")[0], "app")
@@ -42,9 +42,9 @@ func TestAnEditTriesAgainWhatDidNotHelp(t *testing.T) {
 		}
 		w.Minutes(10)
 	}
-	w.Says("web", "Applied", "True", "RaiseDidNotHelp")
+	w.Reports("web", "Applied", "True", "RaiseDidNotHelp")
 	w.Minutes(30)
-	w.Says("web", "Applied", "True", "RaiseDidNotHelp")
+	w.Reports("web", "Applied", "True", "RaiseDidNotHelp")
 	w.Patch(w.Scaler("web"), `{"spec":{"updatePolicy":{"tolerancePercent":11}}}`)
 	w.Minutes(1)
 	if c := w.Condition("web", "Applied"); c.ObservedGeneration != 2 || c.Reason == "RaiseDidNotHelp" {
@@ -59,7 +59,7 @@ func TestAPodThatIsKilledAtAnySizeRaisesTheOthersOnce(t *testing.T) {
 	w.deploy("web")
 	w.Uses("web", "app", 90, 100)
 	w.Scale("web")
-	w.Says("web", "Applied", "True", "WithinTolerance")
+	w.Reports("web", "Applied", "True", "WithinTolerance")
 	poison := w.Pods("web")[0].Name
 	for range 6 {
 		for _, pod := range w.Pods("web") {
@@ -69,7 +69,7 @@ func TestAPodThatIsKilledAtAnySizeRaisesTheOthersOnce(t *testing.T) {
 		}
 		w.Minutes(3)
 	}
-	w.Says("web", "Applied", "False", "OutlierPod", poison)
+	w.Reports("web", "Applied", "False", "OutlierPod", poison)
 	for _, pod := range w.Pods("web") {
 		if memory := world.Actual(&pod, "app").Requests.Memory(); (memory.Cmp(resource.MustParse("512Mi")) > 0) != (pod.Name == poison) {
 			t.Errorf("pod %s has %s", pod.Name, memory)

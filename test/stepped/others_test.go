@@ -158,8 +158,8 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			w.runs("web")
 			w.Uses("web", "app", 300, 240)
 			w.Scale("web", world.InMode("Rollout"))
-			w.Says("web", "Stalled", "True", "Contested", s.writer)
-			w.Says("web", "Ready", "False", "Contested", s.writer)
+			w.Reports("web", "Stalled", "True", "Contested", s.writer)
+			w.Reports("web", "Ready", "False", "Contested", s.writer)
 			w.Noted(w.Scaler("web").UID, "Blocked", s.writer)
 			n := w.rewrites(0)
 			t.Logf("%d writes by the operator, %d by the tool", n, h.heals)
@@ -181,7 +181,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 				return ""
 			})
 			w.Minutes(10)
-			w.Says("web", "Applied", "False", "Contested", s.writer)
+			w.Reports("web", "Applied", "False", "Contested", s.writer)
 			if n := w.rewrites(mark); n != 0 {
 				t.Errorf("%d writes after the operator stopped", n)
 			}
@@ -203,7 +203,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			h.set(w.manifest(withoutResources))
 			w.Sized("web")
 			ownsOnlyResources(t, w.Deployment("web"))
-			w.Says("web", "Ready", "True", "OperatingNormally")
+			w.Reports("web", "Ready", "True", "OperatingNormally")
 			w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
 			w.Gone(testkit.Scaler(w.Namespace, "web", "web"))
 		})
@@ -265,7 +265,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	stop := w.updater()
 	w.Uses("web", "app", 300, 240)
 	w.Scale("web")
-	w.Says("web", "Stalled", "True", "Contested", writer)
+	w.Reports("web", "Stalled", "True", "Contested", writer)
 	resizes := func(since int) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
 	if n := resizes(0); n > 5 {
 		t.Errorf("%d resizes of three pods before the operator stopped", n)
@@ -275,12 +275,12 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	w.Minutes(20)
 	w.Restart()
 	w.Minutes(10)
-	w.Says("web", "Applied", "False", "Contested", writer)
+	w.Reports("web", "Applied", "False", "Contested", writer)
 	if n := resizes(mark); n != 0 {
 		t.Errorf("%d resizes after the operator stopped", n)
 	}
 	stop()
 	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
 	w.Sized("web")
-	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
 }

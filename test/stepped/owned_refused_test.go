@@ -79,15 +79,15 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 			// The template differs, so that a takeover would be visible.
 			w.Add(w.NewOwner(name, world.Scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
 			what := fmt.Sprintf("Deployment %s already exists and %s", name, tc.whose)
-			w.OwnerSays(name, "Stalled", "True", "NotControlled", what)
-			w.OwnerSays(name, "Ready", "False", "NotControlled", what)
-			w.OwnerSays(name, "Reconciling", "False", "OperatingNormally")
+			w.OwnerReports(name, "Stalled", "True", "NotControlled", what)
+			w.OwnerReports(name, "Ready", "False", "NotControlled", what)
+			w.OwnerReports(name, "Reconciling", "False", "OperatingNormally")
 			owner := w.Owner(name)
 
 			// Every event triggers a reconcile, and its result stays the same.
 			w.Patch(owner, `{"spec":{"replicas":4}}`)
 			w.Settle()
-			w.OwnerSays(name, "Stalled", "True", "NotControlled", what)
+			w.OwnerReports(name, "Stalled", "True", "NotControlled", what)
 			if n := w.notesOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "NotControlled: "+what) {
 				t.Errorf("events: %q", n)
 			}
@@ -104,12 +104,12 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 			}
 
 			tc.free(w, name)
-			w.OwnerSays(name, "Stalled", "False", "OperatingNormally")
+			w.OwnerReports(name, "Stalled", "False", "OperatingNormally")
 			d := w.Settled(name)
 			if got := d.Spec.Template.Spec.Containers[0].Image; got != "example.com/mine:1" || *d.Spec.Replicas != 4 {
 				t.Errorf("the Deployment runs %s, %d times", got, *d.Spec.Replicas)
 			}
-			w.Says(name, "TargetFound", "True", "DeploymentFound")
+			w.Reports(name, "TargetFound", "True", "DeploymentFound")
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestAForeignScalerIsLeftAlone(t *testing.T) {
 	w.Scale("web", world.InMode("Recommend"))
 	before := w.Scaler("web")
 	w.Add(w.NewOwner("web", world.Scaled("InPlace")))
-	w.OwnerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
+	w.OwnerReports("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
 	w.runs("web") // the Deployment is created all the same
 	owner := w.Owner("web")
 	w.Noted(owner.UID, "Refused", "VerticalScaler web")
@@ -134,10 +134,10 @@ func TestAForeignScalerIsLeftAlone(t *testing.T) {
 		t.Error("the scaler was deleted")
 	}
 	w.edit("web", world.Scaled("InPlace"))
-	w.OwnerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
+	w.OwnerReports("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
 	w.Remove(testkit.Scaler(w.Namespace, "web", ""))
 	w.Settled("web")
-	w.OwnerSays("web", "Stalled", "False", "OperatingNormally")
+	w.OwnerReports("web", "Stalled", "False", "OperatingNormally")
 	if now := w.Scaler("web"); !metav1.IsControlledBy(now, owner) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
 	}

@@ -79,7 +79,7 @@ func TestARenameDuringAnotherChange(t *testing.T) {
 	w.edit("back", named("back-v1"))
 	w.Settle()
 	for _, name := range []string{"again", "back"} {
-		w.OwnerSays(name, "Ready", "False", "Replacing", "Deployment "+name)
+		w.OwnerReports(name, "Ready", "False", "Replacing", "Deployment "+name)
 	}
 	w.edit("again", named("again-v2"))
 	w.edit("back", named(""))
@@ -118,7 +118,7 @@ func TestKillsAfterEachWriteOfARenameChangeNothing(t *testing.T) {
 	w.Fault = count
 	w.Sized("web")
 	w.ownsOnly("web", "web-v2")
-	w.OwnerSays("web", "Sized", "True", "OperatingNormally")
+	w.OwnerReports("web", "Sized", "True", "OperatingNormally")
 	if s := w.Scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID {
 		t.Errorf("the scaler sizes %s and has original resources %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
 	}

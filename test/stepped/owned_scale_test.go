@@ -43,7 +43,7 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	hpa := hpaOnCPU(w, "web", autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"})
 	w.Add(hpa)
 	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`) // by the HPA
-	w.OwnerSays("web", "Ready", "True", "Available", "HorizontalPodAutoscaler web")
+	w.OwnerReports("web", "Ready", "True", "Available", "HorizontalPodAutoscaler web")
 	if n := w.Owner("web").Status.AvailableReplicas; n != 5 {
 		t.Errorf("there are %d pods", n)
 	}
@@ -110,7 +110,7 @@ func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
 		}
 		w.Settled("web")
 		w.Sized("web")
-		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerReports("web", "Sized", "True", "OperatingNormally")
 
 		s := w.Scaler("web")
 		if got := s.Status.Decision; got.Reverts != 0 || !got.Time.Equal(&decision.Time) {

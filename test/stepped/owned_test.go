@@ -156,7 +156,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 			t.Errorf("the scaler is %+v, labelled %v", s.Spec, s.Labels)
 		}
 		w.Noted(owner.UID, "Updated", "Updated VerticalScaler web")
-		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerReports("web", "Sized", "True", "OperatingNormally")
 
 		// Changed by its owner.
 		w.edit("web", func(o *v1beta1.ScaledDeployment) {
@@ -178,7 +178,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 		if now := w.Scaler("web"); now.UID == before.UID {
 			t.Error("the scaler is not recreated")
 		}
-		w.OwnerSays("web", "Sized", "True", "OperatingNormally")
+		w.OwnerReports("web", "Sized", "True", "OperatingNormally")
 	})
 }
 

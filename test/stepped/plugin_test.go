@@ -207,7 +207,7 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	w.Settle()
 	p.does("rollback web --undo", what+"no longer rolled back")
 	w.remain("web", "100m", "128Mi")
-	w.Says("web", "Applied", "False", "Suspended")
+	w.Reports("web", "Applied", "False", "Suspended")
 	p.does("resume --all", what+"resumed")
 	w.Settle()
 	if w.apart("web", "100m", "128Mi") == "" {

@@ -94,7 +94,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	w.Settle()
 	w.Sized("web")
 	w.hasPodLevel("web", amountsOf("200m", "256Mi"), amountsOf("1", "1280Mi")) // limits stay
-	w.Says("web", "Stalled", "False", "OperatingNormally")
+	w.Reports("web", "Stalled", "False", "OperatingNormally")
 	after := w.Pods("web")
 	if len(restarts(after)) > 0 {
 		t.Errorf("restarts: %v", restarts(after))
@@ -119,7 +119,7 @@ func TestPodLevelResourcesNeedANodeThatDeclaresTheFeature(t *testing.T) {
 	w.Uses("web", "agent", 50, 64)
 	w.Scale("web", pinned("200m", "256Mi"))
 	w.Settle()
-	w.Says("web", "Applied", "False", "Unsupported")
+	w.Reports("web", "Applied", "False", "Unsupported")
 	message := meta.FindStatusCondition(w.Scaler("web").Status.Conditions, v1beta1.ConditionApplied).Message
 	if !strings.Contains(message, resizesPodLevel) || !strings.Contains(message, node) {
 		t.Errorf("the message does not name the feature and the node: %s", message)

@@ -46,7 +46,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		"Applied": "True Applied", "Reconciling": "False OperatingNormally", "Stalled": "False OperatingNormally",
 	} {
 		status, reason, _ := strings.Cut(want, " ")
-		w.Says("web", kind, status, reason)
+		w.Reports("web", kind, status, reason)
 	}
 	s := w.Scaler("web")
 	cpu, memory := requests.Cpu(), requests.Memory()
@@ -94,8 +94,8 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	}
 
 	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
-	w.Says("web", "Applied", "False", "NoPods")
-	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "Applied", "False", "NoPods")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
 	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
 	w.runs("web")
 	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {

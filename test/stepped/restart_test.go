@@ -55,7 +55,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 		}
 	}
 	w.Minutes(40)
-	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
 	kept()
 	if n := count(w.writes(mark), "pods/resize"); total(n) > 0 {
 		t.Errorf("resizes: %v", n)

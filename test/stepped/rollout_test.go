@@ -151,7 +151,7 @@ func TestAnUndoToBeforeTheFirstRewriteLosesNothing(t *testing.T) {
 	w.Sized("web")
 	mark := w.mark()
 	undo()
-	w.Says("web", "Applied", "False", "Contested", "kubectl-rollout")
+	w.Reports("web", "Applied", "False", "Contested", "kubectl-rollout")
 	w.Minutes(10)
 	if n := w.rewrites(mark); n > 0 {
 		t.Errorf("%d rewrites after the second undo", n)
@@ -192,7 +192,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	ownsOnlyResources(t, w.runs("web"))
 	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	w.restored(before)
-	w.Says("web", "Ready", "True", "RecommendOnly")
+	w.Reports("web", "Ready", "True", "RecommendOnly")
 	if s := w.Scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
 		t.Errorf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
 	}

@@ -33,7 +33,7 @@ func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 
 	// No more usage arrives, and the status holds no values to start from.
 	w.Usage.Err = errors.New("no more usage")
-	w.Says("web", "RecommendationProvided", "False", "MetricsUnavailable")
+	w.Reports("web", "RecommendationProvided", "False", "MetricsUnavailable")
 	before := w.Scaler("web").Status.Recommendation
 	w.Stop()
 	w.wipe("web")
@@ -71,8 +71,8 @@ func TestARecreatedDeploymentInheritsTheHistory(t *testing.T) {
 	before := w.Sized("web")
 	w.Remove(old)
 	w.Gone(old)
-	w.Says("web", "TargetFound", "False", "DeploymentNotFound", w.Namespace+"/web")
-	w.Says("web", "Ready", "True", "WaitingForDeployment")
+	w.Reports("web", "TargetFound", "False", "DeploymentNotFound", w.Namespace+"/web")
+	w.Reports("web", "Ready", "True", "WaitingForDeployment")
 	if s := w.Scaler("web"); s.Status.Decision != nil || s.Status.Target != nil {
 		t.Errorf("the decision %+v and the target %+v outlive the Deployment", s.Status.Decision, s.Status.Target)
 	}
@@ -94,7 +94,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	w.Uses("web", "app", 300, 240)
 	w.Kubelet.Script("web", w.Kubelet.Ordinal(&w.Pods("web")[0]), world.Deferred) // the other pods wait
 	w.Scale("web")
-	w.Says("web", "Applied", "False", "Deferred")
+	w.Reports("web", "Applied", "False", "Deferred")
 	if n := count(w.Writes(), "pods/resize"); len(n) != 1 {
 		t.Fatalf("resizes by pod: %v", n)
 	}
@@ -112,7 +112,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	}
 	// A new scaler with the same name does not inherit its state.
 	w.Scale("web", world.InMode("Recommend"))
-	w.Says("web", "Applied", "False", "RecommendOnly")
+	w.Reports("web", "Applied", "False", "RecommendOnly")
 	if got := w.Scaler("web").Status; got.Decision != nil || len(got.History) > 0 {
 		t.Errorf("decision %+v, history %+v", got.Decision, got.History)
 	}

@@ -105,7 +105,7 @@ func TestAnInjectedSidecarKeepsItsSize(t *testing.T) {
 			t.Errorf("pod %s: the injected sidecar has %s", pod.Name, got)
 		}
 	}
-	w.Says("web", "TargetFound", "True", "DeploymentFound", "Not sized", testkit.Sidecar)
+	w.Reports("web", "TargetFound", "True", "DeploymentFound", "Not sized", testkit.Sidecar)
 	if r := w.Scaler("web").Status.Recommendation.ContainerRecommendations; len(r) != 1 || r[0].ContainerName != "app" {
 		t.Errorf("recommended for %+v", r)
 	}
@@ -123,11 +123,11 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	w.Own("inplace", richTemplate, world.Scaled("InPlace"))
 	w.Own("rollout", richTemplate, world.Scaled("Rollout"))
 	w.Add(w.NewOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
-	w.OwnerSays("refused", "Stalled", "True", "Rejected")
+	w.OwnerReports("refused", "Stalled", "True", "Rejected")
 	for _, name := range []string{"inplace", "rollout"} {
 		w.Sized(name)
 		w.Settled(name)
-		w.OwnerSays(name, "Sized", "True", "OperatingNormally")
+		w.OwnerReports(name, "Sized", "True", "OperatingNormally")
 	}
 	deployment, owner, mark := w.Deployment("rollout"), w.Owner("rollout"), w.mark()
 	const restarts = 3
@@ -163,7 +163,7 @@ func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
 	w.Own("web")
 	w.edit("web", named("web-v2"))
 	w.Gone(testkit.Deployment(w.Namespace, "web"))
-	w.OwnerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
+	w.OwnerReports("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
 	w.quotaOfDeployments("1", "0")
 	w.Settled("web")
 	w.ownsOnly("web", "web-v2")
@@ -179,7 +179,7 @@ func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
 		o.Spec.DeploymentName = "web-v2"
 		o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Sometimes"
 	})
-	w.OwnerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
+	w.OwnerReports("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
 	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
 		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
 	}
@@ -223,9 +223,9 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 	}
 	w.Settle()
 	for name, tc := range tests {
-		w.OwnerSays(name, "Stalled", "True", "Rejected", tc.words)
-		w.OwnerSays(name, "Ready", "False", "Rejected", tc.words)
-		w.OwnerSays(name, "Reconciling", "False", "OperatingNormally")
+		w.OwnerReports(name, "Stalled", "True", "Rejected", tc.words)
+		w.OwnerReports(name, "Ready", "False", "Rejected", tc.words)
+		w.OwnerReports(name, "Reconciling", "False", "OperatingNormally")
 		if diff := cmp.Diff(before[name].Spec, w.Deployment(name).Spec); diff != "" {
 			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
 		}
@@ -237,7 +237,7 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 	w.Settle()
 	for name, tc := range tests {
 		w.Settled(name)
-		w.OwnerSays(name, "Stalled", "False", "OperatingNormally")
+		w.OwnerReports(name, "Stalled", "False", "OperatingNormally")
 		n := w.notesOf(w.Owner(name).UID, "Refused")
 		if len(n) != 1 || !strings.HasPrefix(n[0], "Rejected: ") || !strings.Contains(n[0], tc.words) {
 			t.Errorf("%s: events: %q", name, n)

@@ -43,9 +43,9 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 	pods := w.Pods("web")
 	silent := pods[len(pods)-1].Name
 	w.Usage.Silent = func(p *corev1.Pod, _ string) bool { return p.Name == silent }
-	w.Says("web", "RecommendationProvided", "True", "MetricsIncomplete", silent)
-	w.Says("web", "Ready", "False", "MetricsIncomplete", silent)
-	w.Says("web", "Applied", "False", "MetricsIncomplete", "waits until all running pods report usage (pod "+silent+": no usage reported)")
+	w.Reports("web", "RecommendationProvided", "True", "MetricsIncomplete", silent)
+	w.Reports("web", "Ready", "False", "MetricsIncomplete", silent)
+	w.Reports("web", "Applied", "False", "MetricsIncomplete", "waits until all running pods report usage (pod "+silent+": no usage reported)")
 	w.Minutes(30) // longer than the verification
 	if n := lowered(); n == len(pods) {
 		t.Errorf("all %d pods are lowered", n)

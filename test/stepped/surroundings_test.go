@@ -29,8 +29,8 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	w.deploy("web") // its pods count with 360m: 20m are for each sidecar
 	w.Uses("web", "app", 300, 240)
 	w.Scale("web") // one pod of three fits: about 345m, 100m and 100m
-	w.Says("web", "Applied", "False", "QuotaExceeded", "team", "660m of requests.cpu", "are used")
-	w.Says("web", "Stalled", "True", "QuotaExceeded")
+	w.Reports("web", "Applied", "False", "QuotaExceeded", "team", "660m of requests.cpu", "are used")
+	w.Reports("web", "Stalled", "True", "QuotaExceeded")
 
 	// Their memory is not affected by the quota.
 	w.Until(func() string {
@@ -59,7 +59,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 
 	w.quota("2")
 	w.Sized("web")
-	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Reports("web", "Ready", "True", "OperatingNormally")
 }
 
 // quota creates the quota "team" of CPU requests, or changes it. The API server counts what is added by itself.

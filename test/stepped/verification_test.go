@@ -35,7 +35,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	}
 
 	w.Uses("web", "app", 50, 100)
-	w.Says("web", "Applied", "False", "Verifying")
+	w.Reports("web", "Applied", "False", "Verifying")
 	w.Minutes(20)
 	w.Restart()
 	w.Minutes(20)

@@ -47,21 +47,21 @@ func lacks(o client.Object, conditions []metav1.Condition, kind, status, reason 
 	return ""
 }
 
-func (w *World) says(scaler, kind, status, reason string, words ...string) string {
+func (w *World) reports(scaler, kind, status, reason string, words ...string) string {
 	w.Helper()
 	s := w.existing(scaler)
 	return lacks(&s, s.Status.Conditions, kind, status, reason, words...)
 }
 
-// Says lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
-func (w *World) Says(name, kind, status, reason string, words ...string) {
+// Reports lets minutes pass until a condition of a scaler has the status and the reason, and its message all the words.
+func (w *World) Reports(name, kind, status, reason string, words ...string) {
 	w.Helper()
-	w.Until(func() string { return w.says(name, kind, status, reason, words...) })
+	w.Until(func() string { return w.reports(name, kind, status, reason, words...) })
 }
 
-// OwnerSays lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
+// OwnerReports lets time pass until a ScaledDeployment has a condition, about its latest generation, whose message contains all
 // the words.
-func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
+func (w *World) OwnerReports(name, kind, status, reason string, words ...string) {
 	w.Helper()
 	w.Until(func() string {
 		o := w.Owner(name)
@@ -73,8 +73,8 @@ func (w *World) OwnerSays(name, kind, status, reason string, words ...string) {
 // known, and the pods to have the size. The operator takes ten rounds to trust usage again. If its
 // decision was lost and all pods agree, it says that they have about what is recommended.
 func (w *World) isApplied(scaler, deployment string, s size) string {
-	applied := w.says(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
-	if applied != "" && w.hasDecision(scaler) != "" && w.says(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonWithinTolerance) == "" {
+	applied := w.reports(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
+	if applied != "" && w.hasDecision(scaler) != "" && w.reports(scaler, v1beta1.ConditionApplied, "True", v1beta1.ReasonWithinTolerance) == "" {
 		applied = ""
 	}
 	return firstOf(applied, w.podsHave(deployment, s), w.knowsUsage(scaler))
@@ -82,7 +82,7 @@ func (w *World) isApplied(scaler, deployment string, s size) string {
 
 // knowsUsage expects a scaler to trust the usage of its pods.
 func (w *World) knowsUsage(scaler string) string {
-	return w.says(scaler, v1beta1.ConditionRecommendationProvided, "True", v1beta1.ReasonEnoughHistory)
+	return w.reports(scaler, v1beta1.ConditionRecommendationProvided, "True", v1beta1.ReasonEnoughHistory)
 }
 
 // existing is a scaler; the zero value if it does not exist.
@@ -112,12 +112,12 @@ func (w *World) hasDecision(scaler string) string {
 	return ""
 }
 
-// isTold expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
-func (w *World) isTold() string {
+// isPublished expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
+func (w *World) isPublished() string {
 	var scalers v1beta1.VerticalScalerList
-	var told v1beta1.NewPodSizesList
+	var published v1beta1.NewPodSizesList
 	here := client.InNamespace(w.Namespace)
-	if err := errors.Join(w.Client.List(w.ctx, &scalers, here), w.Client.List(w.ctx, &told, here)); err != nil {
+	if err := errors.Join(w.Client.List(w.ctx, &scalers, here), w.Client.List(w.ctx, &published, here)); err != nil {
 		return err.Error()
 	}
 	var want, got []string
@@ -126,7 +126,7 @@ func (w *World) isTold() string {
 			want = append(want, admission.LineOf(&s, *n))
 		}
 	}
-	for _, object := range told.Items {
+	for _, object := range published.Items {
 		got = append(got, strings.FieldsFunc(object.Spec.Deployments, func(r rune) bool { return r == '\n' })...)
 	}
 	slices.Sort(want)
@@ -213,7 +213,7 @@ func (w *World) Deploy(d *appsv1.Deployment) *appsv1.Deployment {
 func (w *World) Sized(name string) corev1.ResourceList {
 	w.Helper()
 	w.Until(func() string {
-		return firstOf(w.says(name, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied), w.hasDecided(name))
+		return firstOf(w.reports(name, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied), w.hasDecided(name))
 	})
 	s := w.Scaler(name)
 	containers, first := s.Status.Decision.Containers, w.Deployment(s.Spec.DeploymentName).Spec.Template.Spec.Containers[0].Name

@@ -99,8 +99,8 @@ func (w *World) Settled(name string) *appsv1.Deployment {
 			return fmt.Sprintf("the Deployment has %d replicas and owners %v, its owner says %d", *d.Spec.Replicas, d.OwnerReferences, *o.Spec.Replicas)
 		}
 		has := []int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas}
-		if told := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(told, has) || has[3] != *d.Spec.Replicas {
-			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", told, has, *d.Spec.Replicas)
+		if reported := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(reported, has) || has[3] != *d.Spec.Replicas {
+			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", reported, has, *d.Spec.Replicas)
 		}
 		return ""
 	})

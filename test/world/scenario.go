@@ -54,7 +54,7 @@ func Quick(c *operatorconfig.Operator) {
 }
 
 // IsDone describes what lacks for the end of the scenario, and for the API server to be told of it.
-func (s Scenario) IsDone(w *World) string { return firstOf(s.Done(w), w.isTold()) }
+func (s Scenario) IsDone(w *World) string { return firstOf(s.Done(w), w.isPublished()) }
 
 // Configure is the configuration of the operator of a world for the scenario.
 func (s Scenario) Configure(c *operatorconfig.Operator) {

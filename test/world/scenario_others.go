@@ -29,7 +29,7 @@ func sibling() Scenario {
 		Act: func(w *World) {
 			w.Create(w.scaler(web, web, v1beta1.UpdateModeRollout, large))
 			w.Await("a first rollout", func() string {
-				return w.says(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
+				return w.reports(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied)
 			})
 			w.apply(w.manifest(web, 1))
 			w.apply(w.manifest(web, 2))
@@ -37,7 +37,7 @@ func sibling() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.hasSeen(web, web), // Applied may still be about the rollout before.
-				w.says(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied),
+				w.reports(web, v1beta1.ConditionApplied, "True", v1beta1.ReasonApplied),
 				w.knowsUsage(web),
 				w.IsRunning(web),
 				w.podsAre(web, func(pod *corev1.Pod) string { // The template has no limits.
@@ -123,7 +123,7 @@ func conflict() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.isApplied("z-elder", web, large),
-				w.says("a-younger", v1beta1.ConditionStalled, "True", v1beta1.ReasonConflict),
+				w.reports("a-younger", v1beta1.ConditionStalled, "True", v1beta1.ReasonConflict),
 			)
 		},
 	}

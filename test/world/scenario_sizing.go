@@ -123,7 +123,7 @@ func sizings() []Scenario {
 			name: "deferred", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{0: Deferred},
 			then: func(w *World) {
 				w.Await("a deferred resize", func() string {
-					return w.says(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonDeferred)
+					return w.reports(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonDeferred)
 				})
 				w.Kubelet.Script(web, 0, Actuates)
 			},
@@ -133,7 +133,7 @@ func sizings() []Scenario {
 			name: "failing", from: small, to: large, mode: v1beta1.UpdateModeInPlace, answers: map[int]Answer{2: Fails},
 			done: func(w *World) string {
 				return firstOf(
-					w.says(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonResizeError),
+					w.reports(web, v1beta1.ConditionApplied, "False", v1beta1.ReasonResizeError),
 					w.knowsUsage(web),
 					w.podsAre(web, func(pod *corev1.Pod) string { return asks(pod, large) }),
 				)

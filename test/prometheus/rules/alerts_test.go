@@ -19,7 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
-	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/realprometheus"
 )
 
 const namespace = "ops"
@@ -45,7 +45,7 @@ func alerts(t *testing.T) []group {
 
 // series is a series of the operator, or of one of its replicas.
 func series(name, values string, labels ...string) map[string]string {
-	all := append([]string{`job="` + live.Job + `"`, `namespace="` + namespace + `"`}, labels...)
+	all := append([]string{`job="` + realprometheus.Job + `"`, `namespace="` + namespace + `"`}, labels...)
 	if !slices.ContainsFunc(labels, func(l string) bool { return strings.HasPrefix(l, "pod=") }) {
 		all = append(all, `pod="operator-0"`)
 	}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adoption"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adopt/preview"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -133,33 +133,33 @@ func (o *adopting) adopt(ctx context.Context, c client.Client, policy client.Obj
 	if o.dryRun == cli.ClientDryRun {
 		setDefaults(stored)
 	}
-	world, err := s.world(ctx, stored)
+	input, err := s.input(ctx, stored)
 	if err != nil {
 		return err
 	}
-	preview := adoption.Of(world)
-	if err := o.show(preview, policy); err != nil {
+	p := preview.Of(input)
+	if err := o.show(p, policy); err != nil {
 		return err
 	}
-	o.warn(preview.Warnings)
+	o.warn(p.Warnings)
 	o.warn(s.doubts(ctx))
 	switch {
 	case o.output == "manifest":
 		return nil
-	case preview.Action == adoption.None:
-		o.say("%s unchanged", resourceOf(policy))
+	case p.Action == preview.None:
+		o.report("%s unchanged", resourceOf(policy))
 		return nil
 	case o.dryRun != cli.NoDryRun:
-		o.say("%s %s%s", resourceOf(policy), s.past(), o.dryRun.Suffix())
+		o.report("%s %s%s", resourceOf(policy), s.past(), o.dryRun.Suffix())
 		return nil
 	}
-	if err := o.confirm(preview); err != nil {
+	if err := o.confirm(p); err != nil {
 		return err
 	}
 	if err := o.send(ctx, c, s, s.toWrite(), true, false); err != nil {
 		return err
 	}
-	o.say("%s %s", resourceOf(policy), s.past())
+	o.report("%s %s", resourceOf(policy), s.past())
 	if o.output == "table" {
 		fmt.Fprintf(o.Out, "See how it is doing: %s explain %s/%s%s\n", cli.Name, fleet.ViewOf(policy).Kind, policy.GetName(), inNamespace(policy.GetNamespace()))
 	}
@@ -173,8 +173,8 @@ func inNamespace(name string) string {
 	return " -n " + name
 }
 
-// say writes a line about what was done: beside data, to the standard error.
-func (o *adopting) say(format string, args ...any) {
+// report writes a line about what was done: beside data, to the standard error.
+func (o *adopting) report(format string, args ...any) {
 	out := o.Out
 	if o.output != "table" {
 		out = o.ErrOut
@@ -213,25 +213,25 @@ func (o *adopting) send(ctx context.Context, c client.Client, s *surveyor, polic
 	return fmt.Errorf("the API server refuses %s: %w", what, err)
 }
 
-// adoptionView is what the outputs json and yaml have.
-type adoptionView struct {
-	adoption.Preview `json:",inline"`
+// outputView is what the outputs json and yaml have.
+type outputView struct {
+	preview.Preview `json:",inline"`
 	// Manifest is the policy.
 	Manifest map[string]any `json:"manifest"`
 }
 
-func (o *adopting) show(preview adoption.Preview, policy client.Object) error {
+func (o *adopting) show(p preview.Preview, policy client.Object) error {
 	manifest, err := manifestOf(policy)
 	if err != nil {
 		return err
 	}
 	switch o.output {
 	case "json", "yaml":
-		return cli.WriteData(o.Out, o.output, adoptionView{preview, manifest})
+		return cli.WriteData(o.Out, o.output, outputView{p, manifest})
 	case "manifest":
 		return cli.WriteData(o.Out, "yaml", manifest)
 	}
-	_, err = io.WriteString(o.Out, explain.Wrap(preview.Text(), cli.Width(o.Out))+"\n")
+	_, err = io.WriteString(o.Out, explain.Wrap(p.Text(), cli.Width(o.Out))+"\n")
 	return err
 }
 
@@ -239,14 +239,14 @@ func (o *adopting) show(preview adoption.Preview, policy client.Object) error {
 var errNotConfirmed = errors.New("not confirmed: nothing was written")
 
 // confirm asks whether to write the policy.
-func (o *adopting) confirm(preview adoption.Preview) error {
+func (o *adopting) confirm(p preview.Preview) error {
 	if o.yes {
 		return nil
 	}
 	if !cli.IsTerminal(o.In) {
 		return cli.Usagef("nothing was written: there is no terminal to ask, so add --yes, or --dry-run to only look")
 	}
-	return asked(o.In, o.ErrOut, fmt.Sprintf("%s %s %s?", preview.Action, preview.Kind, preview.Name))
+	return asked(o.In, o.ErrOut, fmt.Sprintf("%s %s %s?", p.Action, p.Kind, p.Name))
 }
 
 // asked asks a question. Anything but yes is a no.
@@ -326,8 +326,8 @@ func (s *surveyor) toWrite() client.Object {
 	return policyCopy(s.policy)
 }
 
-// world reads what the policy may select. stored is the policy as the API server would store it.
-func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.World, err error) {
+// input reads what the policy may select. stored is the policy as the API server would store it.
+func (s *surveyor) input(ctx context.Context, stored client.Object) (in preview.Input, err error) {
 	own := s.cluster.OperatorNamespace()
 	s.operators, s.operatorsErr = s.cluster.Operators(ctx, s.client, s.policy.GetNamespace())
 	if operator, ok := s.operators.For(s.policy.GetNamespace()); ok {
@@ -335,28 +335,28 @@ func (s *surveyor) world(ctx context.Context, stored client.Object) (w adoption.
 	}
 	described := explain.PolicyOf(stored)
 	described.Operators = s.operators
-	w = adoption.World{Described: described, Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
-	if w.Policy, err = fleet.Read(stored, own); err != nil {
-		return w, err
+	in = preview.Input{Described: described, Exists: s.existing != nil, IsSame: s.existing != nil && isSame(s.existing, stored)}
+	if in.Policy, err = fleet.Read(stored, own); err != nil {
+		return in, err
 	}
 	for _, other := range s.others {
 		// One that cannot be parsed selects nothing.
 		if p, err := fleet.Read(other, own); err == nil {
-			w.Others = append(w.Others, p)
+			in.Others = append(in.Others, p)
 		}
 	}
-	if w.Namespaces, err = s.namespaces(ctx); err != nil {
-		return w, err
+	if in.Namespaces, err = s.namespaces(ctx); err != nil {
+		return in, err
 	}
-	w.Averages = map[types.NamespacedName][]workload.Average{}
-	if w.Deployments, err = s.deployments(ctx, w.Averages); err != nil {
-		return w, err
+	in.Averages = map[types.NamespacedName][]workload.Average{}
+	if in.Deployments, err = s.deployments(ctx, in.Averages); err != nil {
+		return in, err
 	}
-	if w.Scalers, err = kube.Scalers(ctx, s.client, client.InNamespace(s.policy.GetNamespace())); err != nil {
-		return w, err
+	if in.Scalers, err = kube.Scalers(ctx, s.client, client.InNamespace(s.policy.GetNamespace())); err != nil {
+		return in, err
 	}
-	w.Missing = s.missing
-	return w, nil
+	in.Missing = s.missing
+	return in, nil
 }
 
 func (s *surveyor) namespaces(ctx context.Context) (map[string]*fleet.Namespace, error) {

@@ -52,10 +52,10 @@ func WriteData(w io.Writer, format string, data any) error {
 
 // WarnOnce returns a function that prints each warning once.
 func WarnOnce(w io.Writer) func(what string, err error) {
-	said := map[string]bool{}
+	printed := map[string]bool{}
 	return func(what string, err error) {
-		if text := fmt.Sprintf("warning: %s: %v", what, err); !said[text] {
-			said[text] = true
+		if text := fmt.Sprintf("warning: %s: %v", what, err); !printed[text] {
+			printed[text] = true
 			fmt.Fprintln(w, text)
 		}
 	}
@@ -92,8 +92,8 @@ type Progress struct {
 // NewProgress returns a line on a terminal.
 func NewProgress(to io.Writer) *Progress { return &Progress{to: to, isTerminal: IsTerminal(to)} }
 
-// Say overwrites the line.
-func (p *Progress) Say(text string) {
+// Report overwrites the line.
+func (p *Progress) Report(text string) {
 	if p.isTerminal {
 		fmt.Fprintf(p.to, "\r%-*s", p.length, text)
 		p.length = len(text)

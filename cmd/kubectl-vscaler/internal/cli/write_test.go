@@ -20,9 +20,9 @@ import (
 func TestProgress(t *testing.T) {
 	var screen strings.Builder
 	p := &Progress{to: &screen, isTerminal: true}
-	p.Say("Reading usage")
-	p.Say("Replaying: 1 of 3")
-	p.Say("Done")
+	p.Report("Reading usage")
+	p.Report("Replaying: 1 of 3")
+	p.Report("Done")
 	p.Clear()
 	p.Warn("late")
 	want := "\rReading usage" + "\rReplaying: 1 of 3" + "\rDone             " + "\r    \r" + "warning: late\n"
@@ -31,7 +31,7 @@ func TestProgress(t *testing.T) {
 	}
 	screen.Reset()
 	quiet := NewProgress(&screen)
-	quiet.Say("Reading usage")
+	quiet.Report("Reading usage")
 	quiet.Clear()
 	if screen.Len() > 0 {
 		t.Errorf("what is no terminal got %q", screen.String())

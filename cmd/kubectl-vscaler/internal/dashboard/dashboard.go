@@ -26,11 +26,11 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/pages"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/report"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
@@ -92,13 +92,13 @@ func (o *dashboardOptions) run(ctx context.Context, c *cobra.Command, _ []string
 	if err != nil {
 		return err
 	}
-	reader, err := o.cluster.OpenLive()
+	reader, err := o.cluster.OpenSnapshots()
 	if err != nil {
 		return err
 	}
 	// A user who may not list scalers learns that here, and not only in the browser.
 	source := NewSource(o.cluster, reader, o.past, namespace)
-	if _, err := source.Fleet(ctx); err != nil {
+	if _, err := source.Scalers(ctx); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
@@ -142,14 +142,14 @@ func serveUntilStopped(ctx context.Context, server *http.Server, listener net.Li
 
 // Source reads what the pages show.
 type Source struct {
-	*kube.LiveReader
+	*kube.SnapshotReader
 
 	cluster   *kube.Cluster
 	past      past.Options
 	namespace string // "" for all
 
 	fleetMu sync.Mutex
-	fleet   live.Fleet
+	fleet   snapshot.Table
 
 	mu      sync.Mutex
 	records map[recordKey]*record
@@ -159,8 +159,8 @@ type Source struct {
 }
 
 // NewSource returns a source for a namespace, or for all.
-func NewSource(cluster *kube.Cluster, reader *kube.LiveReader, past past.Options, namespace string) *Source {
-	return &Source{LiveReader: reader, cluster: cluster, past: past, namespace: namespace, records: map[recordKey]*record{}}
+func NewSource(cluster *kube.Cluster, reader *kube.SnapshotReader, past past.Options, namespace string) *Source {
+	return &Source{SnapshotReader: reader, cluster: cluster, past: past, namespace: namespace, records: map[recordKey]*record{}}
 }
 
 // recordKey names the points of a page.
@@ -172,7 +172,7 @@ type recordKey struct {
 // record is what was seen of a scaler.
 type record struct {
 	mu     sync.Mutex
-	points live.Record
+	points snapshot.Record
 	// covered is until when the points are complete, asked is when Prometheus was asked last,
 	// and missing is why it did not answer.
 	covered, asked time.Time
@@ -180,16 +180,16 @@ type record struct {
 	past           pages.Past
 }
 
-// Fleet reads the scalers of the namespaces to show, unless they were read just now.
-func (s *Source) Fleet(ctx context.Context) (live.Fleet, error) {
+// Scalers reads the scalers of the namespaces to show, unless they were read just now.
+func (s *Source) Scalers(ctx context.Context) (snapshot.Table, error) {
 	s.fleetMu.Lock()
 	defer s.fleetMu.Unlock()
 	if age := s.cluster.Now().Sub(s.fleet.At); age >= 0 && age < fleetLasts {
 		return s.fleet, nil
 	}
-	fleet, err := s.LiveReader.Fleet(ctx, s.namespace)
+	fleet, err := s.SnapshotReader.Scalers(ctx, s.namespace)
 	if err != nil {
-		return live.Fleet{}, err
+		return snapshot.Table{}, err
 	}
 	s.fleet = fleet
 	return fleet, nil
@@ -198,7 +198,7 @@ func (s *Source) Fleet(ctx context.Context) (live.Fleet, error) {
 // shows is an error for a scaler of a namespace that is not shown.
 func (s *Source) shows(name types.NamespacedName) error {
 	if s.namespace != metav1.NamespaceAll && s.namespace != name.Namespace {
-		return fmt.Errorf("VerticalScaler %s %w: only namespace %s is shown", name, live.ErrNotFound, s.namespace)
+		return fmt.Errorf("VerticalScaler %s %w: only namespace %s is shown", name, snapshot.ErrNotFound, s.namespace)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (s *Source) Scaler(ctx context.Context, name types.NamespacedName, span pag
 	if err := s.shows(name); err != nil {
 		return out, err
 	}
-	scaler, err := s.LiveReader.Scaler(ctx, name)
+	scaler, err := s.SnapshotReader.Scaler(ctx, name)
 	if err != nil {
 		return out, err
 	}
@@ -242,7 +242,7 @@ func (s *Source) fill(ctx context.Context, r *record, of pages.Details) {
 	r.asked, r.missing = of.At, ""
 	options := s.past
 	options.Since, _ = of.Span.Length()
-	fresh := live.Record{Keep: r.points.Keep}
+	fresh := snapshot.Record{Keep: r.points.Keep}
 	fresh.Add(of.Scaler)
 	read, err := options.Read(ctx, of.Scaler)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Source) recordOf(key recordKey) *record {
 	r := s.records[key]
 	if r == nil {
 		length, _ := key.span.Length()
-		r = &record{points: live.Record{Keep: length}}
+		r = &record{points: snapshot.Record{Keep: length}}
 		s.records[key] = r
 	}
 	return r

@@ -26,7 +26,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -128,7 +128,7 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	}
 	if name.Kind == "" || name.Kind == ScalerKind {
 		evidence, err := EvidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.Name})
-		if !errors.Is(err, live.ErrNotFound) {
+		if !errors.Is(err, snapshot.ErrNotFound) {
 			return evidence, nil, err
 		}
 	}
@@ -189,7 +189,7 @@ func EvidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName)
 	var scaler v1beta1.VerticalScaler
 	switch err := c.Get(ctx, name, &scaler); {
 	case apierrors.IsNotFound(err):
-		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
+		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, snapshot.ErrNotFound)
 	case err != nil:
 		return explain.Evidence{}, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/ptr"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -106,8 +106,8 @@ func (o *Options) Source(deployments ...string) (*prometheus.Source, error) {
 // Explain adds which Prometheus was asked to an error.
 func (o *Options) Explain(err error) error {
 	hint := ""
-	var said *prometheus.Error
-	if errors.As(err, &said) && said.Unauthorized {
+	var rejected *prometheus.Error
+	if errors.As(err, &rejected) && rejected.Unauthorized {
 		hint = "the credentials were rejected (--prometheus-token-file): "
 	}
 	return fmt.Errorf("asking Prometheus at %s: %s%w", o.Address, hint, err)
@@ -128,7 +128,7 @@ func CountsOf(refused map[usage.Refusal]int) string {
 // Series is what a container has used before.
 type Series struct {
 	Container, Resource string
-	Points              []live.Point
+	Points              []snapshot.Point
 }
 
 // Usage is what Prometheus knows about the containers of a scaler.
@@ -140,7 +140,7 @@ type Usage struct {
 }
 
 // Read reads from Prometheus what the containers of a scaler have used and requested before.
-func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error) {
+func (o Options) Read(ctx context.Context, s snapshot.Scaler) (past Usage, err error) {
 	o.Step = max(time.Minute, (o.Since / pointsOfPast).Round(time.Minute))
 	source, err := o.Source(s.Explanation.Deployment)
 	if err != nil {
@@ -174,41 +174,41 @@ func (o Options) Read(ctx context.Context, s live.Scaler) (past Usage, err error
 // pointsOf are the points of a resource of a container, in chronological order. At a time at which
 // nothing is known although requests are known before, there was no pod: its request ends there.
 // Limits likewise.
-func pointsOf(r live.Resource, used *prometheus.ContainerUsage, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []live.Point) {
-	known := map[int64]live.Point{}
+func pointsOf(r snapshot.Resource, used *prometheus.ContainerUsage, sizes map[time.Time]prometheus.Size, step time.Duration, to time.Time) (points []snapshot.Point) {
+	known := map[int64]snapshot.Point{}
 	for i := range ptr.Deref(used, prometheus.ContainerUsage{}).CPUMillis {
 		end := used.First.Add(time.Duration(i) * step)
 		amount := explain.AmountOf(r.Resource, quantity.Amounts{CPUMillis: int64(used.CPUMillis[i]), MemoryBytes: used.MemoryBytes[i]})
 		if amount >= 0 {
-			known[end.Unix()] = live.Point{At: end, Used: amount, Request: live.Unknown, Limit: live.Unknown}
+			known[end.Unix()] = snapshot.Point{At: end, Used: amount, Request: snapshot.Unknown, Limit: snapshot.Unknown}
 		}
 	}
 	for at, size := range sizes {
 		p, ok := known[at.Unix()]
 		if !ok {
-			p = live.Point{At: at, Used: live.Unknown}
+			p = snapshot.Point{At: at, Used: snapshot.Unknown}
 		}
 		p.Request, p.Limit = furthest(size.Request, r.Target), furthest(size.Limit, r.Target)
 		known[at.Unix()] = p
 	}
-	gap := live.Point{Used: live.Unknown, Request: live.Unknown, Limit: live.Unknown}
-	add := func(p live.Point) {
+	gap := snapshot.Point{Used: snapshot.Unknown, Request: snapshot.Unknown, Limit: snapshot.Unknown}
+	add := func(p snapshot.Point) {
 		if n := len(points); n > 0 && p.At.After(points[n-1].At.Add(step)) {
 			gap.At = points[n-1].At.Add(step)
 			points = append(points, gap)
 		}
-		if p.Request != live.Unknown {
-			gap.Request = live.None
+		if p.Request != snapshot.Unknown {
+			gap.Request = snapshot.None
 		}
-		if p.Limit != live.Unknown {
-			gap.Limit = live.None
+		if p.Limit != snapshot.Unknown {
+			gap.Limit = snapshot.None
 		}
 		points = append(points, p)
 	}
 	for _, at := range slices.Sorted(maps.Keys(known)) {
 		add(known[at])
 	}
-	add(live.Point{At: to, Used: live.Unknown, Request: live.Unknown, Limit: live.Unknown})
+	add(snapshot.Point{At: to, Used: snapshot.Unknown, Request: snapshot.Unknown, Limit: snapshot.Unknown})
 	return points
 }
 
@@ -216,9 +216,9 @@ func pointsOf(r live.Resource, used *prometheus.ContainerUsage, sizes map[time.T
 func furthest(a prometheus.Amount, target int64) int64 {
 	switch a.Most {
 	case prometheus.Unknown:
-		return live.Unknown
+		return snapshot.Unknown
 	case prometheus.None:
-		return live.None
+		return snapshot.None
 	}
-	return live.Spread{Pods: 1, Least: a.Least, Most: a.Most}.FurthestFrom(target)
+	return snapshot.Spread{Pods: 1, Least: a.Least, Most: a.Most}.FurthestFrom(target)
 }

@@ -62,7 +62,7 @@ func (t tables) read(ctx context.Context) ([]backtest.Trace, error) {
 
 // fromTables replays tables. A series stands for a Deployment with one pod.
 func (r *Reporter) fromTables(ctx context.Context) (*fleet.Report, error) {
-	r.Progress.Say("Reading usage")
+	r.Progress.Report("Reading usage")
 	traces, err := r.tables.read(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r *Reporter) fromTables(ctx context.Context) (*fleet.Report, error) {
 		last := trace.Samples[len(trace.Samples)-1].At + int64(trace.Step/time.Second)
 		from, until = min(from, trace.Samples[0].At), max(until, last)
 	}
-	r.Progress.Say(fmt.Sprintf("Replaying %d containers", len(traces)))
+	r.Progress.Report(fmt.Sprintf("Replaying %d containers", len(traces)))
 	var done atomic.Int64
 	rows := r.evaluate(slices.Collect(maps.Keys(byContainer)), func(c fleet.Container) (backtest.Trace, bool) { return byContainer[c], true }, &done)
 	if len(rows) == 0 {

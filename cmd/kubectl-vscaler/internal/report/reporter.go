@@ -160,7 +160,7 @@ func (r *Reporter) replay(ctx context.Context, source *prometheus.Source, contai
 			var err error
 			p.step = r.Past.Step
 			p.usage, err = source.Fleet(ctx, p.namespaces, p.kinds(), r.from(), r.Until, p.has, func(until time.Time) {
-				r.Progress.Say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done.Load(), len(containers)))
+				r.Progress.Report(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done.Load(), len(containers)))
 			})
 			if err != nil {
 				return r.Past.Explain(err)
@@ -360,7 +360,7 @@ func (r *Reporter) inventory(ctx context.Context, source *prometheus.Source) (al
 }
 
 func (r *Reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (all []fleet.Container, err error) {
-	r.Progress.Say("Reading Deployments from kube-state-metrics")
+	r.Progress.Report("Reading Deployments from kube-state-metrics")
 	var namespaces []string
 	if r.Selection.Namespace != metav1.NamespaceAll {
 		namespaces = []string{r.Selection.Namespace}
@@ -394,7 +394,7 @@ func (r *Reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (
 }
 
 func (r *Reporter) fromCluster(ctx context.Context) (all []fleet.Container, err error) {
-	r.Progress.Say("Reading workloads and pods from the cluster")
+	r.Progress.Report("Reading workloads and pods from the cluster")
 	c, err := r.Cluster.Open()
 	if err != nil {
 		hint := ""
@@ -558,7 +558,7 @@ func (r *Reporter) recommended(c fleet.Container, s *v1beta1.VerticalScaler) (ro
 
 // scalers are the scalers of the selection by the Deployment that they size, at least one.
 func (r *Reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1beta1.VerticalScaler, error) {
-	r.Progress.Say("Reading scalers from the cluster")
+	r.Progress.Report("Reading scalers from the cluster")
 	c, err := r.Cluster.Open()
 	if err != nil {
 		return nil, err

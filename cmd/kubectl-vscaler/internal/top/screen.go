@@ -13,8 +13,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/top/render"
 )
 
 // readWithin is how long a read may take.
@@ -107,7 +107,7 @@ func (v view) press(key string) (tea.Model, tea.Cmd) {
 	case "s":
 		if v.isFleet() {
 			selected := v.selected()
-			v.order = live.Orders[(slices.Index(live.Orders, v.order)+1)%len(live.Orders)]
+			v.order = snapshot.Orders[(slices.Index(snapshot.Orders, v.order)+1)%len(snapshot.Orders)]
 			v.fleet.Rows = slices.Clone(v.fleet.Rows)
 			v.fleet.Sort(v.order)
 			v.choose(selected)
@@ -150,9 +150,9 @@ func (v view) View() tea.View {
 	if v.isRead {
 		lines = v.visible()
 	}
-	out.Content = strings.Join(append(lines, terminal.Faint(terminal.Cut(v.footer(), v.width))), "\n")
+	out.Content = strings.Join(append(lines, render.Faint(render.Cut(v.footer(), v.width))), "\n")
 	if v.failed != nil || v.notice != "" {
-		out.Content += "\n" + terminal.Bad(terminal.Cut(v.trouble(), v.width))
+		out.Content += "\n" + render.Bad(render.Cut(v.trouble(), v.width))
 	}
 	return out
 }

@@ -19,7 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
@@ -39,22 +39,22 @@ type shop struct {
 	shift  int // of the gaps
 }
 
-func (s *shop) Scaler(_ context.Context, name types.NamespacedName) (live.Scaler, error) {
+func (s *shop) Scaler(_ context.Context, name types.NamespacedName) (snapshot.Scaler, error) {
 	if s.failed != nil {
-		return live.Scaler{}, s.failed
+		return snapshot.Scaler{}, s.failed
 	}
 	row := explain.Row{Namespace: name.Namespace, Name: name.Name, Deployment: name.Name, State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}
-	return live.Scaler{At: s.at, Explanation: explain.Explanation{Row: row, History: slices.Repeat([]v1beta1.HistoryEntry{{Message: "ScaleDown"}}, 40)}}, nil
+	return snapshot.Scaler{At: s.at, Explanation: explain.Explanation{Row: row, History: slices.Repeat([]v1beta1.HistoryEntry{{Message: "ScaleDown"}}, 40)}}, nil
 }
 
-func (s *shop) Fleet(context.Context, string) (live.Fleet, error) {
+func (s *shop) Scalers(context.Context, string) (snapshot.Table, error) {
 	if s.failed != nil {
-		return live.Fleet{}, s.failed
+		return snapshot.Table{}, s.failed
 	}
-	f := live.Fleet{At: s.at}
+	f := snapshot.Table{At: s.at}
 	for i := range 200 {
-		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}}
-		r.CPU = live.Resource{Resource: "cpu", HasTarget: true, Over: int64((i + s.shift) % 200), Request: live.Spread{Pods: 1, Total: 1000}}
+		r := snapshot.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Reason: v1beta1.ReasonApplied, Ends: explain.Fine}}}
+		r.CPU = snapshot.Resource{Resource: "cpu", HasTarget: true, Over: int64((i + s.shift) % 200), Request: snapshot.Spread{Pods: 1, Total: 1000}}
 		f.Rows = append(f.Rows, r)
 	}
 	return f, nil
@@ -82,7 +82,7 @@ func pressed(t *testing.T, v view, keys ...string) view {
 // openedView has read a fleet on a terminal of 80 by 24.
 func openedView(t *testing.T, source *shop) view {
 	t.Helper()
-	v := view{ctx: t.Context(), source: source, order: live.ByGap}
+	v := view{ctx: t.Context(), source: source, order: snapshot.ByGap}
 	next, _ := v.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	next, _ = next.(view).Update(v.Init()())
 	return next.(view)
@@ -116,7 +116,7 @@ func TestAScalerIsOpenedFromTheFleet(t *testing.T) {
 		t.Errorf("the scaler that was chosen moves, and the choice does not follow:\n%s", textOf(v))
 	}
 	v = pressed(t, v, "s", "s", "s")
-	if v.order != live.ByName || v.selected().Name != "svc-197" || !strings.Contains(textOf(v), "svc-197") {
+	if v.order != snapshot.ByName || v.selected().Name != "svc-197" || !strings.Contains(textOf(v), "svc-197") {
 		t.Errorf("the order changes, and the choice does not: %s\n%s", v.order, textOf(v))
 	}
 	if v = pressed(t, v, "end"); v.selected().Name != "svc-199" || !strings.Contains(textOf(v), "svc-199") {
@@ -176,7 +176,7 @@ func TestTheProgramEnds(t *testing.T) {
 	})}}
 	done := make(chan error)
 	go func() {
-		done <- o.show(t.Context(), view{source: &shop{at: time.Unix(1767225600, 0)}, order: live.ByGap, width: 80, height: 24})
+		done <- o.show(t.Context(), view{source: &shop{at: time.Unix(1767225600, 0)}, order: snapshot.ByGap, width: 80, height: 24})
 	}()
 	<-seen
 	if _, err := keys.Write([]byte("q")); err != nil {
@@ -198,7 +198,7 @@ func TestColors(t *testing.T) {
 	for _, environ := range [][]string{{"NO_COLOR=1"}, {"TERM=dumb"}} {
 		var b strings.Builder
 		o := &topOptions{environ: environ, IOStreams: genericiooptions.IOStreams{Out: &b}}
-		if err := o.print(t.Context(), view{source: &shop{}, order: live.ByGap}); err != nil || strings.Contains(b.String(), "\x1b") {
+		if err := o.print(t.Context(), view{source: &shop{}, order: snapshot.ByGap}); err != nil || strings.Contains(b.String(), "\x1b") {
 			t.Errorf("%v: %v: %q", environ, err, b.String())
 		}
 	}

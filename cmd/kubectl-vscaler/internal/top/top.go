@@ -24,9 +24,9 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/terminal"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/top/render"
 )
 
 const (
@@ -51,20 +51,20 @@ type topOptions struct {
 	once       bool
 	output     string // json or yaml; empty for the view
 	interval   time.Duration
-	order      live.Order
+	order      snapshot.Order
 	past       past.Options
 }
 
 // New is the command top.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: live.ByGap}
+	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: snapshot.ByGap}
 	c := cli.Command("top", cluster.CompleteName, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")
 	cli.AddChoice(c, &o.output, "output", "o", []string{"json", "yaml"}, "Print data once instead of the view")
 	flags.DurationVar(&o.interval, "interval", 0, "How often to read. Defaults to 2s for one scaler, and to 10s for several.")
-	cli.AddChoice(c, &o.order, "sort-by", "", live.Orders, "The order of scalers")
+	cli.AddChoice(c, &o.order, "sort-by", "", snapshot.Orders, "The order of scalers")
 	flags.DurationVar(&o.past.Since, "since", time.Hour, "How much history to read from Prometheus.")
 	o.past.Bind(c, "The URL of a Prometheus to read the history of usage from. It must scrape the kubelets' cAdvisor metrics.")
 	return c
@@ -107,7 +107,7 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 	if err != nil {
 		return err
 	}
-	reader, err := o.cluster.OpenLive()
+	reader, err := o.cluster.OpenSnapshots()
 	if err != nil {
 		return err
 	}
@@ -227,8 +227,8 @@ func valueOf(environ []string, name string) (value string) {
 
 // liveSource reads how scalers are doing.
 type liveSource interface {
-	Scaler(ctx context.Context, name types.NamespacedName) (live.Scaler, error)
-	Fleet(ctx context.Context, namespace string) (live.Fleet, error)
+	Scaler(ctx context.Context, name types.NamespacedName) (snapshot.Scaler, error)
+	Scalers(ctx context.Context, namespace string) (snapshot.Table, error)
 }
 
 // view is the state of the live view: one scaler, or a fleet. It is a value: Update returns
@@ -236,19 +236,19 @@ type liveSource interface {
 type view struct {
 	ctx    context.Context //nolint:containedctx // bubbletea runs commands without one
 	source liveSource
-	past   func(ctx context.Context, s live.Scaler) (past.Usage, error) // nil without Prometheus
+	past   func(ctx context.Context, s snapshot.Scaler) (past.Usage, error) // nil without Prometheus
 
 	namespace     string // of the fleet; "" for all
 	hasNamespaces bool
-	order         live.Order
+	order         snapshot.Order
 	interval      time.Duration // 0 for the default
 
 	name     types.NamespacedName // of the scaler; zero for the fleet
 	shown    int                  // how often something else was shown
 	canGoUp  bool                 // the scaler was opened from the fleet
-	scaler   live.Scaler
-	record   *live.Record
-	fleet    live.Fleet
+	scaler   snapshot.Scaler
+	record   *snapshot.Record
+	fleet    snapshot.Table
 	isRead   bool      // something was read
 	isFilled bool      // Prometheus was asked
 	failed   error     // of the last read
@@ -263,8 +263,8 @@ type view struct {
 // reading is what was read.
 type reading struct {
 	shown  int
-	scaler live.Scaler
-	fleet  live.Fleet
+	scaler snapshot.Scaler
+	fleet  snapshot.Table
 	err    error
 }
 
@@ -289,7 +289,7 @@ func (v *view) open(name types.NamespacedName) {
 	if v.past != nil {
 		keep += past.LongestSince
 	}
-	v.name, v.scaler, v.record, v.isRead, v.isFilled = name, live.Scaler{}, &live.Record{Keep: keep}, false, false
+	v.name, v.scaler, v.record, v.isRead, v.isFilled = name, snapshot.Scaler{}, &snapshot.Record{Keep: keep}, false, false
 	v.shown, v.offset, v.failed, v.notice = v.shown+1, 0, nil, ""
 }
 
@@ -302,7 +302,7 @@ func (v *view) close() {
 func (v view) read(ctx context.Context) reading {
 	out := reading{shown: v.shown}
 	if v.isFleet() {
-		out.fleet, out.err = v.source.Fleet(ctx, v.namespace)
+		out.fleet, out.err = v.source.Scalers(ctx, v.namespace)
 	} else {
 		out.scaler, out.err = v.source.Scaler(ctx, v.name)
 	}
@@ -345,7 +345,7 @@ func (v view) selected() types.NamespacedName {
 
 // choose moves the cursor to a scaler, wherever it is now.
 func (v *view) choose(name types.NamespacedName) {
-	at := slices.IndexFunc(v.fleet.Rows, func(r live.Row) bool { return r.Namespace == name.Namespace && r.Name == name.Name })
+	at := slices.IndexFunc(v.fleet.Rows, func(r snapshot.Row) bool { return r.Namespace == name.Namespace && r.Name == name.Name })
 	if at < 0 {
 		at = min(v.cursor, len(v.fleet.Rows)-1)
 	}
@@ -355,11 +355,11 @@ func (v *view) choose(name types.NamespacedName) {
 // lines are those of the whole view.
 func (v view) lines() (lines []string) {
 	if !v.isFleet() {
-		return terminal.Scaler(v.scaler, v.record, v.width)
+		return render.Scaler(v.scaler, v.record, v.width)
 	}
-	lines, rows := terminal.Fleet(v.fleet, v.width, v.hasNamespaces)
+	lines, rows := render.Table(v.fleet, v.width, v.hasNamespaces)
 	if at := rows + v.cursor; v.height > 0 && rows > 0 && at < len(lines) {
-		lines[at] = terminal.Select(lines[at])
+		lines[at] = render.Select(lines[at])
 	}
 	return lines
 }

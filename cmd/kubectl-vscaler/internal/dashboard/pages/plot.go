@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
@@ -60,7 +60,7 @@ type plotRow struct{ At, Used, Request, Limit string }
 type plotInput struct {
 	id, resource         string
 	span                 Span
-	points               []live.Point
+	points               []snapshot.Point
 	marks                []time.Time
 	at                   time.Time
 	target, lower, upper int64
@@ -72,7 +72,7 @@ func plotOf(in plotInput) plot {
 		length = liveLength(in.points, in.at)
 	}
 	from := in.at.Add(-length)
-	columns := live.Columns(in.points, from, in.at, int(length/column))
+	columns := snapshot.Columns(in.points, from, in.at, int(length/column))
 	s := scale{from: from, to: in.at, resource: in.resource}
 	_, mostUsed := bounds(columns, usedIn)
 	_, mostRequest := bounds(columns, requestIn)
@@ -80,12 +80,12 @@ func plotOf(in plotInput) plot {
 	mostLimit, limitAbove := limitsOf(columns, most)
 	s.top = roundTop(in.resource, max(most, mostLimit))
 
-	out := plot{ID: in.id, IsEmpty: mostUsed == live.Unknown}
+	out := plot{ID: in.id, IsEmpty: mostUsed == snapshot.Unknown}
 	out.UsageTop, out.Usage = s.area(columns)
 	out.Request = s.steps(columns, requestIn)
-	out.Limit = s.steps(columns, func(p live.Point) int64 {
+	out.Limit = s.steps(columns, func(p snapshot.Point) int64 {
 		if p.Limit > mostLimit {
-			return live.Unknown
+			return snapshot.Unknown
 		}
 		return p.Limit
 	})
@@ -112,7 +112,7 @@ func plotOf(in plotInput) plot {
 
 // limitsOf are the highest limit that is drawn, and the highest one that is far above everything
 // else; 0 or less if there is none.
-func limitsOf(columns []live.Point, most int64) (drawn, above int64) {
+func limitsOf(columns []snapshot.Point, most int64) (drawn, above int64) {
 	for _, p := range columns {
 		if most > 0 && p.Limit > farAbove*most {
 			above = max(above, p.Limit)
@@ -125,10 +125,10 @@ func limitsOf(columns []live.Point, most int64) (drawn, above int64) {
 
 // liveLength is the time since the first known usage, within bounds. It is a whole number of
 // columns.
-func liveLength(points []live.Point, at time.Time) time.Duration {
+func liveLength(points []snapshot.Point, at time.Time) time.Duration {
 	length := leastLength
 	for _, p := range points {
-		if p.Used != live.Unknown {
+		if p.Used != snapshot.Unknown {
 			length = max(length, at.Sub(p.At))
 			break
 		}
@@ -137,11 +137,11 @@ func liveLength(points []live.Point, at time.Time) time.Duration {
 }
 
 // words are the plot for those who do not see it.
-func words(in plotInput, columns []live.Point, length time.Duration) (title, description string, rows []plotRow) {
+func words(in plotInput, columns []snapshot.Point, length time.Duration) (title, description string, rows []plotRow) {
 	title = fmt.Sprintf("Usage of %s against request and limit, last %s", word(in.resource), duration.HumanDuration(length))
 	format := func(n int64) string { return explain.Format(in.resource, n) }
 	description = "No usage is known yet."
-	if least, most := bounds(columns, usedIn); most != live.Unknown {
+	if least, most := bounds(columns, usedIn); most != snapshot.Unknown {
 		description = fmt.Sprintf("The pod that used most used %s to %s.", format(least), format(most))
 	}
 	description += history("request", columns, requestIn, format) + history("limit", columns, limitIn, format)
@@ -150,7 +150,7 @@ func words(in plotInput, columns []live.Point, length time.Duration) (title, des
 	}
 	cell := func(n, none int64) string {
 		switch n {
-		case live.Unknown:
+		case snapshot.Unknown:
 			return "unknown"
 		case none:
 			return "none"
@@ -161,23 +161,23 @@ func words(in plotInput, columns []live.Point, length time.Duration) (title, des
 	for i := every - 1; i < len(columns); i += every {
 		_, used := bounds(columns[i+1-every:i+1], usedIn)
 		p := columns[i]
-		rows = append(rows, plotRow{At: p.At.Local().Format(timeFormat(length)), Used: cell(used, live.Unknown), Request: cell(p.Request, live.None), Limit: cell(p.Limit, live.None)})
+		rows = append(rows, plotRow{At: p.At.Local().Format(timeFormat(length)), Used: cell(used, snapshot.Unknown), Request: cell(p.Request, snapshot.None), Limit: cell(p.Limit, snapshot.None)})
 	}
 	return title, description, rows
 }
 
-func usedIn(p live.Point) int64 { return p.Used }
+func usedIn(p snapshot.Point) int64 { return p.Used }
 
 // requestIn and limitIn are Unknown where there is none.
-func requestIn(p live.Point) int64 { return cmp.Or(p.Request, live.Unknown) }
-func limitIn(p live.Point) int64   { return cmp.Or(p.Limit, live.Unknown) }
+func requestIn(p snapshot.Point) int64 { return cmp.Or(p.Request, snapshot.Unknown) }
+func limitIn(p snapshot.Point) int64   { return cmp.Or(p.Limit, snapshot.Unknown) }
 
 // bounds are the least and the most of the known amounts; Unknown if none is known.
-func bounds(columns []live.Point, amount func(live.Point) int64) (least, most int64) {
-	least, most = live.Unknown, live.Unknown
+func bounds(columns []snapshot.Point, amount func(snapshot.Point) int64) (least, most int64) {
+	least, most = snapshot.Unknown, snapshot.Unknown
 	for _, p := range columns {
 		n := amount(p)
-		if n != live.Unknown && (n < least || least == live.Unknown) {
+		if n != snapshot.Unknown && (n < least || least == snapshot.Unknown) {
 			least = n
 		}
 		most = max(most, n)
@@ -186,7 +186,7 @@ func bounds(columns []live.Point, amount func(live.Point) int64) (least, most in
 }
 
 // history is the known past of a request or a limit.
-func history(what string, columns []live.Point, amount func(live.Point) int64, format func(int64) string) (text string) {
+func history(what string, columns []snapshot.Point, amount func(snapshot.Point) int64, format func(int64) string) (text string) {
 	if least, most := bounds(columns, amount); least != most {
 		text = fmt.Sprintf(" The %s was %s to %s.", what, format(least), format(most))
 	}
@@ -215,11 +215,11 @@ func rounded(v float64) float64 { return math.Round(v*10) / 10 }
 
 // area is usage: the line on top, and the area below it. Each has one part for each time
 // without a gap.
-func (s scale) area(columns []live.Point) (line, area string) {
+func (s scale) area(columns []snapshot.Point) (line, area string) {
 	width := plotWidth / float64(len(columns))
 	for begin := 0; begin < len(columns); begin++ {
 		end := begin
-		for end < len(columns) && columns[end].Used != live.Unknown {
+		for end < len(columns) && columns[end].Used != snapshot.Unknown {
 			end++
 		}
 		if end == begin {
@@ -238,7 +238,7 @@ func (s scale) area(columns []live.Point) (line, area string) {
 }
 
 // steps is a line that is level between changes, and absent where the amount is unknown.
-func (s scale) steps(columns []live.Point, amount func(live.Point) int64) string {
+func (s scale) steps(columns []snapshot.Point, amount func(snapshot.Point) int64) string {
 	var path strings.Builder
 	width := plotWidth / float64(len(columns))
 	isDrawing := false

@@ -19,7 +19,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -27,13 +27,13 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // fakeSource has what a test gives it. It counts how often it is read.
 type fakeSource struct {
-	fleet   live.Fleet
+	fleet   snapshot.Table
 	details Details
 	err     error
 	reads   int
 }
 
-func (f *fakeSource) Fleet(context.Context) (live.Fleet, error) {
+func (f *fakeSource) Scalers(context.Context) (snapshot.Table, error) {
 	f.reads++
 	return f.fleet, f.err
 }
@@ -41,7 +41,7 @@ func (f *fakeSource) Fleet(context.Context) (live.Fleet, error) {
 func (f *fakeSource) Scaler(_ context.Context, name types.NamespacedName, span Span) (Details, error) {
 	f.reads++
 	if name != (types.NamespacedName{Namespace: "shop", Name: "web"}) {
-		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, live.ErrNotFound)
+		return Details{}, fmt.Errorf("VerticalScaler %s %w", name, snapshot.ErrNotFound)
 	}
 	f.details.Span = span
 	return f.details, f.err
@@ -55,22 +55,22 @@ func (f *fakeSource) Backtest(_ context.Context, _ types.NamespacedName, to io.W
 	return f.err
 }
 
-func row(namespace, name, reason string, ends explain.End) live.Row {
+func row(namespace, name, reason string, ends explain.End) snapshot.Row {
 	ready := metav1.ConditionTrue
 	if ends == explain.ByUser {
 		ready = metav1.ConditionFalse
 	}
-	return live.Row{
+	return snapshot.Row{
 		Row: explain.Row{Namespace: namespace, Name: name, Deployment: name, Mode: "InPlace", State: explain.State{Ready: ready, Reason: reason, Ends: ends}},
-		CPU: live.Resource{Resource: "cpu"}, Memory: live.Resource{Resource: "memory"},
+		CPU: snapshot.Resource{Resource: "cpu"}, Memory: snapshot.Resource{Resource: "memory"},
 	}
 }
 
 func newServer() (*Server, *fakeSource, *testclock.FakePassiveClock) {
 	clock := testclock.NewFakePassiveClock(now)
 	source := &fakeSource{
-		fleet:   live.Fleet{At: now, Rows: []live.Row{row("shop", "web", "Applied", explain.Fine)}},
-		details: Details{Scaler: live.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web"}, Purpose: "Keeps web."}}},
+		fleet:   snapshot.Table{At: now, Rows: []snapshot.Row{row("shop", "web", "Applied", explain.Fine)}},
+		details: Details{Scaler: snapshot.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web"}, Purpose: "Keeps web."}}},
 	}
 	return New(source, Options{
 		Token: "secret", Expires: now.Add(time.Hour), Clock: clock, Cluster: "prod", Refresh: 5 * time.Second,
@@ -90,7 +90,7 @@ func TestOnlyReadersWithTheTokenAreAnswered(t *testing.T) {
 		method, host, path string
 		late               bool
 		code               int
-		says               string
+		body               string
 	}{
 		"the overview":                 {"GET", here, "/secret/", false, 200, "<h1>Scalers</h1>"},
 		"a scaler":                     {"GET", here, "/secret/scalers/shop/web", false, 200, "Keeps web."},
@@ -131,8 +131,8 @@ func TestOnlyReadersWithTheTokenAreAnswered(t *testing.T) {
 			}
 			r := get(s, tc.method, tc.host, tc.path)
 			text := r.Body.String()
-			if r.Code != tc.code || !strings.Contains(text, tc.says) {
-				t.Errorf("status %d, want %d with %q: %s", r.Code, tc.code, tc.says, text)
+			if r.Code != tc.code || !strings.Contains(text, tc.body) {
+				t.Errorf("status %d, want %d with %q: %s", r.Code, tc.code, tc.body, text)
 			}
 			if tc.code == 401 || tc.code == 403 || tc.code == 405 {
 				if source.reads > 0 {
@@ -180,7 +180,7 @@ func TestTextOfTheClusterIsNotMarkup(t *testing.T) {
 	s, source, _ := newServer()
 	r := row("shop", "web", evil, explain.ByUser)
 	r.Deployment, r.Message, r.Row.CPU = evil, evil, evil
-	source.fleet = live.Fleet{At: now, Rows: []live.Row{r}, Missing: []string{evil}}
+	source.fleet = snapshot.Table{At: now, Rows: []snapshot.Row{r}, Missing: []string{evil}}
 	source.details.Explanation.Findings = []explain.Finding{{Reason: explain.Reason{Reason: evil, Means: evil, Advice: evil}, Message: evil}}
 	source.details.Explanation.Containers = []explain.Container{{Name: evil, Resources: []explain.Resource{{Resource: "cpu", Unmanaged: evil}}}}
 	source.details.Explanation.History = []v1beta1.HistoryEntry{{Time: metav1.NewTime(now), Message: evil}}

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package adoption_test
+package preview_test
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adoption"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/adopt/preview"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -41,15 +41,15 @@ func everywhere(change func(*v1beta1.ClusterScalingPolicySpec)) *v1beta1.Cluster
 	return p
 }
 
-func read(t *testing.T, p *v1beta1.ClusterScalingPolicy) (w adoption.World) {
+func read(t *testing.T, p *v1beta1.ClusterScalingPolicy) (w preview.Input) {
 	t.Helper()
 	parsed, err := fleet.Read(p, "verticalscaler-system")
 	must.Succeed(t, err)
-	return adoption.World{Policy: parsed, Described: explain.PolicyOf(p), Namespaces: map[string]*fleet.Namespace{}}
+	return preview.Input{Policy: parsed, Described: explain.PolicyOf(p), Namespaces: map[string]*fleet.Namespace{}}
 }
 
 // deploy adds Deployments with so many pods of 500m and 1 GiB, and a sidecar without a request.
-func deploy(w *adoption.World, pods int32, namespace string, names ...string) []*fleet.Deployment {
+func deploy(w *preview.Input, pods int32, namespace string, names ...string) []*fleet.Deployment {
 	if w.Namespaces[namespace] == nil {
 		w.Namespaces[namespace] = &fleet.Namespace{Name: namespace, Labels: map[string]string{"kubernetes.io/metadata.name": namespace}}
 	}
@@ -64,7 +64,7 @@ func deploy(w *adoption.World, pods int32, namespace string, names ...string) []
 }
 
 // scaler adds a scaler, which a policy has created, unless that is nil. It recommends 200m for app if it recommends.
-func scaler(w *adoption.World, namespace, name, deployment string, by *fleet.Policy, recommends bool) *v1beta1.VerticalScaler {
+func scaler(w *preview.Input, namespace, name, deployment string, by *fleet.Policy, recommends bool) *v1beta1.VerticalScaler {
 	s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: deployment}}
 	if by != nil {
 		s = by.Desired(s)
@@ -80,7 +80,7 @@ func scaler(w *adoption.World, namespace, name, deployment string, by *fleet.Pol
 }
 
 // untidy is a cluster with everything that a policy may meet.
-func untidy(t *testing.T) adoption.World {
+func untidy(t *testing.T) preview.Input {
 	t.Helper()
 	w := read(t, everywhere(func(s *v1beta1.ClusterScalingPolicySpec) {
 		s.Exclude = &v1beta1.ClusterExclusions{Namespaces: []string{"lab"}, DeploymentExclusions: v1beta1.DeploymentExclusions{Deployments: []string{"ledger"}}}
@@ -139,22 +139,22 @@ func TestPreview(t *testing.T) {
 	same.Exists, same.IsSame = true, true
 	deploy(&same, 1, "shop", "web")
 	scaler(&same, "shop", "web", "web", same.Policy, false)
-	for name, w := range map[string]adoption.World{"untidy": untidy(t), "all": one, "nothing": nothing, "same": same} {
-		preview := adoption.Of(w)
-		golden.Compare(t, name+".txt", preview.Text()+strings.Join(append([]string{"\nWarnings"}, preview.Warnings...), "\n")+"\n")
+	for name, w := range map[string]preview.Input{"untidy": untidy(t), "all": one, "nothing": nothing, "same": same} {
+		got := preview.Of(w)
+		golden.Compare(t, name+".txt", got.Text()+strings.Join(append([]string{"\nWarnings"}, got.Warnings...), "\n")+"\n")
 	}
 }
 
 // The order in which the API server lists objects does not matter.
 func TestThePreviewDoesNotDependOnTheOrder(t *testing.T) {
 	w := untidy(t)
-	want := adoption.Of(w).Text()
+	want := preview.Of(w).Text()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		random.Shuffle(len(w.Deployments), func(i, j int) { w.Deployments[i], w.Deployments[j] = w.Deployments[j], w.Deployments[i] })
 		random.Shuffle(len(w.Scalers), func(i, j int) { w.Scalers[i], w.Scalers[j] = w.Scalers[j], w.Scalers[i] })
 		slices.Reverse(w.Others)
-		if diff := cmp.Diff(want, adoption.Of(w).Text()); diff != "" {
+		if diff := cmp.Diff(want, preview.Of(w).Text()); diff != "" {
 			t.Fatalf("another order (-before +after):\n%s", diff)
 		}
 	}
@@ -171,7 +171,7 @@ func TestConflictsWithHPAsAreShown(t *testing.T) {
 	}
 	deploy(&w, 1, "shop", "batch")[0].Labels = nil // which the policy does not select
 	w.Averages[w.Deployments[4].Key()] = w.Averages[w.Deployments[0].Key()]
-	got := strings.Join(adoption.Of(w).Warnings, "\n")
+	got := strings.Join(preview.Of(w).Warnings, "\n")
 	for _, want := range []string{"shop/a by its requests", "apply: patch c\n", "1 more metrics"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -191,11 +191,11 @@ func TestThePreviewOfALargeFleetIsShort(t *testing.T) {
 			d.Excluded = j == 3
 		}
 	}
-	preview := adoption.Of(w)
-	if lines := strings.Count(preview.Text(), "\n"); lines > 40 || preview.FirstDay.Created != 1800 || preview.Later.AtOnce != 90 {
-		t.Errorf("%d lines, %+v, %+v", lines, preview.FirstDay, preview.Later)
+	got := preview.Of(w)
+	if lines := strings.Count(got.Text(), "\n"); lines > 40 || got.FirstDay.Created != 1800 || got.Later.AtOnce != 90 {
+		t.Errorf("%d lines, %+v, %+v", lines, got.FirstDay, got.Later)
 	}
-	if requested := preview.Namespaces[0].Requested; requested.Cores <= 0 || requested.GiB <= 0 {
+	if requested := got.Namespaces[0].Requested; requested.Cores <= 0 || requested.GiB <= 0 {
 		t.Errorf("requested: %+v", requested)
 	}
 }
@@ -212,9 +212,9 @@ func TestThePageShowsAPreview(t *testing.T) {
 		w.Namespaces[namespace].Labels["sizing"] = "auto"
 	}
 	scaler(&w, "shop", "web", "web", nil, false)
-	page, err := os.ReadFile("../../../../docs/plugin.md")
+	page, err := os.ReadFile("../../../../../docs/plugin.md")
 	must.Succeed(t, err)
-	if shown := explain.Wrap(adoption.Of(w).Text(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
+	if shown := explain.Wrap(preview.Of(w).Text(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
 		t.Errorf("docs/plugin.md does not show\n%s", shown)
 	}
 }

@@ -1,13 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live is how a scaler is doing now: what its pods use and request, what is
+// Package snapshot has the state of a scaler at a moment: what its pods use and request, what is
 // recommended and allowed, how that developed, what changed last, and what the scaler
-// waits for. Views show it: the terminal, the browser.
+// waits for. The commands top and dashboard show it.
 //
 // It is pure. Amounts are millicores of CPU and bytes of memory. An unknown amount is
 // absent, and never 0: a pod without usage does not count in Used.Pods.
-package live
+package snapshot
 
 import (
 	"cmp"
@@ -330,8 +330,8 @@ func (r *Resource) include(other Resource) {
 	r.Over, r.Short = r.Over+other.Over, r.Short+other.Short
 }
 
-// Fleet is how several scalers are doing.
-type Fleet struct {
+// Table has several scalers, one row each.
+type Table struct {
 	At   time.Time
 	Rows []Row
 	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
@@ -344,9 +344,9 @@ type Fleet struct {
 }
 
 // Overview is what "status" shows of the fleet.
-func (f Fleet) Overview() explain.Overview {
-	out := explain.Overview{ScaledDeployments: f.Owned, Policies: f.Policies, Operators: f.Operators}
-	for _, r := range f.Rows {
+func (t Table) Overview() explain.Overview {
+	out := explain.Overview{ScaledDeployments: t.Owned, Policies: t.Policies, Operators: t.Operators}
+	for _, r := range t.Rows {
 		out.Scalers = append(out.Scalers, r.Row)
 	}
 	return out
@@ -365,9 +365,9 @@ func RowOf(s Scaler) Row {
 }
 
 // Total is the sum of all rows.
-func (f Fleet) Total() (cpu, memory Resource) {
+func (t Table) Total() (cpu, memory Resource) {
 	cpu.Resource, memory.Resource = Resources[0], Resources[1]
-	for _, r := range f.Rows {
+	for _, r := range t.Rows {
 		cpu.include(r.CPU)
 		memory.include(r.Memory)
 	}
@@ -393,8 +393,8 @@ var Orders = []Order{ByGap, ByWaste, ByLack, ByName}
 
 // Sort sorts the rows. CPU and memory are compared as shares of what all rows request
 // together, and the larger share of the two counts. Equal rows are sorted by name.
-func (f *Fleet) Sort(by Order) {
-	cpu, memory := f.Total()
+func (t *Table) Sort(by Order) {
+	cpu, memory := t.Total()
 	weight := func(r Row) float64 {
 		share := func(amount, of int64) float64 { return float64(amount) / float64(max(1, of)) }
 		waste := max(share(r.CPU.Over, cpu.Request.Total), share(r.Memory.Over, memory.Request.Total))
@@ -409,7 +409,7 @@ func (f *Fleet) Sort(by Order) {
 		}
 		return max(waste, lack)
 	}
-	slices.SortStableFunc(f.Rows, func(a, b Row) int {
+	slices.SortStableFunc(t.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }

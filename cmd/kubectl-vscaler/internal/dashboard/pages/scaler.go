@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
@@ -67,14 +67,14 @@ func spanOf(q url.Values) Span {
 
 // Details is what the page of one scaler shows.
 type Details struct {
-	live.Scaler
+	snapshot.Scaler
 	// Span is the span of the points, and HasPast says that others than Live can be read.
 	Span    Span
 	HasPast bool
 	// Past says what Prometheus knows of the past.
 	Past Past
 	// Record has the points.
-	Record live.Record
+	Record snapshot.Record
 }
 
 // Past is what Prometheus knows of the past, beside usage.
@@ -111,7 +111,7 @@ type fact struct{ Name, Value, Note string }
 func (d Details) Show(container, resource int) ResourceView {
 	c := d.Explanation.Containers[container]
 	r := c.Resources[resource]
-	var now live.Resource
+	var now snapshot.Resource
 	if container < len(d.Containers) && resource < len(d.Containers[container].Resources) {
 		now = d.Containers[container].Resources[resource]
 	}
@@ -126,7 +126,7 @@ func (d Details) Show(container, resource int) ResourceView {
 }
 
 // factsOf are the numbers of a resource, as far as they are known.
-func factsOf(r explain.Resource, now live.Resource, pods int) (facts []fact) {
+func factsOf(r explain.Resource, now snapshot.Resource, pods int) (facts []fact) {
 	add := func(name, value, note string) {
 		if value != "" {
 			facts = append(facts, fact{name, value, note})
@@ -157,9 +157,9 @@ func factsOf(r explain.Resource, now live.Resource, pods int) (facts []fact) {
 // cell is a resource of a container of a pod.
 type cell struct{ Container, Resource, Used, Request, Limit string }
 
-func cellsOf(p live.Pod) (cells []cell) {
+func cellsOf(p snapshot.Pod) (cells []cell) {
 	for _, c := range p.Containers {
-		for _, resource := range live.Resources {
+		for _, resource := range snapshot.Resources {
 			out := cell{c.Name, word(resource), "unknown", "none", "none"}
 			if c.Used != nil {
 				out.Used = explain.Format(resource, explain.AmountOf(resource, *c.Used))

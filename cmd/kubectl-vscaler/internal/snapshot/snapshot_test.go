@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package live
+package snapshot
 
 import (
 	"fmt"
@@ -159,7 +159,7 @@ func TestAFleetIsSortedByShares(t *testing.T) {
 	for order, want := range map[Order]string{
 		ByGap: "[memory waste lack a b]", ByWaste: "[memory waste a b lack]", ByLack: "[lack a b memory waste]", ByName: "[a b lack memory waste]",
 	} {
-		f := Fleet{Rows: []Row{row("b", 0, 0, 0), row("waste", 300, 0, 0), row("a", 0, 0, 0), row("lack", 0, 200, 0), row("memory", 0, 0, 1<<29)}}
+		f := Table{Rows: []Row{row("b", 0, 0, 0), row("waste", 300, 0, 0), row("a", 0, 0, 0), row("lack", 0, 200, 0), row("memory", 0, 0, 1<<29)}}
 		f.Sort(order)
 		var got []string
 		for _, r := range f.Rows {
@@ -169,7 +169,7 @@ func TestAFleetIsSortedByShares(t *testing.T) {
 			t.Errorf("by %s: %v, want %s", order, got, want)
 		}
 	}
-	f := Fleet{Rows: []Row{row("a", 300, 0, 0), row("b", 0, 200, 5)}}
+	f := Table{Rows: []Row{row("a", 300, 0, 0), row("b", 0, 200, 5)}}
 	if cpu, memory := f.Total(); cpu.Over != 300 || cpu.Short != 200 || cpu.Request.Total != 2000 || memory.Over != 5 {
 		t.Errorf("total %+v, %+v", cpu, memory)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
@@ -21,19 +21,19 @@ const mostRows = 500
 // choice is what the reader has chosen to see of the fleet.
 type choice struct {
 	Text, Namespace, State string
-	Order                  live.Order
+	Order                  snapshot.Order
 }
 
 // choiceOf reads the query of an address. Nonsense in it means no choice.
 func choiceOf(q url.Values) choice {
-	c := choice{Text: q.Get("text"), Namespace: q.Get("namespace"), State: q.Get("state"), Order: live.Order(q.Get("order"))}
-	if !slices.Contains(live.Orders, c.Order) {
-		c.Order = live.Orders[0]
+	c := choice{Text: q.Get("text"), Namespace: q.Get("namespace"), State: q.Get("state"), Order: snapshot.Order(q.Get("order"))}
+	if !slices.Contains(snapshot.Orders, c.Order) {
+		c.Order = snapshot.Orders[0]
 	}
 	return c
 }
 
-func (c choice) includes(r live.Row) bool {
+func (c choice) includes(r snapshot.Row) bool {
 	return (c.Namespace == "" || c.Namespace == r.Namespace) && (c.State == "" || c.State == r.Reason) &&
 		(c.Text == "" || strings.Contains(r.Namespace+"/"+r.Name+" "+r.Deployment, c.Text))
 }
@@ -41,8 +41,8 @@ func (c choice) includes(r live.Row) bool {
 // overview is the view of a fleet. Its rows are the first of the Chosen ones that match the choice.
 type overview struct {
 	choice
-	live.Fleet
-	Orders     []live.Order
+	snapshot.Table
+	Orders     []snapshot.Order
 	Namespaces []string
 	Chosen     int
 	explain.Tally
@@ -52,7 +52,7 @@ type overview struct {
 	// Known is the number of scalers in Saved.
 	Known int
 	// CPU and Memory are the sums of all scalers.
-	CPU, Memory live.Resource
+	CPU, Memory snapshot.Resource
 	Parts       []part
 	States      []state
 }
@@ -70,14 +70,14 @@ type state struct {
 	Count         int
 }
 
-func fleetView(f live.Fleet, c choice) overview {
+func fleetView(f snapshot.Table, c choice) overview {
 	f.Rows = slices.Clone(f.Rows) // the source may keep its own
 	all := f.Overview()
-	out := overview{choice: c, Fleet: f, Orders: live.Orders, Tally: all.Tally(), Headlines: all.Headlines(f.At), Actions: all.Actions()}
+	out := overview{choice: c, Table: f, Orders: snapshot.Orders, Tally: all.Tally(), Headlines: all.Headlines(f.At), Actions: all.Actions()}
 	out.CPU, out.Memory = f.Total()
 	out.count()
 	f.Sort(c.Order)
-	f.Rows = slices.DeleteFunc(f.Rows, func(r live.Row) bool { return !c.includes(r) })
+	f.Rows = slices.DeleteFunc(f.Rows, func(r snapshot.Row) bool { return !c.includes(r) })
 	out.Chosen, out.Rows = len(f.Rows), f.Rows[:min(len(f.Rows), mostRows)]
 	return out
 }
@@ -134,9 +134,9 @@ func endingOf(end explain.End) ending {
 }
 
 // orderText describes an order.
-func orderText(order live.Order) string {
-	return map[live.Order]string{
-		live.ByGap: "furthest from the target", live.ByWaste: "most above the target", live.ByLack: "most below the target", live.ByName: "name",
+func orderText(order snapshot.Order) string {
+	return map[snapshot.Order]string{
+		snapshot.ByGap: "furthest from the target", snapshot.ByWaste: "most above the target", snapshot.ByLack: "most below the target", snapshot.ByName: "name",
 	}[order]
 }
 
@@ -163,15 +163,15 @@ func amountOf(resource string, amount int64) string {
 	if amount == 0 {
 		return ""
 	}
-	return live.Units(resource, amount) + " " + live.Unit(resource)
+	return snapshot.Units(resource, amount) + " " + snapshot.Unit(resource)
 }
 
 // usedPercent is how much of the requests is used, in percent: 0 without requests, and "?" without usage.
-func usedPercent(r live.Resource) string {
+func usedPercent(r snapshot.Resource) string {
 	if r.Used.Pods == 0 {
 		return "?"
 	}
-	return fmt.Sprintf("%.0f %%", live.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent())
+	return fmt.Sprintf("%.0f %%", snapshot.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent())
 }
 
 // usedView is a cell that compares usage with the request.
@@ -184,10 +184,10 @@ type usedView struct {
 	SilentPods int
 }
 
-func usedOf(r live.Resource) (out usedView) {
+func usedOf(r snapshot.Resource) (out usedView) {
 	if r.Used.Pods == 0 || r.Request.Total == 0 {
 		return out
 	}
-	percent := live.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent()
+	percent := snapshot.Share{Used: r.Used.Total, Request: r.Request.Total}.Percent()
 	return usedView{explain.Format(r.Resource, r.Used.Total), min(percent, 100), true, percent > 100, max(0, r.Request.Pods-r.Used.Pods)}
 }

@@ -3,8 +3,8 @@
 
 //go:build prometheus
 
-// Package live runs a real Prometheus for tests, and has the queries of the dashboards.
-package live
+// Package realprometheus runs a real Prometheus for tests, and has the queries of the dashboards.
+package realprometheus
 
 import (
 	"context"

@@ -25,16 +25,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 // Source reads what the pages show. Its errors are shown to the user. Several requests may read
 // at once.
 type Source interface {
-	// Fleet reads all scalers.
-	Fleet(ctx context.Context) (live.Fleet, error)
-	// Scaler reads one. The error is live.ErrNotFound if it does not exist.
+	// Scalers reads all scalers.
+	Scalers(ctx context.Context) (snapshot.Table, error)
+	// Scaler reads one. The error is snapshot.ErrNotFound if it does not exist.
 	Scaler(ctx context.Context, name types.NamespacedName, span Span) (Details, error)
 	// Backtest writes the page of a backtest.
 	Backtest(ctx context.Context, name types.NamespacedName, to io.Writer) error
@@ -87,7 +87,7 @@ func New(source Source, options Options) *Server {
 func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	fleet, err := s.source.Fleet(ctx)
+	fleet, err := s.source.Scalers(ctx)
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -98,7 +98,7 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, snapshot.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
@@ -114,7 +114,7 @@ func (s *Server) scaler(w http.ResponseWriter, r *http.Request) {
 func (s *Server) backtest(w http.ResponseWriter, r *http.Request) {
 	name, ok := nameOf(r)
 	if !ok {
-		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, live.ErrNotFound))
+		s.fail(w, fmt.Errorf("VerticalScaler %s: %w", name, snapshot.ErrNotFound))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), backtestTimeout)
@@ -149,7 +149,7 @@ func nameOf(r *http.Request) (types.NamespacedName, bool) {
 
 // fail shows an error. The address of the page remains right, so that it can be loaded again.
 func (s *Server) fail(w http.ResponseWriter, err error) {
-	if errors.Is(err, live.ErrNotFound) {
+	if errors.Is(err, snapshot.ErrNotFound) {
 		s.refuse(w, http.StatusNotFound, "The scaler does not exist", sentence(err.Error()), true)
 		return
 	}

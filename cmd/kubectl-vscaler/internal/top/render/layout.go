@@ -1,12 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal draws how scalers are doing as lines of text, for a terminal of any
-// width.
+// Package render draws snapshots of scalers as lines of text, for a terminal of any width.
 //
 // It is pure. No line is wider than the terminal, whatever its content. Colors only repeat
 // what the text says, so that they can be left out.
-package terminal
+package render
 
 import (
 	"cmp"
@@ -15,7 +14,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -119,7 +118,7 @@ func strip(amounts []int64, most int64, isHigh func(i int) bool) string {
 	glyphs := []rune(eighths)
 	var b strings.Builder
 	for i, amount := range amounts {
-		if amount == live.Unknown {
+		if amount == snapshot.Unknown {
 			b.WriteByte(' ')
 			continue
 		}

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package live
+package snapshot
 
 import (
 	"encoding/json"
@@ -109,22 +109,22 @@ func (c PodContainer) MarshalJSON() ([]byte, error) {
 }
 
 // Data is the fleet for programs.
-func (f Fleet) Data() any {
+func (t Table) Data() any {
 	// What "status -o json" has of a scaler, and the sums.
 	type item struct {
 		explain.Row `json:",inline"`
 		Resources   fields `json:"resources"`
 	}
 	items := []item{}
-	for _, r := range f.Rows {
+	for _, r := range t.Rows {
 		items = append(items, item{r.Row, sums(r.CPU, r.Memory)})
 	}
 	out := fields{
-		"time": f.At, "resources": sums(f.Total()), "scalers": items,
-		"scaledDeployments": append([]explain.OwnedRow{}, f.Owned...), "policies": append([]explain.PolicyRow{}, f.Policies...),
+		"time": t.At, "resources": sums(t.Total()), "scalers": items,
+		"scaledDeployments": append([]explain.OwnedRow{}, t.Owned...), "policies": append([]explain.PolicyRow{}, t.Policies...),
 	}
-	if len(f.Missing) > 0 {
-		out["missing"] = f.Missing
+	if len(t.Missing) > 0 {
+		out["missing"] = t.Missing
 	}
 	return out
 }

@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adoption says what a policy would do, before it is written: which Deployments it selects, which it
+// Package preview shows the effect of a policy before it is written: which Deployments it selects, which it
 // skips and why, what changes at once, and what changes when its scalers are promoted.
 //
 // It selects with the code of the operator. It is pure.
-package adoption
+package preview
 
 import (
 	"cmp"
@@ -30,8 +30,8 @@ import (
 // mostNamespaces is how many namespaces a preview lists: those with the most Deployments.
 const mostNamespaces = 10
 
-// World is the input of a preview: the policy, and what the user may read of the cluster.
-type World struct {
+// Input is the input of a preview: the policy, and what the user may read of the cluster.
+type Input struct {
 	// Policy is the policy as the API server would store it, and Described the same for sentences.
 	Policy    *fleet.Policy
 	Described explain.Policy
@@ -128,42 +128,42 @@ type Later struct {
 }
 
 // Of is the preview of a policy.
-func Of(w World) Preview {
-	p := w.Described
+func Of(in Input) Preview {
+	p := in.Described
 	mode, means := p.Mode()
 	start, startMeans := p.Start()
 	out := Preview{
-		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Action: w.action(), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
-		FirstDay: FirstDay{Mode: start, ModeMeans: startMeans}, Missing: w.Missing,
+		Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), Action: in.action(), Purpose: p.Purpose(), Exclusions: p.Exclusions(),
+		FirstDay: FirstDay{Mode: start, ModeMeans: startMeans}, Missing: in.Missing,
 	}
-	members := w.members()
+	members := in.members()
 	survey := fleet.Count(members)
 	shares, wanted := sharesOf(members)
 	out.Selected, out.Sized, out.Namespaces, out.Skipped, out.Savings = survey.Selected, len(wanted), shares, explain.CountsOf(survey.Skipped), survey.Savings
-	out.FirstDay.count(w, wanted)
+	out.FirstDay.count(in, wanted)
 	if p.Promotes() {
 		out.Later = &Later{Mode: mode, ModeMeans: means, Rules: p.Rollout(), AtOnce: fleet.RolloutOf(p.Rules.Rollout).Limit(len(wanted))}
 	}
-	out.Warnings = append(w.warnings(len(members), len(wanted)), w.hpaWarnings(wanted)...)
+	out.Warnings = append(in.warnings(len(members), len(wanted)), in.hpaWarnings(wanted)...)
 	return out
 }
 
-func (w World) action() Action {
+func (in Input) action() Action {
 	switch {
-	case w.IsSame:
+	case in.IsSame:
 		return None
-	case w.Exists:
+	case in.Exists:
 		return Update
 	}
 	return Create
 }
 
 // members are what the policy does about all Deployments that it selects.
-func (w World) members() (all []fleet.Member) {
-	policies := append([]*fleet.Policy{w.Policy}, w.Others...)
-	scalers := fleet.ScalersBy(w.Scalers)
-	for _, d := range w.Deployments {
-		if m, ok := fleet.MemberOf(w.Policy, policies, d, w.namespace(d.Namespace), scalers[d.Key()], ""); ok {
+func (in Input) members() (all []fleet.Member) {
+	policies := append([]*fleet.Policy{in.Policy}, in.Others...)
+	scalers := fleet.ScalersBy(in.Scalers)
+	for _, d := range in.Deployments {
+		if m, ok := fleet.MemberOf(in.Policy, policies, d, in.namespace(d.Namespace), scalers[d.Key()], ""); ok {
 			// Unlike the operator, the preview needs the scaler of another policy, too.
 			m.Scaler = scalers[d.Key()].Named
 			all = append(all, m)
@@ -172,8 +172,8 @@ func (w World) members() (all []fleet.Member) {
 	return all
 }
 
-func (w World) namespace(name string) *fleet.Namespace {
-	if known := w.Namespaces[name]; known != nil {
+func (in Input) namespace(name string) *fleet.Namespace {
+	if known := in.Namespaces[name]; known != nil {
 		return known
 	}
 	return &fleet.Namespace{Name: name}
@@ -183,10 +183,10 @@ func (w World) namespace(name string) *fleet.Namespace {
 const mostHPAs = 3
 
 // hpaWarnings say how HorizontalPodAutoscalers and the scalers of the policy work side by side.
-func (w World) hpaWarnings(wanted []fleet.Member) (out []string) {
+func (in Input) hpaWarnings(wanted []fleet.Member) (out []string) {
 	for _, m := range wanted {
-		policy := w.Policy.Scaler(m.Deployment).Spec.ResourcePolicy.For(v1beta1.AnyContainer)
-		advice := workload.AdviceOn(w.Averages[m.Deployment.Key()], func(r corev1.ResourceName) bool { return scaler.Controls(policy, v1beta1.ControlledResource(r)) })
+		policy := in.Policy.Scaler(m.Deployment).Spec.ResourcePolicy.For(v1beta1.AnyContainer)
+		advice := workload.AdviceOn(in.Averages[m.Deployment.Key()], func(r corev1.ResourceName) bool { return scaler.Controls(policy, v1beta1.ControlledResource(r)) })
 		for _, a := range advice {
 			out = append(out, fmt.Sprintf("A HorizontalPodAutoscaler divides usage of Deployment %s by its requests, so that resource is left alone. To size it, apply: %s", m.Deployment.Key(), a))
 		}
@@ -233,47 +233,47 @@ func sharesOf(members []fleet.Member) (all []Share, wanted []fleet.Member) {
 }
 
 // count says what happens to scalers at once.
-func (f *FirstDay) count(w World, wanted []fleet.Member) {
+func (f *FirstDay) count(in Input, wanted []fleet.Member) {
 	from, isWanted := map[string]bool{}, map[types.NamespacedName]bool{}
 	for _, m := range wanted {
 		isWanted[m.Deployment.Key()] = true
 		switch {
 		case m.Scaler == nil:
 			f.Created++
-		case !w.Policy.Controls(m.Scaler):
+		case !in.Policy.Controls(m.Scaler):
 			f.TakenOver++
 			if controller := metav1.GetControllerOf(m.Scaler); controller != nil {
 				from[controller.Kind+"/"+controller.Name] = true
 			}
-		case w.Policy.IsUpToDate(m.Scaler):
+		case in.Policy.IsUpToDate(m.Scaler):
 			f.Unchanged++
 		default:
 			f.Changed++
 		}
 	}
 	f.From = slices.Sorted(maps.Keys(from))
-	for i := range w.Scalers {
-		s := &w.Scalers[i]
-		if w.Policy.Controls(s) && !isWanted[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] && !w.isTakenByOther(s) {
+	for i := range in.Scalers {
+		s := &in.Scalers[i]
+		if in.Policy.Controls(s) && !isWanted[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] && !in.isTakenByOther(s) {
 			f.Deleted++
 		}
 	}
 }
 
 // isTakenByOther reports whether another policy takes over a scaler that this one does not want.
-func (w World) isTakenByOther(s *v1beta1.VerticalScaler) bool {
-	i := slices.IndexFunc(w.Deployments, func(d *fleet.Deployment) bool { return d.Namespace == s.Namespace && d.Name == s.Name })
-	return i >= 0 && fleet.Choose(w.Others, w.Deployments[i], w.namespace(s.Namespace)) != nil
+func (in Input) isTakenByOther(s *v1beta1.VerticalScaler) bool {
+	i := slices.IndexFunc(in.Deployments, func(d *fleet.Deployment) bool { return d.Namespace == s.Namespace && d.Name == s.Name })
+	return i >= 0 && fleet.Choose(in.Others, in.Deployments[i], in.namespace(s.Namespace)) != nil
 }
 
 // warnings say what may not be intended. The selectors match so many Deployments, and the policy sizes so many of them.
-func (w World) warnings(matched, sized int) (out []string) {
-	p := w.Described
+func (in Input) warnings(matched, sized int) (out []string) {
+	p := in.Described
 	if sized == 0 {
 		out = append(out, "The policy sizes no Deployment now: check its selectors. Deployments that are created or labeled later are sized")
 	}
 	// A policy that matches all namespaces matches those of the system, too, and skips them.
-	if p.Cluster != nil && p.Rules.DeploymentSelector == nil && matched > 0 && matched == len(w.Deployments) {
+	if p.Cluster != nil && p.Rules.DeploymentSelector == nil && matched > 0 && matched == len(in.Deployments) {
 		which := "outside of system namespaces"
 		if p.Cluster.SystemNamespaces == v1beta1.SystemNamespacesInclude {
 			which = "of the cluster, with those of system namespaces"

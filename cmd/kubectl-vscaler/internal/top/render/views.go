@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package terminal
+package render
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 // Scaler draws a scaler and its history.
-func Scaler(s live.Scaler, record *live.Record, width int) []string {
+func Scaler(s snapshot.Scaler, record *snapshot.Record, width int) []string {
 	p := &page{width: max(width, leastWidth)}
 	p.headline(s.Explanation.Headline(s.At))
 	p.title(s)
@@ -51,7 +51,7 @@ func Scaler(s live.Scaler, record *live.Record, width int) []string {
 	return p.lines
 }
 
-func (p *page) title(s live.Scaler) {
+func (p *page) title(s snapshot.Scaler) {
 	p.ends(strong.Render(explain.Printable(s.Explanation.Namespace+"/"+s.Explanation.Name)), faint.Render(s.At.Format("15:04:05")))
 	mode := fmt.Sprintf("Deployment %s, %s, profile %s", s.Explanation.Deployment, s.Explanation.Mode, s.Explanation.Profile)
 	p.wrap("", mode)
@@ -66,7 +66,7 @@ func (p *page) title(s live.Scaler) {
 	p.add(styleOf(s.Explanation.Ends).Render(explain.Printable(s.Explanation.Reason)) + since + pods)
 }
 
-func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
+func (p *page) container(s snapshot.Scaler, c snapshot.Container, record *snapshot.Record) {
 	based := ""
 	if c.ObservedSeconds > 0 {
 		based = faint.Render("based on at least " + duration.HumanDuration(time.Duration(c.ObservedSeconds)*time.Second) + " of usage")
@@ -76,7 +76,7 @@ func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 		p.add(line)
 	}
 	for _, r := range c.Resources {
-		if silent := len(s.Pods) - r.Used.Pods; silent > 0 && s.UsageMissing == "" && r.Resource == live.Resources[0] {
+		if silent := len(s.Pods) - r.Used.Pods; silent > 0 && s.UsageMissing == "" && r.Resource == snapshot.Resources[0] {
 			p.wrap("", fmt.Sprintf("No usage is known of %d of %d pods.", silent, len(s.Pods)))
 		}
 		if r.Unmanaged != "" {
@@ -89,7 +89,7 @@ func (p *page) container(s live.Scaler, c live.Container, record *live.Record) {
 }
 
 // resources is the table of what the pods use, request and are allowed.
-func (p *page) resources(c live.Container) []string {
+func (p *page) resources(c snapshot.Container) []string {
 	columns := []explain.Column{
 		{},
 		{Name: "USAGE", IsNumber: true},
@@ -136,7 +136,7 @@ func (p *page) resources(c live.Container) []string {
 }
 
 // strips draw the history of a resource, if there is any.
-func (p *page) strips(container string, r live.Resource, record *live.Record, to time.Time) {
+func (p *page) strips(container string, r snapshot.Resource, record *snapshot.Record, to time.Time) {
 	points := record.Series(container, r.Resource)
 	if len(points) < 2 {
 		return
@@ -148,20 +148,20 @@ func (p *page) strips(container string, r live.Resource, record *live.Record, to
 		return
 	}
 	from := to.Add(-max(shortestSpan, to.Sub(points[0].At)))
-	drawn := live.Columns(points, from, to, columns)
+	drawn := snapshot.Columns(points, from, to, columns)
 	var used, requests []int64
 	most := int64(1)
 	for _, at := range carried(drawn) {
 		request := at.Request
-		if request == live.None {
-			request = live.Unknown // blank
+		if request == snapshot.None {
+			request = snapshot.Unknown // blank
 		}
 		used, requests = append(used, at.Used), append(requests, request)
 		most = max(most, at.Used, request)
 	}
 	fit := func(name string) string { return name + strings.Repeat(" ", label-len(name)) }
 	p.add(fit(name+"request") + strip(requests, most, nil))
-	p.add(fit(name+"usage") + strip(used, most, func(i int) bool { return requests[i] != live.Unknown && used[i] > requests[i] }))
+	p.add(fit(name+"usage") + strip(used, most, func(i int) bool { return requests[i] != snapshot.Unknown && used[i] > requests[i] }))
 	ago := "-" + duration.HumanDuration(to.Sub(from))
 	scale := "full height " + explain.Format(r.Resource, most)
 	axis := ago + strings.Repeat(" ", max(1, columns-len(ago)-len("now"))) + "now"
@@ -176,13 +176,13 @@ func (p *page) strips(container string, r live.Resource, record *live.Record, to
 const carriedFor = 90 * time.Second
 
 // carried draws a usage until the next one is known, but not for long.
-func carried(columns []live.Point) []live.Point {
-	last := live.Point{Used: live.Unknown}
+func carried(columns []snapshot.Point) []snapshot.Point {
+	last := snapshot.Point{Used: snapshot.Unknown}
 	for i, c := range columns {
 		switch {
-		case c.Used != live.Unknown:
+		case c.Used != snapshot.Unknown:
 			last = c
-		case last.Used != live.Unknown && c.At.Sub(last.At) <= carriedFor:
+		case last.Used != snapshot.Unknown && c.At.Sub(last.At) <= carriedFor:
 			columns[i].Used = last.Used
 		}
 	}
@@ -190,12 +190,12 @@ func carried(columns []live.Point) []live.Point {
 }
 
 // pods is the table of pods, those first that use most of a request.
-func (p *page) pods(s live.Scaler) {
+func (p *page) pods(s snapshot.Scaler) {
 	if len(s.Pods) == 0 {
 		return
 	}
 	pods := slices.Clone(s.Pods)
-	slices.SortStableFunc(pods, func(a, b live.Pod) int { return cmp.Compare(pressure(b), pressure(a)) })
+	slices.SortStableFunc(pods, func(a, b snapshot.Pod) int { return cmp.Compare(pressure(b), pressure(a)) })
 	columns := []explain.Column{
 		{Name: "POD", ShrinksTo: 12, KeepsEnd: true},
 		{Name: "READY", Rank: 2},
@@ -207,7 +207,7 @@ func (p *page) pods(s live.Scaler) {
 	}
 	for _, pod := range pods[:min(len(pods), mostPods)] {
 		for i, c := range pod.Containers {
-			cells := []string{explain.Printable(pod.Name), yes(pod.Ready), c.Name, useOf(live.Resources[0], c), useOf(live.Resources[1], c), resize(pod, c), fmt.Sprint(pod.OOMKills)}
+			cells := []string{explain.Printable(pod.Name), yes(pod.Ready), c.Name, useOf(snapshot.Resources[0], c), useOf(snapshot.Resources[1], c), resize(pod, c), fmt.Sprint(pod.OOMKills)}
 			if i > 0 {
 				cells[0], cells[1], cells[6] = "", "", ""
 			}
@@ -229,13 +229,13 @@ func (p *page) pods(s live.Scaler) {
 }
 
 // pressure is the largest share of a request that a pod uses, in percent.
-func pressure(pod live.Pod) (most float64) {
+func pressure(pod snapshot.Pod) (most float64) {
 	for _, c := range pod.Containers {
 		if c.Used == nil {
 			continue
 		}
-		for _, resource := range live.Resources {
-			share := live.Share{Used: explain.AmountOf(resource, *c.Used), Request: explain.AmountOf(resource, c.Applied.Requests)}
+		for _, resource := range snapshot.Resources {
+			share := snapshot.Share{Used: explain.AmountOf(resource, *c.Used), Request: explain.AmountOf(resource, c.Applied.Requests)}
 			most = max(most, share.Percent())
 		}
 	}
@@ -243,7 +243,7 @@ func pressure(pod live.Pod) (most float64) {
 }
 
 // useOf is "41m/187m": what is used of what is requested.
-func useOf(resource string, c live.PodContainer) string {
+func useOf(resource string, c snapshot.PodContainer) string {
 	used := "-"
 	if c.Used != nil {
 		used = explain.Format(resource, explain.AmountOf(resource, *c.Used))
@@ -253,7 +253,7 @@ func useOf(resource string, c live.PodContainer) string {
 
 // resize is the state of the pod's resize. Without a report of the kubelet, it follows from
 // what is declared and applied.
-func resize(pod live.Pod, c live.PodContainer) string {
+func resize(pod snapshot.Pod, c snapshot.PodContainer) string {
 	switch {
 	case pod.Resize == "Infeasible" || pod.Resize == "Failed":
 		return bad.Render(pod.Resize)
@@ -266,7 +266,7 @@ func resize(pod live.Pod, c live.PodContainer) string {
 }
 
 // waits says what the scaler waits for, and what to do about it.
-func (p *page) waits(s live.Scaler) {
+func (p *page) waits(s snapshot.Scaler) {
 	waits := s.Waits()
 	if len(waits) == 0 {
 		return
@@ -284,7 +284,7 @@ func (p *page) waits(s live.Scaler) {
 	}
 }
 
-func (p *page) changes(s live.Scaler) {
+func (p *page) changes(s snapshot.Scaler) {
 	if len(s.Explanation.History) == 0 {
 		return
 	}
@@ -349,9 +349,9 @@ func Cut(line string, width int) string {
 	return ansi.Truncate(explain.Printable(line), max(1, width), "…")
 }
 
-// Fleet draws several scalers, one line each. The lines from Rows on are those of the
+// Table draws several scalers, one line each. The lines from Rows on are those of the
 // scalers, in their order.
-func Fleet(f live.Fleet, width int, hasNamespaces bool) (lines []string, rows int) {
+func Table(f snapshot.Table, width int, hasNamespaces bool) (lines []string, rows int) {
 	p := &page{width: max(width, leastWidth)}
 	p.sums(f)
 	p.missing(f.Missing)
@@ -376,7 +376,7 @@ func (p *page) headline(line string) {
 }
 
 // sums sums up the fleet. What requires action and is no scaler has no line of its own below.
-func (p *page) sums(f live.Fleet) {
+func (p *page) sums(f snapshot.Table) {
 	overview := f.Overview()
 	for _, line := range overview.Headlines(f.At) {
 		p.headline(line)
@@ -386,23 +386,23 @@ func (p *page) sums(f live.Fleet) {
 		p.headline(line)
 	}
 	cpu, memory := f.Total()
-	for _, r := range []live.Resource{cpu, memory} {
+	for _, r := range []snapshot.Resource{cpu, memory} {
 		if r.Request.Pods == 0 {
 			continue
 		}
 		used := ""
 		if r.Used.Pods > 0 {
-			used = ", " + live.Units(r.Resource, r.Used.Total) + " used"
+			used = ", " + snapshot.Units(r.Resource, r.Used.Total) + " used"
 		}
 		gaps := ""
 		if r.HasTarget {
-			gaps = fmt.Sprintf(", %s above the targets, %s below", live.Units(r.Resource, r.Over), live.Units(r.Resource, r.Short))
+			gaps = fmt.Sprintf(", %s above the targets, %s below", snapshot.Units(r.Resource, r.Over), snapshot.Units(r.Resource, r.Short))
 		}
-		p.wrap("", fmt.Sprintf("%s in %s: %s requested%s%s", r.Resource, live.Unit(r.Resource), live.Units(r.Resource, r.Request.Total), used, gaps))
+		p.wrap("", fmt.Sprintf("%s in %s: %s requested%s%s", r.Resource, snapshot.Unit(r.Resource), snapshot.Units(r.Resource, r.Request.Total), used, gaps))
 	}
 }
 
-func fleetColumns(f live.Fleet, hasNamespaces bool) []explain.Column {
+func fleetColumns(f snapshot.Table, hasNamespaces bool) []explain.Column {
 	columns := []explain.Column{
 		{Name: "NAMESPACE", Rank: 3, ShrinksTo: 12},
 		{Name: "NAME", ShrinksTo: 16},
@@ -430,7 +430,7 @@ func fleetColumns(f live.Fleet, hasNamespaces bool) []explain.Column {
 	return columns
 }
 
-func total(resource string, s live.Spread) string {
+func total(resource string, s snapshot.Spread) string {
 	if s.Pods == 0 {
 		return "-"
 	}
@@ -439,7 +439,7 @@ func total(resource string, s live.Spread) string {
 
 // gap is "+600m" for requests above the targets, "-100m" for requests below, and both if
 // pods differ.
-func gap(r live.Resource) string {
+func gap(r snapshot.Resource) string {
 	switch {
 	case !r.HasTarget:
 		return "-"

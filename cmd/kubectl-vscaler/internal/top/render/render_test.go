@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package terminal
+package render
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
@@ -32,10 +32,10 @@ func amounts(cpuMillis, mebibytes int64) quantity.Amounts {
 	return quantity.Amounts{CPUMillis: cpuMillis, MemoryBytes: mebibytes * mebi}
 }
 
-func pod(name string, cpuMillis, mebibytes, usedMillis, usedMebibytes int64) live.Pod {
+func pod(name string, cpuMillis, mebibytes, usedMillis, usedMebibytes int64) snapshot.Pod {
 	size := workload.Resources{Requests: amounts(cpuMillis, mebibytes), Limits: amounts(0, 2*mebibytes)}
 	used := amounts(usedMillis, usedMebibytes)
-	p := live.Pod{Name: name, Ready: true, Containers: []live.PodContainer{{Name: "app", Declared: size, Applied: size}}}
+	p := snapshot.Pod{Name: name, Ready: true, Containers: []snapshot.PodContainer{{Name: "app", Declared: size, Applied: size}}}
 	if usedMillis > 0 {
 		p.Containers[0].Used = &used
 	}
@@ -44,26 +44,26 @@ func pod(name string, cpuMillis, mebibytes, usedMillis, usedMebibytes int64) liv
 
 // verifying is a scaler in the middle of lowering its pods. One pod is silent, and one uses more
 // than it requests.
-func verifying() (live.Scaler, *live.Record) {
+func verifying() (snapshot.Scaler, *snapshot.Record) {
 	ago := func(d time.Duration) *metav1.Time { at := metav1.NewTime(now.Add(-d)); return &at }
 	reason := func(code string) explain.Reason { r, _ := explain.ReasonFor(code); return r }
-	s := live.Scaler{
+	s := snapshot.Scaler{
 		At: now,
-		Pods: []live.Pod{
+		Pods: []snapshot.Pod{
 			pod("checkout-7d5f8b6c4-2xkq9", 121, 342, 118, 300), pod("checkout-7d5f8b6c4-8zr5v", 500, 512, 90, 301),
 			pod("checkout-7d5f8b6c4-hjw2m", 500, 512, 0, 0), pod("checkout-7d5f8b6c4-tq7lb", 100, 512, 115, 290),
 		},
-		Containers: []live.Container{{
+		Containers: []snapshot.Container{{
 			Name: "app", ObservedSeconds: 26 * 3600,
-			Resources: []live.Resource{
+			Resources: []snapshot.Resource{
 				{
-					Resource: "cpu", Used: live.Spread{Pods: 3, Least: 90, Most: 118}, Request: live.Spread{Pods: 4, Least: 100, Most: 500},
-					Busiest: live.Share{Pod: "checkout-7d5f8b6c4-tq7lb", Used: 115, Request: 100},
+					Resource: "cpu", Used: snapshot.Spread{Pods: 3, Least: 90, Most: 118}, Request: snapshot.Spread{Pods: 4, Least: 100, Most: 500},
+					Busiest: snapshot.Share{Pod: "checkout-7d5f8b6c4-tq7lb", Used: 115, Request: 100},
 					Target:  121, LowerBound: 110, UpperBound: 190, Decided: 121, HasTarget: true, Over: 758, Short: 21,
 				},
 				{
-					Resource: "memory", Used: live.Spread{Pods: 3, Least: 290 * mebi, Most: 301 * mebi}, Request: live.Spread{Pods: 4, Least: 342 * mebi, Most: 512 * mebi},
-					Limit: live.Spread{Pods: 4, Least: 684 * mebi, Most: 1024 * mebi}, Busiest: live.Share{Pod: "checkout-7d5f8b6c4-2xkq9", Used: 300 * mebi, Request: 342 * mebi},
+					Resource: "memory", Used: snapshot.Spread{Pods: 3, Least: 290 * mebi, Most: 301 * mebi}, Request: snapshot.Spread{Pods: 4, Least: 342 * mebi, Most: 512 * mebi},
+					Limit: snapshot.Spread{Pods: 4, Least: 684 * mebi, Most: 1024 * mebi}, Busiest: snapshot.Share{Pod: "checkout-7d5f8b6c4-2xkq9", Used: 300 * mebi, Request: 342 * mebi},
 					Target: 342 * mebi, LowerBound: 310 * mebi, UpperBound: 400 * mebi, Decided: 342 * mebi, MaxAllowed: 1024 * mebi,
 				},
 			},
@@ -85,15 +85,15 @@ func verifying() (live.Scaler, *live.Record) {
 	}
 	s.Pods[1].Containers[0].Declared.Requests = amounts(121, 342)
 	s.Pods[3].Ready, s.Pods[3].Resize, s.Pods[3].OOMKills = false, "Deferred", 2
-	record := &live.Record{Keep: time.Hour}
-	var past []live.Point
+	record := &snapshot.Record{Keep: time.Hour}
+	var past []snapshot.Point
 	for i := range 60 {
-		p := live.Point{At: now.Add(time.Duration(i-60) * 10 * time.Second), Used: int64(60 + i), Request: 500, Limit: live.Unknown}
+		p := snapshot.Point{At: now.Add(time.Duration(i-60) * 10 * time.Second), Used: int64(60 + i), Request: 500, Limit: snapshot.Unknown}
 		if i < 15 {
 			p.Request = 250
 		}
 		if i >= 20 && i < 35 {
-			p.Used = live.Unknown // a gap
+			p.Used = snapshot.Unknown // a gap
 		}
 		past = append(past, p)
 	}
@@ -102,12 +102,12 @@ func verifying() (live.Scaler, *live.Record) {
 }
 
 // fleet has names of all lengths and hundreds of scalers.
-func fleet(n int) live.Fleet {
-	f := live.Fleet{At: now}
+func fleet(n int) snapshot.Table {
+	f := snapshot.Table{At: now}
 	for i := range n {
-		r := live.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Ready: "True", Reason: v1beta1.ReasonApplied, Ends: explain.Fine}, Pods: "3/3"}}
-		r.CPU = live.Resource{Resource: "cpu", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300}, Request: live.Spread{Pods: 3, Total: 600}}
-		r.Memory = live.Resource{Resource: "memory", HasTarget: true, Used: live.Spread{Pods: 3, Total: 300 * mebi}, Request: live.Spread{Pods: 3, Total: 600 * mebi}}
+		r := snapshot.Row{Row: explain.Row{Namespace: "shop", Name: fmt.Sprintf("svc-%03d", i), State: explain.State{Ready: "True", Reason: v1beta1.ReasonApplied, Ends: explain.Fine}, Pods: "3/3"}}
+		r.CPU = snapshot.Resource{Resource: "cpu", HasTarget: true, Used: snapshot.Spread{Pods: 3, Total: 300}, Request: snapshot.Spread{Pods: 3, Total: 600}}
+		r.Memory = snapshot.Resource{Resource: "memory", HasTarget: true, Used: snapshot.Spread{Pods: 3, Total: 300 * mebi}, Request: snapshot.Spread{Pods: 3, Total: 600 * mebi}}
 		switch i % 4 {
 		case 1:
 			r.CPU.Over, r.Memory.Over = 250, 90*mebi
@@ -116,7 +116,7 @@ func fleet(n int) live.Fleet {
 			r.CPU.Short, r.CPU.Over = 120, 40
 		case 3:
 			r.Row.Pods, r.Reason, r.Ends = "", v1beta1.ReasonLearning, explain.ByItself
-			r.CPU, r.Memory = live.Resource{Resource: "cpu"}, live.Resource{Resource: "memory"}
+			r.CPU, r.Memory = snapshot.Resource{Resource: "cpu"}, snapshot.Resource{Resource: "memory"}
 		}
 		f.Rows = append(f.Rows, r)
 	}
@@ -126,17 +126,17 @@ func fleet(n int) live.Fleet {
 // Each golden file is what a terminal of that width shows, without colors.
 func TestGoldenViews(t *testing.T) {
 	s, record := verifying()
-	waiting := live.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
-	few, _ := Fleet(fleet(8), 120, true)
+	waiting := snapshot.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}
+	few, _ := Table(fleet(8), 120, true)
 	named := fleet(4)
 	for i, name := range []string{"api", "checkout", "sessions", "batch"} {
 		named.Rows[i].Name = name
 	}
-	named.Sort(live.ByGap)
-	some, _ := Fleet(named, 110, true)
-	narrow, _ := Fleet(fleet(8), 60, true)
+	named.Sort(snapshot.ByGap)
+	some, _ := Table(named, 110, true)
+	narrow, _ := Table(fleet(8), 60, true)
 	for name, lines := range map[string][]string{
-		"scaler-100": Scaler(s, record, 100), "scaler-60": Scaler(s, record, 60), "scaler-nothing": Scaler(waiting, &live.Record{}, 80),
+		"scaler-100": Scaler(s, record, 100), "scaler-60": Scaler(s, record, 60), "scaler-nothing": Scaler(waiting, &snapshot.Record{}, 80),
 		"fleet-120": few, "fleet-110": some, "fleet-60": narrow,
 	} {
 		got := ansi.Strip(strings.Join(lines, "\n")) + "\n"
@@ -146,7 +146,7 @@ func TestGoldenViews(t *testing.T) {
 
 // The samples in the documentation are views.
 func TestTheDocumentationShowsGoldenViews(t *testing.T) {
-	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "plugin.md"))
+	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "docs", "plugin.md"))
 	must.Succeed(t, err)
 	for _, name := range []string{"scaler-100", "fleet-110"} {
 		golden, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
@@ -169,7 +169,7 @@ func TestNamesGetTheRoomThatIsLeft(t *testing.T) {
 func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	s, record := verifying()
 	for width := leastWidth; width <= 250; width++ {
-		lines, rows := Fleet(fleet(8), width, true)
+		lines, rows := Table(fleet(8), width, true)
 		if !strings.Contains(ansi.Strip(lines[rows]), "svc-000") && width > 40 {
 			t.Errorf("width %d: line %d is not the first scaler: %q", width, rows, lines[rows])
 		}
@@ -189,7 +189,7 @@ func TestTextOfObjectsDoesNotControlTheTerminal(t *testing.T) {
 	s.Containers[0].Resources[0].Unmanaged = evil
 	f := fleet(1)
 	f.Rows[0].Name, f.Missing = evil, []string{evil}
-	lines, _ := Fleet(f, 100, false)
+	lines, _ := Table(f, 100, false)
 	for _, line := range append(lines, Scaler(s, record, 100)...) {
 		for _, sequence := range []string{"\x1b]", "\x1b[2J", "\x07", "\u202e"} {
 			if strings.Contains(line, sequence) {
@@ -200,7 +200,7 @@ func TestTextOfObjectsDoesNotControlTheTerminal(t *testing.T) {
 }
 
 func TestAStripShowsGapsAndWhatIsAboveTheRequest(t *testing.T) {
-	got := strip([]int64{0, 50, 100, live.Unknown, 100}, 100, func(i int) bool { return i == 4 })
+	got := strip([]int64{0, 50, 100, snapshot.Unknown, 100}, 100, func(i int) bool { return i == 4 })
 	if want := "▁▅█ " + bad.Render("█"); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -211,13 +211,13 @@ func TestAStripShowsGapsAndWhatIsAboveTheRequest(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s, _ := verifying()
-	record := &live.Record{Keep: time.Hour}
-	record.Fill("app", "cpu", []live.Point{{At: now.Add(-time.Second), Used: 120, Request: 100, Limit: live.Unknown}, {At: now, Used: 120, Request: 100, Limit: live.Unknown}})
+	record := &snapshot.Record{Keep: time.Hour}
+	record.Fill("app", "cpu", []snapshot.Point{{At: now.Add(-time.Second), Used: 120, Request: 100, Limit: snapshot.Unknown}, {At: now, Used: 120, Request: 100, Limit: snapshot.Unknown}})
 	if text := strings.Join(Scaler(s, record, 100), "\n"); !strings.Contains(text, bad.Render("█")+bad.Render("█")) {
 		t.Errorf("usage above the request is not red: %q", text)
 	}
-	columns := []live.Point{{At: now, Used: 7}, {At: now.Add(carriedFor), Used: live.Unknown}, {At: now.Add(carriedFor + 1), Used: live.Unknown}}
-	if got := carried(columns); got[1].Used != 7 || got[2].Used != live.Unknown {
+	columns := []snapshot.Point{{At: now, Used: 7}, {At: now.Add(carriedFor), Used: snapshot.Unknown}, {At: now.Add(carriedFor + 1), Used: snapshot.Unknown}}
+	if got := carried(columns); got[1].Used != 7 || got[2].Used != snapshot.Unknown {
 		t.Errorf("a usage is drawn for %s: %+v", carriedFor, got)
 	}
 }

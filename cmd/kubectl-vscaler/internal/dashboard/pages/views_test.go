@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
 // untidyFleet has scalers of all kinds: some have no pods, no usage or no target.
-func untidyFleet(n int) live.Fleet {
-	f := live.Fleet{At: now}
+func untidyFleet(n int) snapshot.Table {
+	f := snapshot.Table{At: now}
 	states := []struct {
 		reason string
 		ends   explain.End
@@ -28,8 +28,8 @@ func untidyFleet(n int) live.Fleet {
 		r := row(fmt.Sprintf("team-%d", i%7), fmt.Sprintf("app-%03d", i), state.reason, state.ends)
 		if i%3 > 0 {
 			total := int64(i+1) * 100
-			r.CPU.Request = live.Spread{Pods: 3, Total: total}
-			r.CPU.Used = live.Spread{Pods: 1 + i%3, Total: total / 2 * int64(i%5)}
+			r.CPU.Request = snapshot.Spread{Pods: 3, Total: total}
+			r.CPU.Used = snapshot.Spread{Pods: 1 + i%3, Total: total / 2 * int64(i%5)}
 			r.CPU.Over, r.CPU.Short = int64(max(0, i-n/2)), int64(max(0, n/2-i))
 		}
 		if i%4 == 0 {
@@ -59,12 +59,12 @@ func TestAFleetIsSummedUp(t *testing.T) {
 }
 
 // Cards count policies that require action. The page of an empty fleet explains how to begin.
-func TestCardsSayWhatTheyMean(t *testing.T) {
+func TestCardsExplainTheirNumbers(t *testing.T) {
 	s, source, _ := newServer()
 	halted := explain.State{Ready: "False", Reason: "PromotionHalted", Message: "3 of 24 promoted scalers did harm", Ends: explain.ByUser}
 	saving := row("shop", "web", "Applied", explain.Fine)
 	saving.Saved = &explain.Saved{Cores: -0.22, GiB: 1.5}
-	source.fleet = live.Fleet{At: now, Rows: []live.Row{saving}, Policies: []explain.PolicyRow{{Kind: "ClusterScalingPolicy", Name: "fleet", State: halted}}}
+	source.fleet = snapshot.Table{At: now, Rows: []snapshot.Row{saving}, Policies: []explain.PolicyRow{{Kind: "ClusterScalingPolicy", Name: "fleet", State: halted}}}
 	page := get(s, "GET", "localhost", "/secret/").Body.String()
 	for _, want := range []string{
 		"<dt>Need a user</dt><dd><b>1</b>", "1 scaler, 1 policy: 1 is not Ready, 1 requires action", "ClusterScalingPolicy/fleet: PromotionHalted: 3 of 24 promoted scalers did harm",
@@ -74,7 +74,7 @@ func TestCardsSayWhatTheyMean(t *testing.T) {
 			t.Errorf("there is no %q in:\n%s", want, page)
 		}
 	}
-	source.fleet = live.Fleet{At: now}
+	source.fleet = snapshot.Table{At: now}
 	if page := get(s, "GET", "localhost", "/secret/").Body.String(); !strings.Contains(page, "kubectl vscaler adopt") || strings.Contains(page, "? CPU") {
 		t.Errorf("an empty fleet does not say how to begin:\n%s", page)
 	}
@@ -120,15 +120,15 @@ func TestALargeFleetIsCut(t *testing.T) {
 
 func TestUsageIsNotMadeUp(t *testing.T) {
 	for name, tc := range map[string]struct {
-		r    live.Resource
+		r    snapshot.Resource
 		want usedView
 	}{
-		"no usage":           {live.Resource{Resource: "cpu", Request: live.Spread{Pods: 2, Total: 100}}, usedView{}},
-		"no request":         {live.Resource{Resource: "cpu", Used: live.Spread{Pods: 2, Total: 100}}, usedView{}},
-		"half":               {live.Resource{Resource: "cpu", Used: live.Spread{Pods: 2, Total: 100}, Request: live.Spread{Pods: 2, Total: 200}}, usedView{Used: "100m", Percent: 50, IsKnown: true}},
-		"above":              {live.Resource{Resource: "cpu", Used: live.Spread{Pods: 2, Total: 300}, Request: live.Spread{Pods: 2, Total: 200}}, usedView{Used: "300m", Percent: 100, IsKnown: true, IsAbove: true}},
-		"with a silent pod":  {live.Resource{Resource: "cpu", Used: live.Spread{Pods: 1, Total: 100}, Request: live.Spread{Pods: 3, Total: 400}}, usedView{Used: "100m", Percent: 25, IsKnown: true, SilentPods: 2}},
-		"memory in mebibyte": {live.Resource{Resource: "memory", Used: live.Spread{Pods: 1, Total: 64 << 20}, Request: live.Spread{Pods: 1, Total: 64 << 20}}, usedView{Used: "64Mi", Percent: 100, IsKnown: true}},
+		"no usage":           {snapshot.Resource{Resource: "cpu", Request: snapshot.Spread{Pods: 2, Total: 100}}, usedView{}},
+		"no request":         {snapshot.Resource{Resource: "cpu", Used: snapshot.Spread{Pods: 2, Total: 100}}, usedView{}},
+		"half":               {snapshot.Resource{Resource: "cpu", Used: snapshot.Spread{Pods: 2, Total: 100}, Request: snapshot.Spread{Pods: 2, Total: 200}}, usedView{Used: "100m", Percent: 50, IsKnown: true}},
+		"above":              {snapshot.Resource{Resource: "cpu", Used: snapshot.Spread{Pods: 2, Total: 300}, Request: snapshot.Spread{Pods: 2, Total: 200}}, usedView{Used: "300m", Percent: 100, IsKnown: true, IsAbove: true}},
+		"with a silent pod":  {snapshot.Resource{Resource: "cpu", Used: snapshot.Spread{Pods: 1, Total: 100}, Request: snapshot.Spread{Pods: 3, Total: 400}}, usedView{Used: "100m", Percent: 25, IsKnown: true, SilentPods: 2}},
+		"memory in mebibyte": {snapshot.Resource{Resource: "memory", Used: snapshot.Spread{Pods: 1, Total: 64 << 20}, Request: snapshot.Spread{Pods: 1, Total: 64 << 20}}, usedView{Used: "64Mi", Percent: 100, IsKnown: true}},
 	} {
 		if got := usedOf(tc.r); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
@@ -136,9 +136,9 @@ func TestUsageIsNotMadeUp(t *testing.T) {
 	}
 }
 
-func points(step time.Duration, used ...int64) (all []live.Point) {
+func points(step time.Duration, used ...int64) (all []snapshot.Point) {
 	for i, u := range used {
-		all = append(all, live.Point{At: now.Add(-time.Duration(len(used)-1-i) * step), Used: u, Request: 500, Limit: 1000})
+		all = append(all, snapshot.Point{At: now.Add(-time.Duration(len(used)-1-i) * step), Used: u, Request: 500, Limit: 1000})
 	}
 	return all
 }
@@ -146,7 +146,7 @@ func points(step time.Duration, used ...int64) (all []live.Point) {
 func TestAPlot(t *testing.T) {
 	p := plotOf(plotInput{
 		id: "c0-cpu", resource: "cpu", span: Live, at: now, target: 300, lower: 250, upper: 400,
-		points: points(15*time.Second, 100, 200, live.Unknown, 300, 100), marks: []time.Time{now.Add(-time.Minute), now.Add(-time.Hour)},
+		points: points(15*time.Second, 100, 200, snapshot.Unknown, 300, 100), marks: []time.Time{now.Add(-time.Minute), now.Add(-time.Hour)},
 	})
 	// The axis ends at 1500, which is the next round number above the limit.
 	if p.Top != "1500m" || p.IsEmpty || p.LimitAbove != "" || p.Target == nil || *p.Target != 120 || p.Band == nil || p.Band.Y != 110 || p.Band.Height != 15 {
@@ -169,11 +169,11 @@ func TestAPlot(t *testing.T) {
 // The request went down, then there were no pods, and the limit was removed.
 func TestAPlotOfChangingRequestsAndLimits(t *testing.T) {
 	at := func(hour int) time.Time { return now.Add(time.Duration(hour-24) * time.Hour) }
-	p := plotOf(plotInput{id: "c0-cpu", resource: "cpu", span: Day, at: now, target: 100, points: []live.Point{
+	p := plotOf(plotInput{id: "c0-cpu", resource: "cpu", span: Day, at: now, target: 100, points: []snapshot.Point{
 		{At: at(0), Used: 90, Request: 500, Limit: 9000},
 		{At: at(6), Used: 80, Request: 500, Limit: 800},
-		{At: at(12), Used: live.Unknown, Request: live.None, Limit: live.None},
-		{At: at(18), Used: 0, Request: 200, Limit: live.None},
+		{At: at(12), Used: snapshot.Unknown, Request: snapshot.None, Limit: snapshot.None},
+		{At: at(18), Used: 0, Request: 200, Limit: snapshot.None},
 	}})
 	if p.Top != "1000m" || p.LimitAbove != "9000m" {
 		t.Errorf("the axis ends at %s, and the limit above is %q", p.Top, p.LimitAbove)
@@ -219,11 +219,11 @@ func TestAPlotStaysInItsFrame(t *testing.T) {
 	cases := map[string]plotInput{
 		"nothing known":        {resource: "cpu", span: Live},
 		"a target only":        {resource: "cpu", span: Live, target: 100, lower: 50, upper: math.MaxInt64 / 2},
-		"a limit far above":    {resource: "memory", span: Live, points: []live.Point{{At: now, Used: 1 << 20, Request: 2 << 20, Limit: 64 << 30}}},
-		"zero usage":           {resource: "cpu", span: Live, points: []live.Point{{At: now, Used: 0, Request: live.Unknown, Limit: live.Unknown}}},
-		"points of the future": {resource: "cpu", span: Day, points: []live.Point{{At: now.Add(time.Hour), Used: 10, Request: 10, Limit: 10}}},
+		"a limit far above":    {resource: "memory", span: Live, points: []snapshot.Point{{At: now, Used: 1 << 20, Request: 2 << 20, Limit: 64 << 30}}},
+		"zero usage":           {resource: "cpu", span: Live, points: []snapshot.Point{{At: now, Used: 0, Request: snapshot.Unknown, Limit: snapshot.Unknown}}},
+		"points of the future": {resource: "cpu", span: Day, points: []snapshot.Point{{At: now.Add(time.Hour), Used: 10, Request: 10, Limit: 10}}},
 		"a week":               {resource: "cpu", span: Week, points: points(time.Hour, make([]int64, 200)...)},
-		"the largest amounts":  {resource: "memory", span: Day, points: []live.Point{{At: now.Add(-time.Hour), Used: 1 << 50, Request: 1 << 50, Limit: 1 << 50}}},
+		"the largest amounts":  {resource: "memory", span: Day, points: []snapshot.Point{{At: now.Add(-time.Hour), Used: 1 << 50, Request: 1 << 50, Limit: 1 << 50}}},
 	}
 	for name, in := range cases {
 		in.at = now
@@ -253,7 +253,7 @@ func numbers(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return !strings.ContainsRune("0123456789.-+eNaInf", r) })
 }
 
-func TestThePastSaysWhereItIsFrom(t *testing.T) {
+func TestThePastNamesItsSource(t *testing.T) {
 	s, source, _ := newServer()
 	source.details.HasPast = true
 	for _, tc := range []struct {

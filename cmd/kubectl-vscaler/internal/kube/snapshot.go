@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/live"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -38,10 +38,10 @@ const (
 	readersAtOnce = 8
 )
 
-// LiveReader reads how scalers are doing, with the rights of the user. Only the scalers are
+// SnapshotReader reads how scalers are doing, with the rights of the user. Only the scalers are
 // required; what else cannot be read is reported as missing. It may be used from several
 // goroutines.
-type LiveReader struct {
+type SnapshotReader struct {
 	Client client.Reader
 
 	cluster *Cluster
@@ -67,8 +67,8 @@ func (u namespaceUsage) ofPods(pods []workload.Pod) (samples []usage.Sample) {
 	return samples
 }
 
-// OpenLive opens the cluster that kubectl would use.
-func (c *Cluster) OpenLive() (*LiveReader, error) {
+// OpenSnapshots opens the cluster that kubectl would use.
+func (c *Cluster) OpenSnapshots() (*SnapshotReader, error) {
 	reader, err := c.Open()
 	if err != nil {
 		return nil, err
@@ -83,29 +83,29 @@ func (c *Cluster) OpenLive() (*LiveReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &LiveReader{Client: reader, cluster: c, metrics: metrics, known: map[string]namespaceUsage{}}, nil
+	return &SnapshotReader{Client: reader, cluster: c, metrics: metrics, known: map[string]namespaceUsage{}}, nil
 }
 
 // Scaler reads one scaler. It is an error if it does not exist or may not be read.
-func (r *LiveReader) Scaler(ctx context.Context, name types.NamespacedName) (live.Scaler, error) {
+func (r *SnapshotReader) Scaler(ctx context.Context, name types.NamespacedName) (snapshot.Scaler, error) {
 	evidence, err := EvidenceOf(ctx, r.Client, name)
 	if err != nil {
-		return live.Scaler{}, err
+		return snapshot.Scaler{}, err
 	}
 	used := r.usage(ctx, name.Namespace)
 	evidence.Operators = r.cluster.OperatorsOr(ctx, r.Client, name.Namespace, &evidence.Missing)
 	evidence.Now = r.cluster.Now()
-	return live.Of(evidence, used.samples, used.missing, evidence.Now), nil
+	return snapshot.Of(evidence, used.samples, used.missing, evidence.Now), nil
 }
 
-// Fleet reads all scalers of a namespace, or of all namespaces if it is "". It is an error
+// Scalers reads all scalers of a namespace, or of all namespaces if it is "". It is an error
 // if they may not be listed.
-func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, error) {
+func (r *SnapshotReader) Scalers(ctx context.Context, namespace string) (snapshot.Table, error) {
 	scalers, err := Scalers(ctx, r.Client, client.InNamespace(namespace))
 	if err != nil {
-		return live.Fleet{}, err
+		return snapshot.Table{}, err
 	}
-	var out live.Fleet
+	var out snapshot.Table
 	targets := map[types.NamespacedName]*explain.Evidence{}
 	evidence, namespaces := make([]explain.Evidence, len(scalers)), map[string]bool{}
 	order := precedence.Of(scalers)
@@ -141,11 +141,11 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 	for _, e := range evidence {
 		e.Operators, e.Now = operators, out.At
 		of := used[e.Scaler.Namespace]
-		out.Rows = append(out.Rows, live.RowOf(live.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
+		out.Rows = append(out.Rows, snapshot.RowOf(snapshot.Of(e, of.ofPods(e.Pods), of.missing, out.At)))
 	}
 	if len(out.Rows) > 0 {
-		oldest := slices.MaxFunc(out.Rows, func(a, b live.Row) int { return cmp.Compare(a.UsageAge, b.UsageAge) })
-		if note := live.UsageNote(oldest.UsageAge); note != "" {
+		oldest := slices.MaxFunc(out.Rows, func(a, b snapshot.Row) int { return cmp.Compare(a.UsageAge, b.UsageAge) })
+		if note := snapshot.UsageNote(oldest.UsageAge); note != "" {
 			out.Missing = append(out.Missing, note)
 		}
 	}
@@ -162,7 +162,7 @@ func (r *LiveReader) Fleet(ctx context.Context, namespace string) (live.Fleet, e
 }
 
 // readPods reads the running pods of the Deployments, as pages.
-func (r *LiveReader) readPods(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
+func (r *SnapshotReader) readPods(ctx context.Context, namespace string, of map[types.NamespacedName]*explain.Evidence) (missing []string) {
 	err := List(ctx, r.Client, func(page *corev1.PodList) {
 		for i := range page.Items {
 			e := of[types.NamespacedName{Namespace: page.Items[i].Namespace, Name: DeploymentOfPod(&page.Items[i])}]
@@ -195,7 +195,7 @@ func DeploymentOfPod(pod *corev1.Pod) string {
 	return name
 }
 
-func (r *LiveReader) usageOfAll(ctx context.Context, namespaces []string) map[string]namespaceUsage {
+func (r *SnapshotReader) usageOfAll(ctx context.Context, namespaces []string) map[string]namespaceUsage {
 	var (
 		mu    sync.Mutex
 		group errgroup.Group
@@ -230,7 +230,7 @@ func missingUsage(of map[string]namespaceUsage) string {
 }
 
 // usage reads the usage of a namespace, unless it was read just now.
-func (r *LiveReader) usage(ctx context.Context, namespace string) namespaceUsage {
+func (r *SnapshotReader) usage(ctx context.Context, namespace string) namespaceUsage {
 	now := r.cluster.Clock.Now()
 	r.mu.Lock()
 	known, ok := r.known[namespace]
