@@ -362,10 +362,10 @@ func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
 	owner.Status.Conditions = conditionsOf(&rejected)
 	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, err: errors.New("timeout")})
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c.Status != metav1.ConditionTrue || c.Reason != "Rejected" {
-		t.Errorf("Stalled says %+v", c)
+		t.Errorf("Stalled is %+v", c)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Status != metav1.ConditionUnknown {
-		t.Errorf("Ready says %+v", c)
+		t.Errorf("Ready is %+v", c)
 	}
 	recorder := events.NewFakeRecorder(10)
 	(&Reconciler{Recorder: recorder}).recordEvents(&rejected, conditionsOf(&rejected))

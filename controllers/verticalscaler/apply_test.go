@@ -65,13 +65,13 @@ func olderTarget(s *v1beta1.VerticalScaler) {
 func TestAnEditIsReportedBeforeAPodIsResized(t *testing.T) {
 	p := newPlant(t, 400, olderTarget) // of 100m
 	p.Budget = budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
-	p.refused = errors.New("not before the edit is told")
+	p.refused = errors.New("not before the edit is reported")
 	vs, result, err := p.reconcile()
 	if err != nil || len(p.resized) > 0 || result.RequeueAfter > staleCacheRetry {
 		t.Errorf("resized %v, again in %s, %v", p.resized, result.RequeueAfter, err)
 	}
 	if vs.Status.Target.Generation != 1 || vs.Status.Decision != nil || len(vs.Status.History) > 0 {
-		t.Errorf("the status tells %+v, and the decision %+v", vs.Status.Target, vs.Status.Decision)
+		t.Errorf("the status reports %+v, and the decision %+v", vs.Status.Target, vs.Status.Decision)
 	}
 	p.refused = nil
 	if vs = p.mustReconcile(); len(p.resized) != 1 || vs.Status.Decision == nil {
@@ -108,7 +108,7 @@ func TestUrgentResizesDoNotWaitUntilAnEditIsReported(t *testing.T) {
 		s.scaler.ResourceVersion = "1"
 		s.observation.situation = plan.Situation{Deployment: workload.Deployment{Generation: 1}, Pods: []workload.Pod{c.pod}}
 		if first := (&Reconciler{}).reportsFirst(s); first != c.first {
-			t.Errorf("%s: the edit is told first: %t", what, first)
+			t.Errorf("%s: the edit is reported first: %t", what, first)
 		}
 	}
 }

@@ -68,6 +68,6 @@ func TestARejectedDeletionIsReported(t *testing.T) {
 	}
 	recorder, _ := p.Recorder.(*events.FakeRecorder)
 	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, "Cannot restore the original values") {
-		t.Error("no event tells why the scaler does not go")
+		t.Error("no event reports why the scaler does not go")
 	}
 }

@@ -78,7 +78,7 @@ func TestASettledScalerWritesNothingForHours(t *testing.T) {
 		}
 	}
 	if got := vs.Status.Recommendation.ContainerRecommendations[0].ObservedSeconds; got < 256*60 {
-		t.Errorf("the status tells of %d s of evidence", got)
+		t.Errorf("the status reports %d s of evidence", got)
 	}
 }
 

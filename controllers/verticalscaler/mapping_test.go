@@ -448,7 +448,7 @@ func (w *systemState) lost() string {
 		}
 		before := w.before(vs)
 		if got, want := reportedWinner(vs), w.mustReport(before); got != want {
-			return fmt.Sprintf("scaler %s says %q, not %q: %v come first", vs.Name, got, want, before)
+			return fmt.Sprintf("scaler %s reports %q, not %q: %v come first", vs.Name, got, want, before)
 		}
 		if len(before) > 0 {
 			if claim := scaler.RecordedClaim(vs); claim != "" || vs.Status.Target != nil {

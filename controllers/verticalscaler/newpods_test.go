@@ -328,7 +328,7 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if published := !r.memory.of(client.ObjectKeyFromObject(vs)).published.since.IsZero(); published != tc.evicts {
-			t.Errorf("%s: told %t", name, published)
+			t.Errorf("%s: published %t", name, published)
 		}
 	}
 }
@@ -346,22 +346,22 @@ func TestSizesCountFromTheirPublication(t *testing.T) {
 		r.decide(t, s)
 		since = s.observation.situation.NewPods.AskedSince
 		if since.IsZero() != (s.requeueAfter == publishRetry) {
-			t.Errorf("told since %s, again in %s", since, s.requeueAfter)
+			t.Errorf("published since %s, again in %s", since, s.requeueAfter)
 		}
 		return since
 	}
 	if got := pass(noon, 100); !got.Equal(noon) {
-		t.Errorf("told since %s", got)
+		t.Errorf("published since %s", got)
 	}
 	if got := pass(noon.Add(time.Minute), 100); !got.Equal(noon) {
-		t.Errorf("a minute later: told since %s", got)
+		t.Errorf("a minute later: published since %s", got)
 	}
 	if got := pass(noon.Add(2*time.Minute), 200); !got.IsZero() {
-		t.Errorf("before another size is written down: told since %s", got)
+		t.Errorf("before another size is published: since %s", got)
 	}
 	must.Succeed(t, r.Client.Delete(t.Context(), sizes("")))
 	must.Succeed(t, r.Client.Create(t.Context(), sizes("\ncheckout @;app,200m,,,\n")))
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
-		t.Errorf("after that: told since %s", got)
+		t.Errorf("after that: published since %s", got)
 	}
 }

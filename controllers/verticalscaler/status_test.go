@@ -345,7 +345,7 @@ func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a reconcile on an old cache says nothing at all", func(t *testing.T) {
+	t.Run("a reconcile on an old cache reports nothing", func(t *testing.T) {
 		for _, err := range []error{errStaleCache, errRefused, checkpoint.ErrOvertaken, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
 			s := aScope()
 			if s.classify(err); s.outcome != conflicted {
@@ -391,7 +391,7 @@ func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 	want := "ScaleUp: app cpu 100m->300m, memory 256Mi->512Mi"
 	for range 2 {
 		if got := formatDecision(s, d); got != want {
-			t.Errorf("sayDecision() = %q, want %q", got, want)
+			t.Errorf("formatDecision() = %q, want %q", got, want)
 		}
 		s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
 	}
@@ -400,10 +400,10 @@ func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 		Verification: &plan.Verification{Good: map[string]quantity.Amounts{"app": amounts(0, 512)}},
 	}
 	if got, want := formatDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 69Mi->512Mi (restored: not verified yet)"; got != want {
-		t.Errorf("sayDecision() = %q, want %q", got, want)
+		t.Errorf("formatDecision() = %q, want %q", got, want)
 	}
 	s.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(250, 0)}}
 	if got, want := formatDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
-		t.Errorf("sayDecision() = %q, want %q", got, want)
+		t.Errorf("formatDecision() = %q, want %q", got, want)
 	}
 }

@@ -131,7 +131,7 @@ func TestWhatWaitsForTheBudgetIsSavedBeforeItIsChanged(t *testing.T) {
 		t.Errorf("it is its turn: %v, resized %v, again in %s", err, p.resized, result.RequeueAfter)
 	}
 	if _, _, err := p.reconcile(); err == nil {
-		t.Error("nothing says that the history cannot be saved")
+		t.Error("no error reports that the history cannot be saved")
 	}
 	p.refused = nil
 	if p.mustReconcile(); len(p.resized) != 1 {

@@ -68,7 +68,7 @@ func TestReader(t *testing.T) {
 				web.Samples = []backtest.Sample{{0, 500, 0}, {300, 1000, 0}, {600, 250, 0}}
 			}),
 		},
-		"a table of containers tells the interval and today's requests": {
+		"a table of containers has the interval and today's requests": {
 			[]string{"series,source,step_s,init_cpu,init_mem\nweb,us,60,1.5,1000\nother,us,60,1,1\n", usage},
 			changed(func(web *backtest.Trace) {
 				web.Table, web.Step, web.Requests = "b.csv", time.Minute, quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1000}

@@ -69,7 +69,7 @@ func TestTheTimeOfALoweringIsShown(t *testing.T) {
 		t.Errorf("advice %q, want %q", advice, want)
 	}
 	if got := explain.RowOf(e).Advice; got != want {
-		t.Errorf("status says %q", got)
+		t.Errorf("status is %q", got)
 	}
 	cooling := waiting(conditions("Applied True InCooldown The next change (ScaleUp) waits until 5m0s after the last change"))
 	if cpu, _, _ := lowered(t, cooling); cpu != 140*time.Minute {
@@ -129,14 +129,14 @@ func TestNoUnknownTimeIsShown(t *testing.T) {
 		t.Errorf("with raise-only memory: cpu in %s, memory in %s", cpu, memory)
 	}
 	if text := explain.Of(raiseOnly).Text(noon); !strings.Contains(text, "is raised. None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include memory.") {
-		t.Errorf("it is not said that memory is raise-only:\n%s", text)
+		t.Errorf("the text does not mention that memory is raise-only:\n%s", text)
 	}
 	heap := waiting(func(e *explain.Evidence) { e.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"-Xmx20g"} })
 	if cpu, memory, _ := lowered(t, heap); cpu == 0 || memory != 0 {
 		t.Errorf("with a heap of 20Gi: cpu in %s, memory in %s", cpu, memory)
 	}
 	if text := explain.Of(heap).Text(noon); !strings.Contains(text, "is raised. None is lowered below 20Gi: -Xmx20g in args.") {
-		t.Errorf("it is not said that a heap is set:\n%s", text)
+		t.Errorf("the text does not mention that a heap is set:\n%s", text)
 	}
 	whole := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {
 		s.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: "*", ControlledValues: v1beta1.RequestsAndLimits}}}
@@ -228,7 +228,7 @@ func TestAppliedAndExplainNameTheSameTime(t *testing.T) {
 			_, message, _ := strings.Cut(applied, "app "+r.Resource+":")
 			message, _, _ = strings.Cut(message, ";")
 			if !strings.Contains(message, "stays until the upper bound") || isNamed != strings.Contains(message, ", after ") || !strings.Contains(message, after) {
-				t.Errorf("%s: Applied says%s; explain says %q", name, message, r.Lowering())
+				t.Errorf("%s: Applied has%s; explain has %q", name, message, r.Lowering())
 			}
 		}
 	}

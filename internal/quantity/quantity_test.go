@@ -73,11 +73,11 @@ func verdict(t *testing.T, what string, want int64, convert func(resource.Quanti
 func TestRefusalsNameWhatIsAllowed(t *testing.T) {
 	_, err := CPUMillis(resource.MustParse("-1"))
 	if got, want := err.Error(), "CPU of -1 is out of range: allowed is 0 to 10k"; got != want {
-		t.Errorf("CPUMillis(-1) says %q, want %q", got, want)
+		t.Errorf("CPUMillis(-1) = %q, want %q", got, want)
 	}
 	_, err = MemoryBytes(resource.MustParse("2Pi"))
 	if got, want := err.Error(), "memory of 2Pi is out of range: allowed is 0 to 1Pi"; got != want {
-		t.Errorf("MemoryBytes(2Pi) says %q, want %q", got, want)
+		t.Errorf("MemoryBytes(2Pi) = %q, want %q", got, want)
 	}
 }
 

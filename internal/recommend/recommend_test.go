@@ -111,10 +111,10 @@ func TestFor(t *testing.T) {
 		policy  Policy
 		want    *Container // nil for no answer
 	}{
-		"nothing is said without a history":       {policy: policy},
-		"nothing is said without a sample":        {history: &history.Container{}, policy: policy},
-		"nothing is said after a minute":          {history: seen(time.Minute, constant(200, 400)), policy: policy},
-		"nothing is said of what nobody asked":    {history: seen(day, constant(200, 400)), policy: Policy{MarginPercent: 15}},
+		"no answer without a history":             {policy: policy},
+		"no answer without a sample":              {history: &history.Container{}, policy: policy},
+		"no answer after a minute":                {history: seen(time.Minute, constant(200, 400)), policy: policy},
+		"no answer for resources not asked for":   {history: seen(day, constant(200, 400)), policy: Policy{MarginPercent: 15}},
 		"8 days of constant usage leave no doubt": {history: seen(8*day, constant(200, 400)), policy: policy, want: steady()},
 		"after 2 minutes, the bounds are wide": {
 			history: seen(2*time.Minute, constant(200, 400)), policy: policy,

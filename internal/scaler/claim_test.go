@@ -53,7 +53,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("%.20q pauses: %t", value, IsPaused(s))
 		}
 		if want != "" && PauseMessage(s, "") != want {
-			t.Errorf("%.20q says %.120q", value, PauseMessage(s, ""))
+			t.Errorf("%.20q leads to %.120q", value, PauseMessage(s, ""))
 		}
 	}
 	if IsPaused(&v1beta1.VerticalScaler{}) {

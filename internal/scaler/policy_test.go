@@ -75,7 +75,7 @@ func TestPlanPolicy(t *testing.T) {
 	}{
 		"a stored object without defaults":        {checkout(observed), byDefault(func(*model.Policy) {})},
 		"a spec that is newer than the last pass": {checkout(), byDefault(func(p *model.Policy) { p.Edited = true })},
-		"what is said for the whole": {
+		"values for the whole spec": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
 				s.Spec.Suspend = true
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "Rollout", CooldownSeconds: ptr.To[int32](0)}
@@ -179,7 +179,7 @@ func TestRecommendPolicy(t *testing.T) {
 		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: "Safe", SafetyMarginPercent: ptr.To[int32](7)}
 	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})).Spec, "app")
 	if diff := cmp.Diff(recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
-		t.Errorf("as said (-want +got):\n%s", diff)
+		t.Errorf("as specified (-want +got):\n%s", diff)
 	}
 }
 

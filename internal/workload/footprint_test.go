@@ -146,7 +146,7 @@ func TestNewPod(t *testing.T) {
 		"without pods it is the template":                      {template, nil, 100},
 		"a resized pod does not change what the next one gets": {template, []workload.Pod{plain}, 100},
 		"what was injected and the overhead are added":         {template, []workload.Pod{injected}, 160},
-		"the newest pod tells":                                 {template, []workload.Pod{created(2, injected), created(1, plain), created(1, is(1000, func(p *workload.Pod) { p.Created = noon }))}, 160},
+		"the newest pod counts":                                {template, []workload.Pod{created(2, injected), created(1, plain), created(1, is(1000, func(p *workload.Pod) { p.Created = noon }))}, 160},
 		"an older one does not":                                {template, []workload.Pod{created(1, injected), created(2, plain)}, 100},
 		"nor does one of an older template":                    {template, []workload.Pod{created(1, injected), is(1000, func(p *workload.Pod) { p.Current = false })}, 160},
 		"nor one that ends":                                    {template, []workload.Pod{created(1, injected), is(1000, func(p *workload.Pod) { p.Terminating = true })}, 160},

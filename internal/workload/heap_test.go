@@ -87,7 +87,7 @@ func FuzzHeap(f *testing.F) {
 			}
 		}
 		if flag != "" && !ok {
-			t.Errorf("%q tells more than a flag", flag)
+			t.Errorf("%q has more than a flag", flag)
 		}
 	})
 }

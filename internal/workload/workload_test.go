@@ -206,7 +206,7 @@ func TestUnschedulablePods(t *testing.T) {
 		want      time.Time
 	}{
 		"no node has room":                 {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(noon)}, noon},
-		"its scheduler tells no time":      {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, noon.Add(-time.Hour)},
+		"its scheduler reports no time":    {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, noon.Add(-time.Hour)},
 		"it has a node":                    {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, time.Time{}},
 		"a scheduling gate holds it":       {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}, time.Time{}},
 		"another condition has the reason": {corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, time.Time{}},
@@ -408,7 +408,7 @@ func TestTheSizeThatWasHit(t *testing.T) {
 		"even if the resize is not applied yet":            {resized: time.Minute, actual: &corev1.ResourceRequirements{Limits: list("", "256Mi")}},
 		"the size that is applied is the one that was hit": {resized: -time.Minute, actual: &corev1.ResourceRequirements{Limits: list("", "256Mi"), Requests: list("", "128Mi")}, wantMiB: 256},
 		"without a limit it is the applied request":        {resized: -time.Minute, actual: &corev1.ResourceRequirements{Requests: list("", "300Mi")}, wantMiB: 300},
-		"an empty report says nothing":                     {actual: &corev1.ResourceRequirements{}, wantMiB: 512},
+		"an empty report is ignored":                       {actual: &corev1.ResourceRequirements{}, wantMiB: 512},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

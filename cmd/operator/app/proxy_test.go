@@ -59,7 +59,7 @@ func TestTheOperatorUsesTheProxy(t *testing.T) {
 			default: // it ended without a request
 			}
 			if got != tc.want {
-				t.Errorf("the proxy was asked %q, want %q; the operator said:\n%s", got, tc.want, out)
+				t.Errorf("the proxy was asked %q, want %q; the output is:\n%s", got, tc.want, out)
 			}
 		})
 	}

@@ -160,7 +160,7 @@ func TestALateQueueIsReportedOnce(t *testing.T) {
 			q.Done(in("a", i))
 		}
 		if len(lines) != 2 || !strings.Contains(lines[0], `"waited"="1m1s" "averageRequestDuration"="1s"`) || !strings.Contains(lines[1], "anymore") {
-			t.Errorf("the log says:\n%s", strings.Join(lines, "\n"))
+			t.Errorf("the log is:\n%s", strings.Join(lines, "\n"))
 		}
 	})
 }

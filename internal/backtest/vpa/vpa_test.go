@@ -86,6 +86,6 @@ func TestEveryPodCounts(t *testing.T) {
 		}
 	}
 	if want := model.Recommend().Target.CPUMillis; last.CPUMillis != want || want < 900 {
-		t.Errorf("the policy says %dm, and the model %dm; the hottest of three pods uses 900m", last.CPUMillis, want)
+		t.Errorf("the policy recommends %dm, and the model %dm; the hottest of three pods uses 900m", last.CPUMillis, want)
 	}
 }

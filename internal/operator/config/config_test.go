@@ -30,14 +30,14 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		text   string
 		change func(c *Operator)
 	}{
-		"nothing said is the default":         {text: ``, change: func(*Operator) {}},
+		"an empty file is the default":        {text: ``, change: func(*Operator) {}},
 		"an empty section keeps its defaults": {text: "metrics: {}\nleaderElection: {}\nrecommendation: {}", change: func(*Operator) {}},
-		"false is said":                       {text: "leaderElection: {enabled: false}", change: func(c *Operator) { c.LeaderElection.Enabled = false }},
+		"false is set":                        {text: "leaderElection: {enabled: false}", change: func(c *Operator) { c.LeaderElection.Enabled = false }},
 		"one key leaves its neighbours":       {text: "metrics: {bindAddress: \"0\"}", change: func(c *Operator) { c.Metrics.BindAddress = "0" }},
 		"the least durations are accepted":    {text: "resyncPeriod: 1s\ncollection: {interval: 1s}", change: func(c *Operator) { c.ResyncPeriod.Duration, c.Collection.Interval.Duration = time.Second, time.Second }},
 		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
 		"one ceiling leaves the others":       {text: "ceilings: {pod: {cpu: 500m}}", change: func(c *Operator) { c.Ceilings.Pod.CPU = resource.MustParse("500m") }},
-		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
+		"no ceiling is set":                   {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
 		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
 		"one worker":                          {text: "workers: {verticalScalers: 1}", change: func(c *Operator) { c.Workers.VerticalScalers = 1 }},
 		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
@@ -77,37 +77,37 @@ func TestParseRejects(t *testing.T) {
 		text string
 		want []string // parts of the error
 	}{
-		"an empty file":                         {text: "", want: []string{`apiVersion and kind must be config.verticalscaler.io/v1beta1 and OperatorConfiguration, not "" and ""`}},
-		"another kind":                          {text: "apiVersion: config.verticalscaler.io/v1beta1\nkind: Config", want: []string{`not "config.verticalscaler.io/v1beta1" and "Config"`}},
-		"another version":                       {text: "apiVersion: config.verticalscaler.io/v1\nkind: OperatorConfiguration", want: []string{`not "config.verticalscaler.io/v1" and "OperatorConfiguration"`}},
-		"a misspelt key":                        {text: head + "resyncperiode: 5m", want: []string{`unknown field "resyncperiode"`}},
-		"a key said twice":                      {text: head + "resyncPeriod: 5m\nresyncPeriod: 6m", want: []string{`key "resyncPeriod" already set in map`}},
-		"a word as a duration":                  {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
-		"a budget of nothing":                   {text: head + "budget: {changesPerMinute: 0}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 0"}},
-		"more than all pods":                    {text: head + "budget: {podPercentPerMinute: 101}", want: []string{"budget.podPercentPerMinute must be from 0 to 100, not 101"}},
-		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
-		"a share of nothing":                    {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},
-		"a raise that is none":                  {text: head + "ceilings: {raiseFactor: 1}", want: []string{"ceilings.raiseFactor must be 0 or from 2 to 1000, not 1"}},
-		"ceilings below nothing":                {text: head + "ceilings: {container: {cpu: -1}, pod: {memory: -1}}", want: []string{"ceilings.container.cpu: CPU of -1 is out of range", "ceilings.pod.memory: memory of -1 is out of range"}},
-		"ceilings beyond everything":            {text: head + "ceilings: {container: {memory: 2Ei}, pod: {cpu: 1e18}}", want: []string{"ceilings.container.memory", "ceilings.pod.cpu"}},
-		"a ceiling that is no quantity":         {text: head + "ceilings: {container: {cpu: many}}", want: []string{"decoding"}},
-		"a freeze switch with a bad name":       {text: head + "freeze: {configMap: Stop!}", want: []string{`freeze.configMap: "Stop!" is not a valid name`}},
-		"a freeze switch in a bad namespace":    {text: head + "freeze: {namespace: a.b}", want: []string{`freeze.namespace: "a.b" is not a valid name`}},
-		"negative evidence":                     {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
-		"a password in Prometheus's address":    {text: head + "prometheus: {address: \"https://me:hush@p\"}", want: []string{"prometheus.address must not contain credentials"}},
-		"a token in Prometheus's address":       {text: head + "prometheus: {address: \"https://p?token=hush\"}", want: []string{"prometheus.address must not have a query"}},
-		"an address that is no URL":             {text: head + "prometheus: {address: \"https://me:hush@p:x\"}", want: []string{"prometheus.address must be an http or https URL"}},
-		"a token in the clear":                  {text: head + "prometheus: {address: \"http://p\", bearerTokenFile: t}", want: []string{"prometheus.address must be an https URL"}},
-		"a password in the clear":               {text: head + "prometheus: {address: \"http://p\", username: u, passwordFile: t}", want: []string{"prometheus.address must be an https URL"}},
-		"credentials without an address":        {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address must be set"}},
-		"a token and a password":                {text: head + "prometheus: {address: \"https://p\", bearerTokenFile: t, username: u, passwordFile: p}", want: []string{"prometheus.bearerTokenFile and prometheus.passwordFile must not both be set"}},
-		"a user without a password":             {text: head + "prometheus: {address: \"https://p\", username: u}", want: []string{"prometheus.username and prometheus.passwordFile must be set together"}},
-		"a certificate without its key":         {text: head + "prometheus: {address: \"https://p\", certFile: c}", want: []string{"prometheus.certFile and prometheus.keyFile must be set together"}},
-		"a label that is ours":                  {text: head + "prometheus: {labels: {namespace: x}}", want: []string{"prometheus.labels: namespace is set by the operator"}},
-		"a label that says more than it should": {text: head + "prometheus: {labels: {'a=\"\"} or b{': x}}", want: []string{"is not a valid label name"}},
-		"a step that would count for less":      {text: head + "prometheus: {step: 3m}", want: []string{"prometheus.step must be from 15s to 2m0s, not 3m0s"}},
-		"a step that is no whole second":        {text: head + "prometheus: {step: 15500ms}", want: []string{"prometheus.step and prometheus.rateWindow must be whole seconds"}},
-		"a password itself":                     {text: head + "prometheus: {password: hush}", want: []string{`unknown field "password"`}},
+		"an empty file":                      {text: "", want: []string{`apiVersion and kind must be config.verticalscaler.io/v1beta1 and OperatorConfiguration, not "" and ""`}},
+		"another kind":                       {text: "apiVersion: config.verticalscaler.io/v1beta1\nkind: Config", want: []string{`not "config.verticalscaler.io/v1beta1" and "Config"`}},
+		"another version":                    {text: "apiVersion: config.verticalscaler.io/v1\nkind: OperatorConfiguration", want: []string{`not "config.verticalscaler.io/v1" and "OperatorConfiguration"`}},
+		"a misspelt key":                     {text: head + "resyncperiode: 5m", want: []string{`unknown field "resyncperiode"`}},
+		"a repeated key":                     {text: head + "resyncPeriod: 5m\nresyncPeriod: 6m", want: []string{`key "resyncPeriod" already set in map`}},
+		"a word as a duration":               {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
+		"a budget of nothing":                {text: head + "budget: {changesPerMinute: 0}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 0"}},
+		"more than all pods":                 {text: head + "budget: {podPercentPerMinute: 101}", want: []string{"budget.podPercentPerMinute must be from 0 to 100, not 101"}},
+		"a budget's window":                  {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
+		"a share of nothing":                 {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},
+		"a raise that is none":               {text: head + "ceilings: {raiseFactor: 1}", want: []string{"ceilings.raiseFactor must be 0 or from 2 to 1000, not 1"}},
+		"ceilings below nothing":             {text: head + "ceilings: {container: {cpu: -1}, pod: {memory: -1}}", want: []string{"ceilings.container.cpu: CPU of -1 is out of range", "ceilings.pod.memory: memory of -1 is out of range"}},
+		"ceilings beyond everything":         {text: head + "ceilings: {container: {memory: 2Ei}, pod: {cpu: 1e18}}", want: []string{"ceilings.container.memory", "ceilings.pod.cpu"}},
+		"a ceiling that is no quantity":      {text: head + "ceilings: {container: {cpu: many}}", want: []string{"decoding"}},
+		"a freeze switch with a bad name":    {text: head + "freeze: {configMap: Stop!}", want: []string{`freeze.configMap: "Stop!" is not a valid name`}},
+		"a freeze switch in a bad namespace": {text: head + "freeze: {namespace: a.b}", want: []string{`freeze.namespace: "a.b" is not a valid name`}},
+		"negative evidence":                  {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
+		"a password in Prometheus's address": {text: head + "prometheus: {address: \"https://me:hush@p\"}", want: []string{"prometheus.address must not contain credentials"}},
+		"a token in Prometheus's address":    {text: head + "prometheus: {address: \"https://p?token=hush\"}", want: []string{"prometheus.address must not have a query"}},
+		"an address that is no URL":          {text: head + "prometheus: {address: \"https://me:hush@p:x\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"a token in the clear":               {text: head + "prometheus: {address: \"http://p\", bearerTokenFile: t}", want: []string{"prometheus.address must be an https URL"}},
+		"a password in the clear":            {text: head + "prometheus: {address: \"http://p\", username: u, passwordFile: t}", want: []string{"prometheus.address must be an https URL"}},
+		"credentials without an address":     {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address must be set"}},
+		"a token and a password":             {text: head + "prometheus: {address: \"https://p\", bearerTokenFile: t, username: u, passwordFile: p}", want: []string{"prometheus.bearerTokenFile and prometheus.passwordFile must not both be set"}},
+		"a user without a password":          {text: head + "prometheus: {address: \"https://p\", username: u}", want: []string{"prometheus.username and prometheus.passwordFile must be set together"}},
+		"a certificate without its key":      {text: head + "prometheus: {address: \"https://p\", certFile: c}", want: []string{"prometheus.certFile and prometheus.keyFile must be set together"}},
+		"a label that is ours":               {text: head + "prometheus: {labels: {namespace: x}}", want: []string{"prometheus.labels: namespace is set by the operator"}},
+		"a label with a forged matcher":      {text: head + "prometheus: {labels: {'a=\"\"} or b{': x}}", want: []string{"is not a valid label name"}},
+		"a step that would count for less":   {text: head + "prometheus: {step: 3m}", want: []string{"prometheus.step must be from 15s to 2m0s, not 3m0s"}},
+		"a step that is no whole second":     {text: head + "prometheus: {step: 15500ms}", want: []string{"prometheus.step and prometheus.rateWindow must be whole seconds"}},
+		"a password itself":                  {text: head + "prometheus: {password: hush}", want: []string{`unknown field "password"`}},
 		"all of Prometheus that is too much, at once": {
 			text: head + "prometheus: {lookback: 9999h, rateWindow: 2h}",
 			want: []string{"prometheus.lookback", "prometheus.rateWindow"},
@@ -127,11 +127,11 @@ func TestParseRejects(t *testing.T) {
 				t.Fatal("Parse() = nil")
 			}
 			if strings.Contains(err.Error(), "hush") {
-				t.Errorf("Parse() = %v, which tells a secret", err)
+				t.Errorf("Parse() = %v, which contains a secret", err)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("Parse() = %v, want it to say %q", err, want)
+					t.Errorf("Parse() = %v, want it to contain %q", err, want)
 				}
 			}
 		})

@@ -49,7 +49,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 
 	b.load()
 	if got := b.inMemory("app"); got >= time.Hour {
-		t.Fatalf("it was loaded before the scaler said so: %s", got)
+		t.Fatalf("it was loaded before the annotation was set: %s", got)
 	}
 	b.restoredAs("a")
 	b.load()

@@ -210,7 +210,7 @@ func TestOutagesReportWhatToDo(t *testing.T) {
 	} {
 		// As the source wraps them.
 		if got := describeOutage(fmt.Errorf("reading the usage of namespace %q: %w", "shop", err)); got != want {
-			t.Errorf("sayOutage(%v) = %q, want %q", err, got, want)
+			t.Errorf("describeOutage(%v) = %q, want %q", err, got, want)
 		}
 	}
 }

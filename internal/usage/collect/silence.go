@@ -23,8 +23,8 @@ import (
 //   - Each container in the spec of such a pod counts, except init containers that end and native
 //     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: its future usage is unknown.
 //   - A container is silent if the answer has no usable sample of it. A sample that the source
-//     refuses, such as a stale one, is none. One that was delivered before is still one: a source
-//     may measure less often than it is asked.
+//     rejects, such as a stale one, does not count. A repeated one does: a source may measure less
+//     often than it is asked.
 //
 // While a container is silent in one pod, the samples of that container in all pods may raise its
 // recommendation, and never lower it. While any container is silent, nothing is lowered.

@@ -383,7 +383,7 @@ func TestMetricsThatAreDownAreOneFact(t *testing.T) {
 		w.expectProblems("shop", "api", Problems{})
 		w.expectSilent("shop", "api", true)
 		if !w.collector.Missing.Load() {
-			t.Errorf("fails %v: nobody is told", fails)
+			t.Errorf("fails %v: no scaler is triggered", fails)
 		}
 
 		delete(w.fails, "shop")

@@ -415,13 +415,13 @@ func checkError(t *testing.T, err error, words, inFull string, unavailable bool)
 		t.Fatalf("Range() = %v, want an *Error", err)
 	}
 	if failure.Words != words || failure.Unavailable != unavailable {
-		t.Errorf("Range() says %q, unavailable %v; want %q, %v; in full: %v", failure.Words, failure.Unavailable, words, unavailable, err)
+		t.Errorf("Range() = %q, unavailable %v; want %q, %v; in full: %v", failure.Words, failure.Unavailable, words, unavailable, err)
 	}
 	if !strings.Contains(err.Error(), inFull) {
-		t.Errorf("Range() = %v, want it to say %q", err, inFull)
+		t.Errorf("Range() = %v, want it to contain %q", err, inFull)
 	}
 	if len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hush") {
-		t.Errorf("Range() = %q, which is too long, or says too much", err)
+		t.Errorf("Range() = %q, which is too long, or has too much", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestAFleetWatchesItsNamespaces(t *testing.T) {
 	<-news
 	mu.Lock()
 	if diff := cmp.Diff([]string{"bank/later"}, slices.Sorted(maps.Keys(reported))); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 	mu.Unlock()
 	cancel()

@@ -184,7 +184,7 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 			t.Errorf("the Deployment is %+v, %v", d.Spec, err)
 		}
 		if len(reported) == 0 {
-			t.Error("no change was told")
+			t.Error("no change was reported")
 		}
 	})
 }
@@ -200,7 +200,7 @@ func TestAReaderLearnsOfChangesInAnyOrder(t *testing.T) {
 			}
 			w.drain()
 			if diff := cmp.Diff(w.truth(), w.lastRead); diff != "" {
-				t.Fatalf("seed %d: the reader was not told (-there +seen):\n%s", seed, diff)
+				t.Fatalf("seed %d: the reader missed a change (-there +seen):\n%s", seed, diff)
 			}
 		}
 	})
@@ -334,7 +334,7 @@ func TestChangesOfDeploymentsAreReported(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if !reflect.DeepEqual(reported, wantReported) || !reflect.DeepEqual(fleet, wantFleet) {
-				t.Errorf("%s: told %q and %q, want %q and %q", what, reported, fleet, wantReported, wantFleet)
+				t.Errorf("%s: reported %q and %q, want %q and %q", what, reported, fleet, wantReported, wantFleet)
 			}
 			reported, fleet = nil, nil
 		}
