@@ -86,7 +86,7 @@ type scope struct {
 
 	// waiting names the deletion that the reconcile waits for, if any.
 	waiting string
-	// rejection is the reason why a user must act; its reason is empty if no action is required.
+	// rejection tells a user how to act. Its reason is empty if no action is required.
 	rejection apierror.Rejection
 	// changes are the writes of this reconcile, for events.
 	changes []change

@@ -35,10 +35,10 @@ const (
 	evictionTimeout = 10 * time.Second
 )
 
-// mostNodes is how many nodes are looked at for one eviction. After turnOfNodes, it is the turn of the next ones: a node takes two
-// readings, which are a minute apart.
 const (
-	mostNodes   = 32
+	// mostNodes limits the nodes that are read for one eviction.
+	mostNodes = 32
+	// turnOfNodes is time for two readings of these nodes. Then it is the turn of the next ones.
 	turnOfNodes = 3 * time.Minute
 )
 

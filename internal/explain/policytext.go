@@ -35,7 +35,7 @@ type PolicyExplanation struct {
 	// ModeMeans and StartMeans are the meanings of the update modes.
 	ModeMeans  string `json:"modeMeans"`
 	StartMeans string `json:"startMeans"`
-	// Rules describe when scalers are promoted; empty if none is.
+	// Rules describe when scalers are promoted.
 	Rules []string `json:"rules,omitempty"`
 	// Findings are the reasons for the state, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`

@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -162,4 +165,31 @@ func TestResyncsAreSpreadOverThePeriod(t *testing.T) {
 			t.Errorf("minute %s has %d of %d resyncs", minute, count, n)
 		}
 	}
+}
+
+// A queue that stops leaves its requests in the metric of its depth: docs/runbook.md says how to read it after a restart of the manager.
+func TestAStoppedQueueKeepsItsDepth(t *testing.T) {
+	q := queue.Options(1).NewQueue(t.Name(), queue.Options(1).RateLimiter)
+	q.Add(request("a"))
+	q.Len() // takes in the request
+	q.ShutDown()
+	if depth := depthOf(t, t.Name()); depth != 1 {
+		t.Errorf("the depth is %g after the end: the runbook need not explain it any longer", depth)
+	}
+}
+
+// depthOf is the depth of a controller's queue by the metric.
+func depthOf(t *testing.T, name string) (depth float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	must.Succeed(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			isOf := func(l *dto.LabelPair) bool { return l.GetName() == "name" && l.GetValue() == name }
+			if family.GetName() == "workqueue_depth" && slices.ContainsFunc(m.GetLabel(), isOf) {
+				depth += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return depth
 }

@@ -72,7 +72,7 @@ func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []re
 func (e *evaluation) requestFor(c *row.Container, r model.Resource) request {
 	q := request{Row: c.Of(r), container: c, tolerance: e.policy.Tolerance, lacksUsage: e.MissingUsage != "", ceiling: model.Any}
 	q.granted = cmp.Or(q.Granted, q.Template)
-	if q.Granted > 0 && e.Decision.Request(c.Name, r) == q.Granted+1 { // the smallest amount less keeps the QoS class, and is no reason to lower the decision
+	if q.Granted > 0 && e.Decision.Request(c.Name, r) == q.Granted+1 { // lowered by the smallest amount to keep the QoS class
 		q.granted++
 	}
 	q.current, q.isUnsettled = e.currentRequest(c, r)
@@ -225,7 +225,7 @@ func (e *evaluation) currentRequest(c *row.Container, r model.Resource) (current
 	var resized time.Time // the last pod of the current template
 	for _, running := range c.Running {
 		declared, applied := r.Request(running.Resources), r.Request(running.Resources)
-		if model.WasResized(*running.Pod) { // otherwise what a kubelet reports is not believed
+		if model.WasResized(*running.Pod) { // before a resize, kubelets may report other amounts
 			applied = running.Granted(r)
 		}
 		current, least = max(current, declared), min(least, applied)

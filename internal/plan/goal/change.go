@@ -97,7 +97,7 @@ func (cs Changes) Lowered() Changes {
 	return cs.part(func(r model.Resource, has, size workload.Resources) bool { return !r.Raises(has, size) })
 }
 
-// Unchanged is what the pod has.
+// Unchanged keeps the pod's resources.
 func (cs Changes) Unchanged() Changes {
 	return cs.part(func(model.Resource, workload.Resources, workload.Resources) bool { return false })
 }

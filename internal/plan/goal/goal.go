@@ -121,7 +121,7 @@ func (g Goals) size(pod workload.Pod, of *Change) (dropped model.Obstacles) {
 }
 
 const (
-	// fewPods is how many pods are too few for an outlier.
+	// fewPods is the largest number of pods without an outlier.
 	fewPods = 2
 	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
 	killSkew = 30 * time.Second

@@ -47,8 +47,8 @@ func (c Change) withinBounds(r model.Resource) workload.Resources {
 	return c.Goal.Resize(c.Has.Resources, requests[c.Has.Name])
 }
 
-// Withholding is the sizes of a pod without what they lower while usage is missing. boosted are the same with boosts, which may
-// be lowered to sizes. isWithheld reports whether something is not lowered.
+// Withholding keeps what sizes would lower while usage is missing, and returns what that waits for. plain are the sizes without
+// boosts.
 func (g Goals) Withholding(pod workload.Pod, plain, sizes Changes) (out Changes, waits model.Obstacles) {
 	out = slices.Clone(sizes)
 	if why := g.WaitsForUsage(); why.Exists() {

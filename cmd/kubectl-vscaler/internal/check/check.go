@@ -199,7 +199,7 @@ func (p *preflight) kubelets(ctx context.Context) (checkResult, string, error) {
 }
 
 const (
-	// askedNodes is how many nodes are asked for their configuration at most. Nodes of one pool are alike.
+	// askedNodes limits the nodes whose configuration is read. Nodes of one pool are alike.
 	askedNodes = 10
 	// nodeTimeout bounds the requests to one node, which may be down.
 	nodeTimeout = 5 * time.Second
