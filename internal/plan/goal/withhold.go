@@ -8,6 +8,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -42,9 +43,9 @@ func (c Change) withinBounds(r model.Resource) workload.Resources {
 	if allowed >= request {
 		return c.Has.Resources
 	}
-	requests := model.Requests{}
-	model.SetRequest(requests, c.Has.Name, r, allowed)
-	return c.Goal.Resize(c.Has.Resources, requests[c.Has.Name])
+	var requests quantity.Amounts
+	r.Set(&requests, allowed)
+	return c.Goal.Resize(c.Has.Resources, requests)
 }
 
 // Withholding keeps what sizes would lower while usage is missing, and returns what that waits for. plain are the sizes without

@@ -75,60 +75,69 @@ type Row struct {
 	span spanParts
 }
 
+// collector collects the rows of a situation.
+type collector struct {
+	model.Situation
+
+	policy       model.Policy
+	ceilings     [len(model.Resources)]Ceiling
+	isGuaranteed bool // the template as the user wrote it makes Guaranteed pods
+}
+
 // Of collects the rows of a situation.
 func Of(s model.Situation, policy model.Policy) Table {
-	t := Table{Containers: make([]Container, len(s.Deployment.Containers))}
-	for _, r := range model.Resources {
-		t.Ceilings[r] = ceilingOf(s, policy, r)
-	}
 	written := slices.Clone(s.Deployment.Containers)
 	for i, c := range written {
 		written[i].Resources = Written(s, c)
 	}
-	isGuaranteed := workload.AreGuaranteed(written, s.Pods)
+	of := collector{Situation: s, policy: policy, isGuaranteed: workload.AreGuaranteed(written, s.Pods)}
+	for _, r := range model.Resources {
+		of.ceilings[r] = ceilingOf(s, policy, r)
+	}
+	t := Table{Containers: make([]Container, len(written)), Ceilings: of.ceilings}
 	for i, c := range s.Deployment.Containers {
-		t.Containers[i] = containerOf(s, policy, c, written[i].Resources, isGuaranteed, t.Ceilings)
+		t.Containers[i] = of.container(c, written[i].Resources)
 	}
 	return t
 }
 
-func containerOf(s model.Situation, policy model.Policy, c workload.Container, written workload.Resources, isGuaranteed bool, ceilings [len(model.Resources)]Ceiling) Container {
-	out := Container{Container: c, Written: written, Policy: policy.Containers[c.Name], Heap: s.Deployment.Heaps[c.Name]}
-	out.Original, _ = s.Original(c.Name)
-	out.Recommendation, out.IsKnown = s.Recommendation(c.Name)
+func (of collector) container(c workload.Container, written workload.Resources) Container {
+	out := Container{Container: c, Written: written, Policy: of.policy.Containers[c.Name], Heap: of.Deployment.Heaps[c.Name]}
+	out.Original, _ = of.Original(c.Name)
+	out.Recommendation, out.IsKnown = of.Recommendation(c.Name)
 	out.KnownMemory = knownMemory(out.Recommendation)
-	out.IsGuaranteed = isGuaranteed && out.Policy.Limits == model.LimitsRise && out.Policy.LimitPolicy == model.LimitPolicy{}
-	out.HasWholeCores = isGuaranteed && out.keepsWholeCores()
+	out.IsGuaranteed = of.isGuaranteed && out.Policy.Limits == model.LimitsRise && out.Policy.LimitPolicy == model.LimitPolicy{}
+	out.HasWholeCores = of.isGuaranteed && out.keepsWholeCores()
 	out.limits = limitRules{
-		shape: written, rule: out.Policy.Limits, policy: out.Policy.LimitPolicy, bounds: s.Bounds, isGuaranteed: out.IsGuaranteed,
-		needed: quantity.Amounts{MemoryBytes: max(out.KnownMemory, out.Heap.Bytes)}, mostRatio: model.BoundOf(s.Ceilings.RaiseFactor),
+		shape: written, rule: out.Policy.Limits, policy: out.Policy.LimitPolicy, bounds: of.Bounds, isGuaranteed: out.IsGuaranteed,
+		needed: quantity.Amounts{MemoryBytes: max(out.KnownMemory, out.Heap.Bytes)}, mostRatio: model.BoundOf(of.Ceilings.RaiseFactor),
 	}
-	for i := range s.Pods {
-		if running, ok := s.Pods[i].Readable(c.Name); ok && s.IsActive(policy, s.Pods[i]) {
-			out.Running = append(out.Running, Instance{running, &s.Pods[i]})
+	for i := range of.Pods {
+		if running, ok := of.Pods[i].Readable(c.Name); ok && of.IsActive(of.policy, of.Pods[i]) {
+			out.Running = append(out.Running, Instance{running, &of.Pods[i]})
 		}
 	}
 	for _, r := range model.Resources {
-		row := Row{
-			Resource: r, TakenBy: s.TakenBy(c.Name, r), IsControlled: policy.Controls(c.Name, r),
-			Template: templateRequest(c.Resources, r), MaxAllowed: model.BoundOf(r.Of(out.Policy.MaxAllowed)),
-			ContainerCeiling: model.BoundOf(r.Of(s.Ceilings.Container)), RaiseLimit: raiseLimit(s, out, r),
-		}
-		row.IsManaged = row.IsControlled && !row.TakenBy.Exists() && !c.Unreadable
-		for _, running := range out.Running { // a request that was added can't be taken back
-			row.Granted = max(row.Granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
-		}
-		row.MostRaised = min(row.MaxAllowed, row.ContainerCeiling, ceilings[r].Most)
-		if row.MaxAllowed == model.Any {
-			row.MostRaised = min(row.MostRaised, row.RaiseLimit)
-		}
-		row.span = spanPartsOf(s, policy, out, r)
-		row.Enforced = row.span.within(0, model.Any)
-		row.Allowed = row.span.within(r.Of(out.Policy.MinAllowed), row.MaxAllowed)
-		out.limits.mostRaised[r] = row.RaiseLimit
-		out.Rows[r] = row
+		out.Rows[r] = of.row(&out, r)
+		out.limits.mostRaised[r] = out.Rows[r].RaiseLimit
 	}
 	return out
+}
+
+func (of collector) row(c *Container, r model.Resource) Row {
+	row := Row{
+		Resource: r, TakenBy: of.TakenBy(c.Name, r), IsControlled: of.policy.Controls(c.Name, r), Template: templateRequest(c.Resources, r),
+		MaxAllowed: model.BoundOf(r.Of(c.Policy.MaxAllowed)), RaiseLimit: of.raiseLimit(c, r), ContainerCeiling: model.BoundOf(r.Of(of.Ceilings.Container)),
+		span: of.span(c, r),
+	}
+	row.IsManaged = row.IsControlled && !row.TakenBy.Exists() && !c.Unreadable
+	for _, running := range c.Running { // a request that was added can't be taken back
+		row.Granted = max(row.Granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
+	}
+	row.MostRaised = min(row.MaxAllowed, row.RaiseLimit, row.ContainerCeiling, of.ceilings[r].Most)
+	row.Enforced = row.span.within(0, model.Any)
+	row.Allowed = row.span.within(r.Of(c.Policy.MinAllowed), row.MaxAllowed)
+	return row
 }
 
 // Range is the range of the policy with another minimum and maximum, within what is enforced.
@@ -195,12 +204,12 @@ var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
 //
 // What the user has set is the larger one of request and limit in the template, before it was rewritten, or else the
 // default of a LimitRange. Without either, there is nothing to compare with, and only the ceilings bound a request.
-func raiseLimit(s model.Situation, c Container, r model.Resource) int64 {
-	base := cmp.Or(max(r.Request(c.Written), r.Limit(c.Written)), r.Of(s.Bounds.ContainerDefault))
-	if min(base, s.Ceilings.RaiseFactor) == 0 || r.Of(c.Policy.MaxAllowed) > 0 {
+func (of collector) raiseLimit(c *Container, r model.Resource) int64 {
+	base := cmp.Or(max(r.Request(c.Written), r.Limit(c.Written)), r.Of(of.Bounds.ContainerDefault))
+	if min(base, of.Ceilings.RaiseFactor) == 0 || r.Of(c.Policy.MaxAllowed) > 0 {
 		return model.Any
 	}
-	return min(r.Most(), max(MulDiv(base, s.Ceilings.RaiseFactor, 1, true), r.Of(leastRaiseLimit), r.Of(c.Policy.MinAllowed), r.Of(s.Bounds.ContainerMin)))
+	return min(r.Most(), max(MulDiv(base, of.Ceilings.RaiseFactor, 1, true), r.Of(leastRaiseLimit), r.Of(c.Policy.MinAllowed), r.Of(of.Bounds.ContainerMin)))
 }
 
 // knownMemory is the memory that the container has used, or was OOM-killed with. The bounds of

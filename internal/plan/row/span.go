@@ -43,13 +43,13 @@ type spanParts struct {
 	limitRange    Span
 }
 
-// spanPartsOf are the bounds of a row: the LimitRange, which the API server enforces, and the limit, if
+// span has the bounds of a row: the LimitRange, which the API server enforces, and the limit, if
 // that stays or is capped.
-func spanPartsOf(s model.Situation, policy model.Policy, c Container, r model.Resource) spanParts {
-	limit, ratio := r.Limit(c.Resources), r.Ratio(s.Bounds.ContainerRatio)
+func (of collector) span(c *Container, r model.Resource) spanParts {
+	limit, ratio := r.Limit(c.Resources), r.Ratio(of.Bounds.ContainerRatio)
 	inNewPods := limit
-	if !policy.InPlace() { // a template without a limit that requests more than the default creates no pods at all
-		inNewPods = cmp.Or(limit, r.Of(s.Bounds.ContainerDefault))
+	if !of.policy.InPlace() { // a template without a limit that requests more than the default creates no pods at all
+		inNewPods = cmp.Or(limit, r.Of(of.Bounds.ContainerDefault))
 	} else if len(c.Running) > 0 {
 		limit = 0
 		for _, running := range c.Running {
@@ -57,10 +57,10 @@ func spanPartsOf(s model.Situation, policy model.Policy, c Container, r model.Re
 		}
 		inNewPods = limit
 	}
-	out := spanParts{capped: model.Any, fixed: model.Any, limitRange: Span{r.Of(s.Bounds.ContainerMin), model.BoundOf(r.Of(s.Bounds.ContainerMax))}}
+	out := spanParts{capped: model.Any, fixed: model.Any, limitRange: Span{r.Of(of.Bounds.ContainerMin), model.BoundOf(r.Of(of.Bounds.ContainerMax))}}
 	kept := int64(0) // the limit that is not lowered
 	switch {
-	case c.Policy.Limits == model.LimitsStay, limit == 0 && policy.RollsOut():
+	case c.Policy.Limits == model.LimitsStay, limit == 0 && of.policy.RollsOut():
 		kept, out.fixed = inNewPods, model.BoundOf(inNewPods)
 	case limit > 0:
 		out.capped = model.BoundOf(r.Of(c.Policy.LimitPolicy.MaxAllowed))
