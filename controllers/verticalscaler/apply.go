@@ -63,7 +63,7 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	case plan.Rewrite:
 		return r.rewrite(ctx, s, step)
 	case plan.Evict:
-		return r.evict(ctx, s, step.Pods[0])
+		return r.evict(ctx, s, step)
 	case plan.Restore:
 		if err := r.restore(ctx, s.scaler, s.status.OriginalResources); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (r *Reconciler) chooseEvicted(ctx context.Context, s *scope) {
 		s.plan = plan.WithoutEviction(s.plan, why)
 		return
 	}
-	step.Pods, step.IfBusy = []plan.EvictedPod{*pod}, false
+	step.Pods = []plan.EvictedPod{*pod}
 	s.plan.Step = step
 }
 
@@ -65,7 +65,7 @@ func (r *Reconciler) onBusyNode(ctx context.Context, pods []plan.EvictedPod, now
 	why := ""
 	turns := slices.Collect(slices.Chunk(pods, mostNodes))
 	for _, pod := range turns[int(now.Unix()/int64(turnOfNodes.Seconds()))%len(turns)] {
-		isBusy, err := r.Pressure.Take(ctx, pod.Node)
+		isBusy, err := r.Pressure.IsBusy(ctx, pod.Node)
 		switch {
 		case isBusy:
 			return &pod, ""
@@ -85,7 +85,8 @@ func (r *Reconciler) onBusyNode(ctx context.Context, pods []plan.EvictedPod, now
 
 // evict evicts one pod. The pod must still be the one that the plan saw, with the same
 // resources.
-func (r *Reconciler) evict(ctx context.Context, s *scope, pod plan.EvictedPod) error {
+func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error {
+	pod := step.Pods[0]
 	if err := r.confirmNewPods(ctx, s); err != nil {
 		return err
 	}
@@ -96,6 +97,9 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, pod plan.EvictedPod) e
 	}
 	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
 		return err
+	}
+	if step.IfBusy && !r.Pressure.Take(pod.Node) {
+		return &deferral{v1beta1.ReasonDeferred, "Another pod has left the node of pod " + pod.Name + ": new readings show whether its CPU is still used up"}
 	}
 	limited, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()

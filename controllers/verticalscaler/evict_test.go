@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 )
 
@@ -61,7 +62,7 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 	hundred := v1beta1.OriginalContainerResources{ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m"))}}
 	for name, do := range map[string]func(s *scope) error{
 		"an eviction": func(s *scope) error {
-			return r.evict(t.Context(), s, plan.EvictedPod{Name: "web-1", UID: "web-1", ResourceVersion: "7"})
+			return r.evict(t.Context(), s, plan.Evict{Pods: []plan.EvictedPod{{Name: "web-1", UID: "web-1", ResourceVersion: "7"}}})
 		},
 		"a resize": func(s *scope) error {
 			return r.resize(t.Context(), s, plan.Resize{Pod: "web-1", UID: "web-1", ResourceVersion: "7"})
@@ -120,7 +121,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			r.Clock = clocktesting.NewFakePassiveClock(noon)
 			s := sizing(withUpdate(evicting))
 			s.observation.situation.Deployment.UID = "web"
-			err := r.evict(t.Context(), s, plan.EvictedPod{Name: "web-1", UID: "web-1", ResourceVersion: "7"})
+			err := r.evict(t.Context(), s, plan.Evict{Pods: []plan.EvictedPod{{Name: "web-1", UID: "web-1", ResourceVersion: "7"}}})
 			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.taken != "") != (err == nil) {
 				t.Errorf("evicted %q: %v", s.taken, err)
 			}
@@ -168,9 +169,12 @@ func (n *nodeCPU) NodeCPU(_ context.Context, node string) (int64, time.Time, err
 func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	source := &nodeCPU{millis: map[string]int64{"busy": 3900, "idle": 400}, clock: clock}
-	r := &Reconciler{Pressure: &pressure.Nodes{Source: source, Allocatable: func(string) int64 { return 4000 }, Clock: clock}}
+	r := apiServer(t, interceptor.Funcs{SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+		return nil
+	}}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+	r.Clock, r.Pressure = clock, &pressure.Nodes{Source: source, Allocatable: func(string) int64 { return 4000 }, Clock: clock}
 	stays := plan.Waiting.Because(v1beta1.ReasonDeferred, "it stays")
-	choose := func(ifBusy bool, nodes ...string) (evicted, message string) {
+	choose := func(ifBusy bool, nodes ...string) (chosen plan.Evict, message string) {
 		clock.SetTime(clock.Now().Add(time.Minute))
 		step := plan.Evict{IfBusy: ifBusy, Otherwise: stays}
 		for i, node := range nodes {
@@ -179,19 +183,29 @@ func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 		s := &scope{now: noon, plan: plan.Plan{Step: step}}
 		r.chooseEvicted(t.Context(), s)
 		if chosen, isEviction := s.plan.Step.(plan.Evict); isEviction {
-			return chosen.Pods[0].Name, ""
+			return chosen, ""
 		}
-		return "", s.plan.Verdict.Message
+		return plan.Evict{Pods: []plan.EvictedPod{{}}}, s.plan.Verdict.Message
 	}
-	for _, tc := range []struct {
-		ifBusy           bool
-		evicted, message string
-	}{{false, "web-0", ""}, {true, "", "it stays"}, {true, "web-1", ""}, {true, "", "it stays"}, {true, "web-1", ""}} {
-		if evicted, message := choose(tc.ifBusy, "idle", "busy"); evicted != tc.evicted || message != tc.message {
-			t.Errorf("%q is evicted, not %q: %s", evicted, tc.evicted, message)
+	chooses := func(ifBusy bool, pod, why string) plan.Evict {
+		t.Helper()
+		chosen, message := choose(ifBusy, "idle", "busy")
+		if chosen.Pods[0].Name != pod || message != why {
+			t.Errorf("%q is chosen, not %q: %s", chosen.Pods[0].Name, pod, message)
 		}
+		return chosen
 	}
-	if source.asked != 8 { // about two nodes, four times
+	chooses(false, "web-0", "")
+	chooses(true, "", "it stays")
+	chooses(true, "web-1", "")
+	step := chooses(true, "web-1", "") // the change budget may have refused the first
+	must.Succeed(t, r.evict(t.Context(), sizing(withUpdate(evicting)), step))
+	if why := obstacleTo(r.evict(t.Context(), sizing(withUpdate(evicting)), step)); why.Reason != v1beta1.ReasonDeferred || why.Stalled {
+		t.Errorf("another scaler evicts by the same readings: %+v", why)
+	}
+	chooses(true, "", "it stays")
+	chooses(true, "web-1", "")
+	if source.asked != 10 { // about two nodes, five times
 		t.Errorf("the metrics API was asked %d times", source.asked)
 	}
 	many := slices.Repeat([]string{"idle"}, mostNodes)
@@ -204,8 +218,8 @@ func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 	unknown := func(what, want string, asked int) {
 		t.Helper()
 		source.asked = 0
-		if evicted, message := choose(true, "idle", "busy"); evicted != "" || !strings.Contains(message, want) || source.asked != asked {
-			t.Errorf("%s: %q is evicted after %d questions: %s", what, evicted, source.asked, message)
+		if chosen, message := choose(true, "idle", "busy"); chosen.Pods[0].Name != "" || !strings.Contains(message, want) || source.asked != asked {
+			t.Errorf("%s: %q is chosen after %d questions: %s", what, chosen.Pods[0].Name, source.asked, message)
 		}
 	}
 	source.err = apierrors.NewForbidden(schema.GroupResource{Group: "metrics.k8s.io", Resource: "nodes"}, "busy", errors.New("no right"))

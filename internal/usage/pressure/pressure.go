@@ -54,27 +54,40 @@ type row struct {
 	err   error
 }
 
-// Take reports whether two readings of the node in a row were at 90 % of its allocatable CPU, and uses them up if they were: a pod
-// that leaves may be enough, which only new readings show. An error tells why that is not known: ErrNotKnown, or that of the Source.
-func (n *Nodes) Take(ctx context.Context, node string) (bool, error) {
+// IsBusy reports whether two readings of the node in a row were at 90 % of its allocatable CPU. An error tells why that is
+// unknown: ErrNotKnown, or that of the Source.
+func (n *Nodes) IsBusy(ctx context.Context, node string) (bool, error) {
 	if now := n.Clock.Now(); n.asks(node, now) {
 		millis, at, err := n.Source.NodeCPU(ctx, node)
 		n.note(node, now, millis, at, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.isBusy(n.known[node])
+}
+
+// Take uses up the readings of a busy node, and reports whether it was busy. A pod that leaves may be enough, which only new
+// readings show.
+func (n *Nodes) Take(node string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	r := n.known[node]
+	if isBusy, _ := n.isBusy(r); !isBusy {
+		return false
+	}
+	r.busy = 0
+	n.known[node] = r
+	return true
+}
+
+func (n *Nodes) isBusy(r row) (bool, error) {
 	switch {
 	case r.err != nil:
 		return false, r.err
 	case n.Clock.Since(r.seen) > currentFor:
 		return false, ErrNotKnown
-	case r.busy < rowOf:
-		return false, nil
 	}
-	r.busy = 0
-	n.known[node] = r
-	return true, nil
+	return r.busy >= rowOf, nil
 }
 
 // asks reports whether it is time to ask about the node, and records that. Meanwhile, others use the last reading.
