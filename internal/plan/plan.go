@@ -44,7 +44,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	return p
 }
 
-// corrections are what an active plan becomes, in this order. A cause that stalls the scaler comes before one that only waits, each later
+// corrections adjust an active plan, in this order. A cause that stalls the scaler comes before one that only waits, each later
 // one keeps the time of the earlier ones, and the last word is with what forbids any change.
 var corrections = [...]func(Plan, Situation, Policy, time.Time) Plan{
 	reportInvalidWindow,
@@ -111,7 +111,7 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 	return o.follow(p)
 }
 
-// outcome is what was found and decided, together with the inputs.
+// outcome has the findings and the decision, together with the inputs.
 type outcome struct {
 	decision.Outcome
 

@@ -29,7 +29,7 @@ var urgency = map[string]int{
 	model.DecidedAdopted:    1,
 }
 
-// Outcome is what Decide found.
+// Outcome is the result of Decide.
 type Outcome struct {
 	// Decision is the decision, new or not; nil for none.
 	Decision *model.Decision

@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// evaluation is what Decide knows once it has looked at every resource.
+// evaluation has the findings of Decide about every resource.
 type evaluation struct {
 	model.Situation
 

@@ -101,7 +101,7 @@ func inCooldown(s model.Situation, policy model.Policy, m move, direction window
 	return d
 }
 
-// deferredVerdict sums up what waits. The reason is that of the move that is due first.
+// deferredVerdict sums up what waits. The move that is due first gives the reason.
 func deferredVerdict(list []deferral) model.Verdict {
 	reasons := map[string][]string{} // of decisions, by what they wait for
 	first, left := list[0], time.Duration(0)
@@ -144,7 +144,7 @@ func (e *evaluation) paced(q request, m move) move {
 	return m
 }
 
-// stepTo is how far a request moves at once: all the way, or as far as the step limit of
+// stepTo is the request after one step: all the way, or as far as the step limit of
 // its direction allows. An urgent move goes at least to the lower bound, or into the
 // allowed range; after an OOM kill it goes all the way. What only a bound demands is paced.
 func stepTo(policy model.Policy, q request, m move) int64 {

@@ -26,7 +26,7 @@ type request struct {
 	// isUnsettled is true if no decision tells the request, and pods, or new ones, do not have it.
 	isUnsettled bool
 	lacksUsage  bool // usage of running pods is missing
-	// wanted is what is recommended, or else decided, in the policy's range; 0 for neither. target is as much of that as the
+	// wanted is the recommended or else the decided amount, in the policy's range; 0 for neither. target is as much of that as the
 	// ceilings leave.
 	wanted, target int64
 	ceiling        int64
@@ -126,7 +126,7 @@ func (e *evaluation) floorOf(c *row.Container, r model.Resource, current int64) 
 // its target, and may stop anywhere between.
 func (q request) largestOutcome() int64 { return max(q.unceiled.Fit(q.current), q.wanted) }
 
-// grain is what a step is a multiple of: as recommendations are, or whole CPUs.
+// grain is the unit of a step: as recommendations are, or whole CPUs.
 func (q request) grain(v int64) int64 {
 	switch {
 	case q.isWhole:

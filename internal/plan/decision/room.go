@@ -32,7 +32,7 @@ import (
 // The share of the largest node bounds only what is resized in place, because new pods may bring a new node. Other pods on
 // a node do not count, so a request within it may not fit either.
 
-// demand is what one container requests, and what it should.
+// demand is the request of one container, and the request that it should have.
 type demand struct {
 	container  string
 	has, wants int64
@@ -75,7 +75,7 @@ func (q request) capped(v int64) int64 {
 	return min(v, max(q.granted, min(q.ContainerCeiling, q.raiseLimit())))
 }
 
-// raiseLimit is that of the row, for requests that are managed.
+// raiseLimit is the row's, for requests that are managed.
 func (q request) raiseLimit() int64 {
 	if !q.IsManaged {
 		return model.Any

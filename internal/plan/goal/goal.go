@@ -73,7 +73,7 @@ func (g Goals) of(c workload.Container) *Goal {
 	return nil
 }
 
-// Changes are what a pod has of the containers with a goal, without any change.
+// Changes are the containers of a pod that have a goal, with the sizes that they have.
 func (g Goals) Changes(pod workload.Pod) Changes {
 	out := make(Changes, 0, len(pod.Containers))
 	for _, c := range pod.Containers {

@@ -35,7 +35,7 @@ type next struct {
 	provedBy types.UID
 }
 
-// Next is what new pods get by the decision, or the obstacle if they get nothing.
+// Next has the sizes of new pods by the decision, or the obstacle to them.
 func (g Goals) Next() model.NewPods {
 	if failed := WithFailure(model.NewPods{}, g.Situation, g.Now); failed.Obstacle.Exists() {
 		return failed
@@ -58,7 +58,7 @@ func (g Goals) Next() model.NewPods {
 	return model.NewPods{Sizes: n.sizes, Starts: n.starts(), ReplicaSet: n.provedBy}
 }
 
-// obstacle is what keeps a pod of this size from being created, or from finding a node, where one of the template's size would.
+// obstacle keeps a pod of this size from being created, or from a node where one of the template's size would start.
 func (n next) obstacle() model.Obstacle {
 	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(covering(n.made, n.sizes)), n.overQuota(), n.unschedulable())
 }
@@ -317,11 +317,11 @@ func (n next) mayStartWith(starts []model.Size) bool {
 	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all)).Exists()
 }
 
-// failureMemory is how long new pods start as in the template after the API server has refused to create pods with
+// failureMemory is the time for which new pods start as in the template after the API server has refused to create pods with
 // other sizes.
 const failureMemory = 24 * time.Hour
 
-// WithFailure is what new pods get, if nothing is known to prevent their creation: nothing for a day after the API server
+// WithFailure leaves out the sizes of new pods for a day after the API server
 // has refused pods with sizes, whatever the cause. It may be an admission policy, a quota or a LimitRange.
 func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPods {
 	at, message := s.NewPods.FailedAt, s.NewPods.Failure

@@ -27,7 +27,7 @@ import (
 // The values depend only on what the pod declares and on the sizes, so nothing is remembered. A pod that
 // is raised and lowered again ends with the pod-level request that it had.
 
-// PodLevel is what the pod-level resources become with the sizes. What is not set stays so.
+// PodLevel has the pod-level resources that follow the sizes. What is not set stays so.
 func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 	if !pod.PodLevelResources {
 		return out
@@ -83,7 +83,7 @@ func (cs Changes) podLevelLimit(pod, after workload.Pod, request int64, r model.
 	return max(limit, least)
 }
 
-// limitRule is the rule of the pod-level limits: that of the container whose limit may change most.
+// limitRule is the rule of the container whose limit may change most. The pod-level limits follow it.
 func (cs Changes) limitRule() (rule model.LimitRule) {
 	for _, c := range cs {
 		rule = max(rule, c.Goal.Policy.Limits)

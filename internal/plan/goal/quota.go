@@ -62,7 +62,7 @@ func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 	return o
 }
 
-// growth is what quotas count more for a pod with the sizes than they do now, or will once the kubelet has
+// growth is the amount that quotas count for the sizes beyond that of now, or once the kubelet has
 // applied what is declared now: it may do so at any time.
 func (cs Changes) growth(pod workload.Pod) (more workload.Resources) {
 	declared, next := pod.Footprint(), cs.Resized(pod)

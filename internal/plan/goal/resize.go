@@ -21,7 +21,7 @@ import (
 // and a boost can still end.
 func (g Goals) Admissible(pod workload.Pod, sizes Changes) (Changes, model.Obstacle) {
 	if !sizes.Differ() {
-		return sizes, model.Obstacle{} // whatever was refused before, it is what the pod declares
+		return sizes, model.Obstacle{} // the pod declares them already
 	}
 	refusal := g.RefusalOf(pod, sizes)
 	if !refusal.Exists() {

@@ -73,7 +73,7 @@ func (g Goals) IsOvercommitted(pod workload.Pod) bool {
 	return isKnown && min(room.CPUMillis, room.MemoryBytes) < 0
 }
 
-// lessRaised is the sizes with raises of a resource that are smaller by an amount, those of the last containers first.
+// lessRaised is the sizes with raises of a resource that are smaller by an amount. The last containers lose theirs first.
 func (cs Changes) lessRaised(r model.Resource, by int64) Changes {
 	raised := int64(0)
 	for _, c := range cs {

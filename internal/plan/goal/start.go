@@ -18,7 +18,7 @@ const (
 	// clockSkew is how far the clock of a node, which says when a container has started, may
 	// differ from that of the API server, which says when a pod was resized.
 	clockSkew = 5 * time.Second
-	// StuckAfter is how long a kubelet may take to apply a resize before the pod no longer
+	// StuckAfter is the time to apply a resize, after which the pod no longer
 	// delays others.
 	StuckAfter = 10 * time.Minute
 )

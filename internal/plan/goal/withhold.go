@@ -36,7 +36,7 @@ func (c Change) withheld(isExempt func(model.Resource) bool) (size workload.Reso
 	return size, isWithheld
 }
 
-// withinBounds is what the container has of the resource, as far as it is allowed.
+// withinBounds is the container's amount of the resource, as far as it is allowed.
 func (c Change) withinBounds(r model.Resource) workload.Resources {
 	request := r.Request(c.Has.Resources)
 	allowed := c.Goal.Of(r).Allowed.Fit(request)

@@ -16,17 +16,17 @@ import (
 // is a temporary difference for a pod that starts. It depends only on what the pod itself
 // reports, so there is nothing to remember, and nothing that a restart could lose.
 type Boost struct {
-	// Percent is what is requested, in percent of the regular request: 200 is twice as
+	// Percent is the request in percent of the regular one: 200 is twice as
 	// much. MoreMillis is added to that.
 	Percent, MoreMillis int64
-	// LeastMillis is what is requested at least, within the raise limit: what starts were seen to need. It is 0 for a boost that a
+	// LeastMillis is the least request, within the raise limit: earlier starts have needed it. It is 0 for a boost that a
 	// user has set.
 	LeastMillis int64
-	// Duration is how long a boost continues after the pod becomes Ready. At least 0.
+	// Duration is the time that a boost continues after the pod becomes Ready. At least 0.
 	Duration time.Duration
 }
 
-// startsWithin is how long a container may take to start. After that time, its boost ends
+// startsWithin is the longest time of a start. After that time, its boost ends
 // even if the pod is not Ready. It is the default progress deadline of a Deployment.
 const startsWithin = 10 * time.Minute
 

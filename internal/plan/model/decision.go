@@ -36,7 +36,7 @@ func SetRequest(of Requests, container string, r Resource, v int64) {
 	of[container] = a
 }
 
-// Decision is what has been decided to be applied.
+// Decision has the requests to apply.
 type Decision struct {
 	Time   time.Time
 	Reason string
@@ -59,7 +59,7 @@ type Decision struct {
 	Verification *Verification
 }
 
-// Verification is what is known of a decision that is being verified.
+// Verification is the progress of verifying a decision.
 type Verification struct {
 	// Began is when the operator decided to leave the values in Good.
 	Began time.Time
@@ -78,7 +78,7 @@ type Verification struct {
 // RevertedChange is a value that was reverted.
 type RevertedChange struct {
 	Container, Resource string
-	// Value is what failed, and Good what was restored.
+	// Value has failed, and Good was restored.
 	Value, Good int64
 	At          time.Time
 	// Observed is the length of the usage that Value was based on.
@@ -186,8 +186,8 @@ func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 	})
 }
 
-// maxReverts is how often another controller may undo what we have written before we
-// stop writing it.
+// maxReverts limits how often another controller undoes our values before we
+// stop writing them.
 const maxReverts = 2
 
 // IsContested reports whether another controller has undone the decision too often.

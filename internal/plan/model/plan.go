@@ -24,14 +24,14 @@ type Plan struct {
 	Reverted string
 	// RevertedChanges are the changes that must not be tried again.
 	RevertedChanges []RevertedChange
-	// NewPods is what the API server puts into new pods, in the mode Initial and in InPlace, and
+	// NewPods has the sizes that the API server puts into new pods, in Initial and InPlace, and
 	// what is known of that.
 	NewPods NewPods
 	// IsHeld is true if nothing may be changed or decided: what is recorded stays, also for new pods.
 	IsHeld bool
 	// Postponed is the decision that would be made now if the plan were not held; nil for none.
 	Postponed *Decision
-	// Contest is what the API server must be asked about, for Situation.Writers; nil if
+	// Contest has the fields whose owner the API server must name, for Situation.Writers; nil if
 	// nothing is contested.
 	Contest *Contest
 	// Step is the step to take; nil for none.
@@ -112,7 +112,7 @@ func (Evict) isStep()    {}
 func (Restore) isStep()  {}
 func (Record) isStep()   {}
 
-// Verdict is what a plan says about the Deployment.
+// Verdict is the plan's report on the Deployment.
 type Verdict struct {
 	// Reason is one of the reasons of the condition Applied; Message explains it to users
 	// and is the same for the same situation.

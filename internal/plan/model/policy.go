@@ -19,10 +19,10 @@ const (
 	DefaultCooldown = 5 * time.Minute
 )
 
-// Policy is what the scaler's spec allows.
+// Policy has the limits that the scaler's spec sets.
 type Policy struct {
 	Mode v1beta1.UpdateMode
-	// Fallback is what InPlace does where a pod cannot be resized in place. Empty stands
+	// Fallback is the answer of InPlace to a pod that cannot be resized in place. Empty stands
 	// for Wait.
 	Fallback v1beta1.Fallback
 	// SizesNewPods is true if the API server may give new pods the decided size. With InPlace
@@ -49,7 +49,7 @@ type Policy struct {
 	// Tolerance is the smallest change of a request that is made, as a share of the
 	// request: 0 to 1.
 	Tolerance float64
-	// VerificationPeriod is how long pods are verified after a change; 0 for not at all.
+	// VerificationPeriod is the time of verification after a change; 0 for none.
 	VerificationPeriod time.Duration
 	// Containers is the policy of each container of the template, by name.
 	Containers map[string]ContainerPolicy
@@ -95,7 +95,7 @@ const (
 // LimitPolicy shapes the limits that follow. The zero value keeps the template's
 // proportion.
 type LimitPolicy struct {
-	// HeadroomCPU and HeadroomMemory are what a limit has above its request, in percent
+	// HeadroomCPU and HeadroomMemory are the part of a limit above its request, in percent
 	// of the request; nil keeps the template's proportion.
 	HeadroomCPU, HeadroomMemory *int64
 	// MinAllowed and MaxAllowed bound the limits; 0 is no bound.
@@ -108,7 +108,7 @@ func (p Policy) InPlace() bool { return p.Mode == v1beta1.UpdateModeInPlace }
 // RollsOut reports whether every change is a rollout.
 func (p Policy) RollsOut() bool { return p.Mode == v1beta1.UpdateModeRollout }
 
-// replacement is how pods are replaced, at once or as a fallback; Wait for not at all.
+// replacement is the way to replace pods, at once or as a fallback; Wait for none.
 func (p Policy) replacement() v1beta1.Fallback {
 	switch p.Mode {
 	case v1beta1.UpdateModeInPlace:
@@ -147,7 +147,7 @@ func (p Policy) IsRaiseOnly(r Resource) bool {
 	return pick(r, p.ScaleDown.LeavesCPU, p.ScaleDown.LeavesMemory)
 }
 
-// ToDirection is what the policy says about changes of one direction.
+// ToDirection has the policy's bounds for changes of one direction.
 func (p Policy) ToDirection(d window.Direction) Direction {
 	if d == window.ScaleUp {
 		return p.ScaleUp

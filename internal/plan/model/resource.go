@@ -50,10 +50,10 @@ func (r Resource) Format(v int64) string {
 	return quantity.FormatCPU(v)
 }
 
-// Ratio is that of the resource.
+// Ratio is the ratio for the resource.
 func (r Resource) Ratio(of workload.Ratios) int64 { return pick(r, of.CPU, of.Memory) }
 
-// Headroom is that of the resource; nil for none.
+// Headroom is the headroom for the resource; nil for none.
 func (r Resource) Headroom(p LimitPolicy) *int64 { return pick(r, p.HeadroomCPU, p.HeadroomMemory) }
 
 // Boost is the startup boost for the resource; nil for none.
@@ -108,7 +108,7 @@ func (r Resource) Copy(to *workload.Resources, from workload.Resources) {
 // Differs reports whether the request or the limit changes.
 func (r Resource) Differs(a, b workload.Resources) bool { return r.Pair(a) != r.Pair(b) }
 
-// IsApplied reports whether what the kubelet reports is what was asked for. The kernel holds CPU no
+// IsApplied reports whether the kubelet has applied the resources that were asked for. The kernel holds CPU no
 // finer than 2 shares and 10 ms of quota, so small differences of CPU are the same.
 func (r Resource) IsApplied(actual, asked workload.Resources) bool {
 	if r.IsMemory() {

@@ -23,7 +23,7 @@ type Situation struct {
 	// Pods are the pods, by name.
 	Pods   []workload.Pod
 	Bounds workload.Bounds
-	// Quotas are what the ResourceQuotas of the namespace have left.
+	// Quotas are the ResourceQuotas of the namespace.
 	Quotas []workload.Quota
 	// LargestNode is, for each resource, the largest allocatable amount of any node. 0
 	// stands for unknown, and bounds nothing.
@@ -31,7 +31,7 @@ type Situation struct {
 	// Room is, by node, what can be allocated and is not requested by any pod; negative if pods request more. A node that is
 	// missing is not known, and bounds nothing.
 	Room map[string]quantity.Amounts
-	// Ceilings are those of the operator's configuration.
+	// Ceilings are set in the operator's configuration.
 	Ceilings Ceilings
 	Scaled   workload.Scaled
 	// Sized names, by container, the VerticalPodAutoscalers that size it.
@@ -68,7 +68,7 @@ type Situation struct {
 	RejectedResizes map[types.UID][]RejectedResize
 	// IsSetBack is true for a while after a new pod of the Deployment has found no node: see Resize.SetsBack.
 	IsSetBack bool
-	// NewPods is what is known of how the API server sizes new pods.
+	// NewPods has the published sizes, and whether the API server applies them.
 	NewPods NewPods
 	// RejectedEviction is the last eviction, if it was refused; nil for none.
 	RejectedEviction *RejectedEviction
@@ -83,12 +83,12 @@ type Ceilings struct {
 	// NodePercent is the most that a pod requests if it is resized in place, in percent of
 	// LargestNode: 1 to 100. 0 is no ceiling.
 	NodePercent int64
-	// RaiseFactor is how many times the size in the template a request or limit is raised to without
+	// RaiseFactor is the multiple of the template's size that a request or limit is raised to without
 	// maxAllowed, and the highest ratio of a limit to its request that is kept. 0 is no bound.
 	RaiseFactor int64
 }
 
-// Original is what one container of the template had before we took it over.
+// Original has the values of a container of the template before we took it over.
 type Original struct {
 	Container string
 	// CPU and Memory tell which resources have been taken over.
@@ -111,7 +111,7 @@ func (o Original) With(r Resource, found workload.Container) Original {
 	return o
 }
 
-// Size is what one container gets.
+// Size has the resources for one container.
 type Size struct {
 	Container string
 	workload.Resources
@@ -133,7 +133,7 @@ type RejectedEviction struct {
 	Until time.Time
 }
 
-// NewPods is what the API server puts into new pods, and what is known of that.
+// NewPods has the sizes that the API server puts into new pods, and whether it does.
 type NewPods struct {
 	// Sizes holds, for each container, the resources that are managed.
 	Sizes []Size
@@ -167,12 +167,12 @@ type Writers struct {
 	Partly bool
 }
 
-// Contest is what another controller has undone too often. Only the API server knows who
+// Contest has the sizes that another controller has undone too often. Only the API server knows who
 // owns it now.
 type Contest struct {
-	// Template is what the pod template's containers should have.
+	// Template has the sizes for the pod template's containers.
 	Template []Size
-	// Pods is what the pods' containers should have, by the pods' names.
+	// Pods has the sizes for the pods' containers, by pod name.
 	Pods map[string][]Size
 }
 
@@ -189,7 +189,7 @@ func (s Situation) Recommendation(container string) (recommend.Container, bool) 
 	return find(s.Recommendations, func(rec recommend.Container) bool { return rec.Name == container })
 }
 
-// Original is what was taken over of a container of the template.
+// Original has the values that were taken over of a container of the template.
 func (s Situation) Original(container string) (Original, bool) {
 	return find(s.Originals, func(o Original) bool { return o.Container == container })
 }
@@ -225,7 +225,7 @@ func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
 	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
 }
 
-// WaitsForUsage is what a request that is to be lowered waits for while usage is missing; no
+// WaitsForUsage blocks lower requests while usage is missing; no
 // obstacle if the usage is complete.
 func (s Situation) WaitsForUsage() Obstacle {
 	if s.MissingUsage == "" {

@@ -30,7 +30,7 @@ const (
 type Standing struct {
 	Activity Activity
 	Pod      workload.Pod
-	// Sizes are those of its resize, whether it is still to be made or not.
+	// Sizes are the sizes of its resize, whether it is still to be made or not.
 	Sizes goal.Changes
 	// IsBoosted is true if the pod is starting, and gets more CPU meanwhile.
 	IsBoosted bool
@@ -41,7 +41,7 @@ type Standing struct {
 	IsLeaving    bool // a rollout is about to replace the pod
 }
 
-// Activity is what happens to a pod.
+// Activity is a stage on the way to a size.
 type Activity int
 
 // The activities.

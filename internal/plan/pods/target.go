@@ -110,7 +110,7 @@ func classifyLeaving(g goal.Goals, pod workload.Pod, s Standing) Standing {
 	return s.as(Leaving)
 }
 
-// isPending reports whether the reason is that of a kubelet that does not grant a resize.
+// isPending reports whether the kubelet does not grant a resize for that reason.
 func isPending(reason string) bool {
 	return slices.Contains([]string{v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible}, reason)
 }

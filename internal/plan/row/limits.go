@@ -20,7 +20,7 @@ type limitRules struct {
 	// needed is the memory below which a limit is never lowered: the container is known to use it, or a flag lets its heap
 	// grow to it.
 	needed quantity.Amounts
-	// mostRaised is what a limit may be raised to, and mostRatio the highest ratio to its request that is kept.
+	// mostRaised is the highest limit by a raise, and mostRatio the highest ratio to its request that is kept.
 	mostRaised [len(model.Resources)]int64
 	mostRatio  int64
 }

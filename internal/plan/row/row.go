@@ -67,7 +67,7 @@ type Row struct {
 	// Granted is the largest request that is granted to a running pod; 0 for none.
 	Granted int64
 	// MaxAllowed is the policy's bound. RaiseLimit is the most that it is raised to without one, and MostRaised the most that it is
-	// raised to in any case. ContainerCeiling is that of the operator's configuration.
+	// raised to in any case. ContainerCeiling is set in the operator's configuration.
 	MaxAllowed, RaiseLimit, MostRaised, ContainerCeiling int64 // model.Any for no bound
 	// Allowed is the range of the policy, within Enforced, which is the range of LimitRanges and limits.
 	Allowed, Enforced Span
@@ -194,7 +194,7 @@ func ceilingOf(s model.Situation, policy model.Policy, r model.Resource) Ceiling
 	return c
 }
 
-// leastRaiseLimit is what any container may be raised to: little enough for any node.
+// leastRaiseLimit is the size that any container may be raised to: little enough for any node.
 var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
 
 // raiseLimit is the most that a request or a limit of a container is raised to if its policy has no

@@ -21,7 +21,7 @@ import (
 // contested: nothing is written, whatever is recommended, until the scaler is edited or no
 // other field manager owns the values any longer.
 
-// revertCounts is how long a revert counts. It is longer than the longest usual
+// revertCounts is the time for which a revert counts. It is longer than the longest usual
 // period of tools that sync a cluster with a repository, and short enough that two
 // releases of a chart, weeks apart, are no contest.
 const revertCounts = 24 * time.Hour
@@ -80,7 +80,7 @@ func (p planner) isReleased(c model.Contest) bool {
 	return w.Ours || len(p.Decision.ContestedBy) > 0
 }
 
-// contested is what another controller may have undone: the template if it is ours, and
+// contested has the sizes that another controller may have undone: the template if it is ours, and
 // pods if they are resized in place.
 func (p planner) contested() (c model.Contest) {
 	t := p.Template()
@@ -93,7 +93,7 @@ func (p planner) contested() (c model.Contest) {
 	return c
 }
 
-// contestedPods is what the pods should have that have something else.
+// contestedPods has the sizes of the pods that have other ones.
 func (p planner) contestedPods() map[string][]model.Size {
 	contested := map[string][]model.Size{}
 	for _, pod := range p.Pods {

@@ -28,7 +28,7 @@ import (
 //   - none of a pod that the sizes would not change, so that evictions end;
 //   - none of a pod for whose size no node was found before: see setBack.
 
-// pressureRetry is how often the operator looks again at a node that has CPU to spare.
+// pressureRetry is the time between two looks at a node that has CPU to spare.
 const pressureRetry = 30 * time.Second
 
 // evictions are the pods that only a replacement can give their size.
@@ -73,12 +73,12 @@ func (e evictions) next() model.Plan {
 	return e.without(e.blocked.Noting("The fallback Recreate leaves these pods: they lack neither memory nor CPU"))
 }
 
-// isOf reports whether an obstacle is that of the pod.
+// isOf reports whether an obstacle is about the pod.
 func isOf(pod workload.Pod) func(model.Obstacle) bool {
 	return func(o model.Obstacle) bool { return o.Subject == pods.SubjectOf(pod) }
 }
 
-// harm is how its size hurts a pod that cannot be resized.
+// harm is the harm that its size does to a pod that cannot be resized.
 type harm int
 
 const (
@@ -88,7 +88,7 @@ const (
 	harms // how many there are
 )
 
-// harmOf is how its size hurts a pod. Memory that the node lacks ends in a kill. CPU beyond its request is there for a pod while its node
+// harmOf is the harm that its size does to a pod. Memory that the node lacks ends in a kill. CPU beyond its request is there for a pod while its node
 // has some to spare, but not beyond its limit. A pod that can never be resized would keep its size for as long as it lives.
 func (e evictions) harmOf(pod workload.Pod) harm {
 	lacksCPU := e.lacks(model.CPU, pod)
@@ -187,7 +187,7 @@ func (e evictions) because(v model.Verdict) model.Plan {
 	return next
 }
 
-// waits is what the next eviction waits for once pods may be evicted; empty for nothing.
+// waits delays the next eviction once pods may be evicted.
 func (e evictions) waits() model.Verdict {
 	open, in := decision.MayRestart(e.Decision.Reason, e.Policy.Windows, e.Now)
 	rejected, wait := e.RejectedEviction, e.untilLearned()

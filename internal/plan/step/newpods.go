@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// newPodsDelay is how long an API server may take to learn of sizes that are written down for it. It is
+// newPodsDelay is the time in which an API server learns of published sizes. It is
 // notified of them, and looks for a new policy once a second.
 const newPodsDelay = 10 * time.Second
 
@@ -32,7 +32,7 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size, and new pods get it"))
 }
 
-// newPodsBeside is what new pods get in InPlace, beside the running pods that are resized. With the fallback
+// newPodsBeside has the sizes of new pods in InPlace, beside the running pods that are resized. With the fallback
 // Recreate, learnNewPods does that.
 func (p planner) newPodsBeside() model.NewPods {
 	if !p.Policy.SizesNewPods {
@@ -87,7 +87,7 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	return n
 }
 
-// untilLearned is how long to wait until a new pod gets the sizes and is newer than those that
+// untilLearned is the time until a new pod gets the sizes and is newer than those that
 // exist: creation times are in whole seconds.
 func (p planner) untilLearned() time.Duration {
 	n := p.newPods

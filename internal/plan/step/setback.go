@@ -16,7 +16,7 @@ import (
 // requests of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
 // pods start as in the template.
 
-// nodeGrace is how long a new pod may wait for a node, so that an autoscaler can add one. Those who wait for a rollout
+// nodeGrace is the time that a new pod may wait for a node, so that an autoscaler can add one. Those who wait for a rollout
 // give up later: Helm after 5 minutes by default, and a Deployment after 10.
 const nodeGrace = 3 * time.Minute
 

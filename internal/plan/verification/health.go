@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// unreadyFor is how long a pod may be unready before it counts as unhealthy.
+	// unreadyFor is the time after which an unready pod counts as unhealthy.
 	unreadyFor = 30 * time.Second
-	// maxUnhealthy is how many unhealthy pods are remembered.
+	// maxUnhealthy limits the unhealthy pods that are recorded.
 	maxUnhealthy = 32
 	// clockSkew is how far the clock of a node, which says when a container failed, may be behind that of
 	// the API server, which says when its pod was resized.
@@ -45,7 +45,7 @@ func isStarting(pod workload.Pod) bool {
 	return len(pod.Runs) > 0 && !slices.ContainsFunc(pod.Runs, func(run workload.Run) bool { return wasReady(pod, run) })
 }
 
-// podFailure is what is wrong with a pod.
+// podFailure is a failure of a pod.
 type podFailure struct {
 	evidence string // empty for nothing
 	severity severity

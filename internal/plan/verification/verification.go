@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// revertedFor is how long a reverted value is not tried again.
+	// revertedFor is the time before a reverted value is tried again.
 	revertedFor = 7 * 24 * time.Hour
-	// maxReverted is how many reverted values are remembered.
+	// maxReverted limits the reverted values that are recorded.
 	maxReverted = 8
 )
 
@@ -88,9 +88,9 @@ type Finding struct {
 	// Decision and RevertedChanges are unchanged, or those after the revert.
 	Decision        *model.Decision
 	RevertedChanges []model.RevertedChange
-	// Evidence is what was seen on changed pods if the change is reverted; else empty.
+	// Evidence describes the failures of changed pods if the change is reverted; else empty.
 	Evidence string
-	// Starting is what is known of a container that has not started yet with less than its template has; else empty.
+	// Starting describes a container that has not started yet with less than its template has; else empty.
 	Starting string
 	// RequeueAfter is when there may be a finding; 0 for never.
 	RequeueAfter time.Duration
