@@ -196,8 +196,8 @@ func resizeSome(r *rand.Rand, containers []corev1.Container) {
 			continue // no init container that ends is resized
 		}
 		resources := containers[i].Resources
-		for name := range resources.Requests {
-			if r.IntN(4) == 0 {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if _, ok := resources.Requests[name]; !ok || r.IntN(4) == 0 {
 				continue
 			}
 			request := randomAmount(r, name)

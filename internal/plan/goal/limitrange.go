@@ -56,7 +56,7 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case isAbove(request, limit):
 		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.String())
-	case row.Exceeds(limit, request, ratio):
+	case row.Exceeds(model.BoundOf(limit), request, ratio):
 		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
