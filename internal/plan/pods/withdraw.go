@@ -6,6 +6,8 @@ package pods
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -23,6 +25,7 @@ import (
 // status was read, so that a resize that was granted in the meantime is not undone.
 func withoutPending(g goal.Goals, pod workload.Pod, sizes goal.Changes) (out goal.Changes, ok bool) {
 	out = slices.Clone(sizes)
+	isGuaranteed := !pod.PodLevelResources && goal.QoSOf(pod) == corev1.PodQOSGuaranteed
 	for i, c := range sizes {
 		actual, isReported := pod.Actual[c.Has.Name]
 		if !isReported {
@@ -33,7 +36,7 @@ func withoutPending(g goal.Goals, pod workload.Pod, sizes goal.Changes) (out goa
 				continue
 			}
 			request, limit := applied(r.Request(c.Size), r.Request(actual)), applied(r.Limit(c.Size), r.Limit(actual))
-			if r.Request(c.Size) == r.Limit(c.Size) && limit > r.Limit(c.Size) {
+			if isGuaranteed {
 				request = limit // or the QoS class would change
 			}
 			r.Put(&out[i].Size, request, limit)
