@@ -110,7 +110,7 @@ func classifyRequest(g goal.Goals, pod workload.Pod, s Standing, refusal model.O
 	case frees && isStarting(pod) && !g.StartedBoosted(pod):
 		return s.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
 	case g.Decision.Verification != nil && s.Sizes.LowerRequest():
-		if raised := s.Sizes.Raised(); g.IsPossibleChange(pod, raised) { // which does not wait for the verification
+		if raised, _ := g.WithinRoom(pod, s.Sizes.Raised()); g.IsPossibleChange(pod, raised) { // which does not wait for the verification
 			s.Sizes = raised
 			return s.as(Asks)
 		}
