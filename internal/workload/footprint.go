@@ -95,20 +95,20 @@ func (p Pod) Counted() Resources {
 	case p.Ended:
 		return Resources{}
 	case p.Resize.Infeasible:
-		return p.applied().Counted()
+		return p.applied(p.Footprint()).Counted()
 	}
 	return p.CountedWith(p.Footprint())
 }
 
 // CountedWith is Counted for the pod with another declared footprint that its kubelet can grant.
 func (p Pod) CountedWith(declared Footprint) Resources {
-	return p.applied().Counted().atLeast(declared.Counted())
+	return p.applied(declared).Counted().atLeast(declared.Counted())
 }
 
 // applied is the footprint that the kubelet reports as applied. Requests or limits that it does not
 // report are the declared ones, unless they are infeasible.
-func (p Pod) applied() Footprint {
-	return p.Footprint().With(func(c Container) Resources {
+func (p Pod) applied(declared Footprint) Footprint {
+	return declared.With(func(c Container) Resources {
 		out := p.Actual[c.Name]
 		if p.Resize.Infeasible {
 			return out
