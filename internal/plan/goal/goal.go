@@ -132,7 +132,8 @@ const (
 //
 // A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
 func (g Goals) memoryOf(pod workload.Pod, of *Change) int64 {
-	has, decided, most := of.Has.Requests.MemoryBytes, of.Goal.Requests.MemoryBytes, of.Goal.Of(model.Memory).MostRaised
+	has, decided := of.Has.Requests.MemoryBytes, of.Goal.Requests.MemoryBytes
+	most := min(of.Goal.Of(model.Memory).MostRaised, model.Memory.Most())
 	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
 	if decided == 0 || has < decided || hasEnded != "" || g.AlivePods() <= fewPods {
 		return decided
