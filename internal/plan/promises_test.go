@@ -137,7 +137,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if t.Failed() {
 			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
 		}
-		before := w.situation.Decision
+		before, isWithdrawal := w.situation.Decision, w.withdraws(p)
 		changed := w.carryOut(t, r, p)
 		w.policy.Edited = false
 		if p.Reverted != "" {
@@ -152,8 +152,8 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 			for _, c := range pod.Containers {
 				key := pod.Name + "/" + c.Name
 				switch step := as[plan.Resize](p); {
-				case step != nil && step.Withdraws != nil && step.UID == pod.UID:
-					seen[key] = nil // it has what it had before
+				case step != nil && isWithdrawal && step.UID == pod.UID:
+					seen[key], undecided[key] = nil, c.Resources // it has what it had before, which is not decided
 				case step != nil && step.UID == pod.UID && p.Decision.IsUrgentRestart() && c.Requests.CPUMillis < p.Decision.Request(c.Name, plan.CPU):
 					seen[key], undecided[key] = nil, c.Resources // it still has its CPU, which follows the memory
 				case p.Decided && (isFirst(before, p.Decision, c.Name) || isRestored(before, p.Decision, c.Name) || len(pod.Kills) > 0): // which end what only this pod has
@@ -365,6 +365,9 @@ func kubernetesSum(pod workload.Pod, options resourcehelper.PodResourcesOptions)
 		return quantity.Amounts{CPUMillis: list.Cpu().MilliValue(), MemoryBytes: list.Memory().Value()}
 	}
 	list := func(a quantity.Amounts) corev1.ResourceList {
+		if a == (quantity.Amounts{}) {
+			return nil // as it is decoded
+		}
 		out := corev1.ResourceList{}
 		if a.CPUMillis > 0 {
 			out[corev1.ResourceCPU] = *resource.NewMilliQuantity(a.CPUMillis, resource.DecimalSI)
@@ -515,7 +518,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || w.isLeaving(pod) && !w.onlyRescues(pod, as[plan.Resize](p).Sizes) {
 			fail("pod %s is not to be touched", pod.Name)
 		}
-		if as[plan.Resize](p).Withdraws != nil {
+		if w.withdraws(p) {
 			checkWithdrawal(w.situation.Pods[i], *as[plan.Resize](p), fail)
 		} else {
 			checkSizes(w, p.Decision, w.situation.Pods[i].Containers, as[plan.Resize](p).Sizes, true, fail)
@@ -558,6 +561,20 @@ func (w world) onlyRescues(pod workload.Pod, sizes []plan.Size) bool {
 	return true
 }
 
+// withdraws reports whether the plan withdraws a resize. One that took the room of other pods is not remembered: the pod asks for
+// the part that fits.
+func (w world) withdraws(p plan.Plan) bool {
+	step := as[plan.Resize](p)
+	if step == nil || step.Withdraws != nil {
+		return step != nil
+	}
+	pod, _ := w.situation.Pod(step.UID)
+	return pod.Resize.Deferred && !slices.ContainsFunc(step.Sizes, func(size plan.Size) bool {
+		c, _ := pod.Container(size.Container)
+		return !isOneOf(size.Resources, c.Resources, pod.Actual[c.Name])
+	})
+}
+
 // checkWithdrawal: a resize is withdrawn after its grace, and takes nothing from the pod that its kubelet has applied.
 func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...any)) {
 	if !pod.Resize.Deferred && !pod.Resize.Infeasible {
@@ -565,16 +582,22 @@ func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...an
 	}
 	for _, size := range step.Sizes {
 		c, _ := pod.Container(size.Container)
-		actual := pod.Actual[c.Name]
-		for _, r := range both {
-			for _, of := range []func(workload.Resources) int64{r.Request, r.Limit} {
-				v, has := of(size.Resources), of(actual)
-				if v != of(c.Resources) && v != has && v != has-1 { // one less keeps the QoS class
-					fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
-				}
+		if actual := pod.Actual[c.Name]; !isOneOf(size.Resources, c.Resources, actual) {
+			fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
+		}
+	}
+}
+
+// isOneOf reports whether each amount is what is declared or what is applied. One less keeps the QoS class.
+func isOneOf(size, declared, applied workload.Resources) bool {
+	for _, r := range both {
+		for _, of := range []func(workload.Resources) int64{r.Request, r.Limit} {
+			if v, has := of(size), of(applied); v != of(declared) && v != has && v != has-1 {
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // checkMissingUsage: while usage is missing, nothing is lowered that is within its bounds. The end
@@ -593,7 +616,7 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	case plan.Resize:
 		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == step.UID })
 		for _, size := range step.Sizes {
-			if c, _ := s.Pods[i].Container(size.Container); w.policy.Containers[c.Name].Boost == nil && step.Withdraws == nil {
+			if c, _ := s.Pods[i].Container(size.Container); w.policy.Containers[c.Name].Boost == nil && !w.withdraws(p) {
 				w.checkNotLower("pod "+step.Pod, c.Name, c.Requests, withoutSlack(s.Pods[i], size), fail)
 			}
 		}
@@ -1078,6 +1101,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			s.Pods[i].Ready, changed = true, true
 		}
 	}
+	w.count()
 	if s.Deployment.RollingOut {
 		s.Deployment.RollingOut, changed = false, true
 		for i := range s.Pods {
@@ -1113,7 +1137,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			w.reject(pod.UID, plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
 			return true
 		}
-		if room, isKnown := s.Room[pod.Node]; isKnown && raises(pod.Containers, after.Containers) {
+		if room, isKnown := s.Room[pod.Node]; isKnown && raises(pod.Containers, after.Containers) && !w.withdraws(p) {
 			for _, of := range both {
 				key := map[plan.Resource]string{plan.CPU: "requests.cpu", plan.Memory: "memory"}[of]
 				if more := countedBy(key, after) - countedBy(key, pod); more > of.Of(room) {
