@@ -4,7 +4,9 @@
 package plan_test
 
 import (
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -58,4 +60,82 @@ func TestAResizeAddsNothing(t *testing.T) {
 	rule("A limit above a later maximum, of a container that is not sized",
 		given(decidedBefore(), template(small()), pods(pod("web-1", small(), sized("proxy", amounts(10, 16), amounts(10, 600)))), bounds(workload.Bounds{ContainerMax: amounts(0, 512), ContainerDefault: amounts(0, 512)})),
 		"keeps app 200m 256Mi · LimitRange: pod web-1: LimitRange limits allows container proxy at most 512Mi of memory, and its limit is 600Mi · 0/1 stalled")
+}
+
+// The whole that the API server would refuse becomes the most that fits.
+func TestSumsBoundARaise(t *testing.T) {
+	a, b := sized("a", amounts(100, 200), amounts(200, 300)), sized("b", amounts(100, 300), amounts(200, 300))
+	lowered := sized("a", amounts(100, 171), amounts(200, 300))
+	wants := func(name string, memory, floor int64) recommend.Container {
+		r := rec(amounts(100, memory), amounts(90, memory), amounts(110, memory))
+		r.Name, r.OOMFloor, r.Uncapped = name, floor*mebi, amounts(100, memory)
+		return r
+	}
+	both := func(a, b workload.Container) func(*world) {
+		return func(w *world) {
+			template(sized("a", amounts(100, 200), amounts(200, 300)), sized("b", amounts(100, 300), amounts(200, 300)))(w)
+			pods(pod("web-1", a, b))(w)
+		}
+	}
+	rises := func(w *world) {
+		w.policy.Containers = map[string]plan.ContainerPolicy{}
+		for _, name := range []string{"a", "b"} {
+			w.policy.Containers[name] = plan.ContainerPolicy{Memory: true, Limits: plan.LimitsRise}
+		}
+	}
+	most := bounds(workload.Bounds{PodMax: amounts(0, 700)})
+	rule := rulesOf(t)
+	rule("A killed container gets what the other leaves", given(both(lowered, b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 266Mi (OOMKill) · resizes web-1 to a 100m 266Mi of 200m 399Mi · Resizing · 0/1 changing")
+	rule("Also below its template", given(both(lowered, sized("b", amounts(100, 300), amounts(200, 400))), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 200Mi (OOMKill) · resizes web-1 to a 100m 200Mi of 200m 300Mi · Resizing · 0/1 changing")
+	rule("One that was not killed leaves the template's to the other", given(both(lowered, b), rises, most, recommends(wants("a", 171, 0), wants("b", 600, 0))), "decides b - 400Mi (LowerBound) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/1 changing")
+	rule("Killed ones come first", given(both(a, b), rises, most, recommends(wants("a", 400, 0), wants("b", 400, 400))), "decides b - 400Mi (OOMKill) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/1 changing")
+	rule("All of it where it fits", given(both(lowered, b), rises, bounds(workload.Bounds{PodMax: amounts(0, 1100)}), recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 513Mi (OOMKill) · resizes web-1 to a 100m 513Mi of 200m 806879232 · Resizing · 0/1 changing")
+	rule("Then it is said what stands in the way", given(both(sized("a", amounts(100, 266), amounts(200, 399)), b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "no decision · LimitRange: a memory: 513Mi is recommended or required by minAllowed, but LimitRange limits allows a pod at most 700Mi of memory · 0/1")
+	rule("In a rollout", given(rollout, both(a, b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 266Mi (OOMKill) · holds a - 200Mi of - 300Mi cpu=false memory=true · RollingOut · 0/1 changing")
+}
+
+// However usage and kills follow each other: a container that was killed is not left below its template, which fits.
+func TestAKilledContainerHasItsTemplateBack(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := given()
+		var made []workload.Container
+		w.policy.Containers = map[string]plan.ContainerPolicy{}
+		sum := int64(0)
+		for _, name := range []string{"a", "b", "c"}[:2+r.IntN(2)] {
+			request := 64 + r.Int64N(400)
+			limit := request * (100 + r.Int64N(100)) / 100
+			made = append(made, sized(name, amounts(100, request), amounts(200, limit)))
+			w.policy.Containers[name] = plan.ContainerPolicy{Memory: true, Limits: []plan.LimitRule{plan.LimitsRise, plan.LimitsFollow}[seed%2]}
+			sum += limit
+		}
+		template(made...)(&w)
+		pods(pod("web-1", made...))(&w)
+		w.situation.Bounds = workload.Bounds{Name: "limits", PodMax: amounts(0, sum*(100+r.Int64N(50))/100)}
+		now := noon
+		for range 12 {
+			now = now.Add(time.Hour)
+			w.situation.Recommendations = nil
+			killed := made[r.IntN(len(made))].Name
+			was, _ := w.situation.Deployment.Container(killed)
+			for _, c := range w.situation.Pods[0].Containers {
+				usage, floor := 16+r.Int64N(600), int64(0)
+				if c.Name == killed {
+					usage = max(c.Requests.MemoryBytes, was.Requests.MemoryBytes)/mebi + r.Int64N(300)
+					floor = usage * mebi
+				}
+				of := rec(amounts(100, usage), amounts(90, usage*9/10), amounts(110, usage*11/10))
+				of.Name, of.OOMFloor, of.Uncapped = c.Name, floor, amounts(100, usage)
+				w.situation.Recommendations = append(w.situation.Recommendations, of)
+			}
+			for range 8 {
+				now = now.Add(time.Minute)
+				w.carryOut(t, r, w.next(now))
+			}
+			has, _ := w.situation.Pods[0].Container(killed)
+			if has.Requests.MemoryBytes < was.Requests.MemoryBytes || has.Limits.MemoryBytes < was.Limits.MemoryBytes {
+				t.Fatalf("seed %d: container %s was killed, and has %s, and its template %s: %s", seed, killed, sayResources(has.Resources), sayResources(was.Resources), say(w.next(now)))
+			}
+		}
+	}
 }

@@ -200,7 +200,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("The LimitRange of a pod bounds the sum",
 		given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(599, 0)})),
-		"keeps app 200m 256Mi · LimitRange: pod web-1: LimitRange limits allows a pod at most 599m of cpu · 0/1 stalled")
+		"decides app 199m 256Mi (Bounds) · resizes web-1 to app 199m 256Mi of 398m 512Mi · Resizing · 0/1 changing")
 	rule("A pod without limits breaks any bound on them",
 		given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0)))), bounds(workload.Bounds{PodMax: amounts(0, 9999)})),
 		"keeps app 200m 256Mi · LimitRange: pod web-1: LimitRange limits allows a pod at most 9999Mi of memory, and this one has no limit · 0/1 stalled")

@@ -96,8 +96,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"keeps app 200m 256Mi, written · Suspended: Nothing is changed while the scaler is suspended · 2/2")
 	rule("A template with pod-level resources is not written", given(rollout, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 		"keeps app 200m 256Mi · Unsupported: The Deployment declares pod-level resources, which are not managed · 0/2 stalled")
-	rule("A template that makes no pods by its LimitRange is not written", given(rollout, decidedBefore(), appTakenOver(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
-		"keeps app 200m 256Mi · LimitRange: LimitRange limits allows a pod at most 300Mi of memory · 0/2 stalled")
+	rule("A template that would make no pods by its LimitRange gets what fits", given(rollout, decidedBefore(), appTakenOver(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
+		"decides app 200m 150Mi (Bounds) · then rewrites app 200m 150Mi of 400m 300Mi · RollingOut · 0/2 changing")
 	rule("A template that makes no pods without an injected container is not written",
 		given(rollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small(), sized("proxy", amounts(50, 64), amounts(100, 100))), pod("web-2", small(), sized("proxy", amounts(50, 64), amounts(100, 100)))), bounds(workload.Bounds{PodMin: amounts(0, 300)})),
 		"keeps app 200m 256Mi · LimitRange: LimitRange limits allows a pod no less than 300Mi of memory · 0/2 stalled")

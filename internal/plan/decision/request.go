@@ -30,6 +30,7 @@ type request struct {
 	// ceilings leave.
 	wanted, target int64
 	ceiling        int64
+	sum            string // of a LimitRange, if that is the ceiling
 	climbEnd       string // why it is not raised further; empty if nothing has ended a climb
 	// floor is the least that less usage lowers it to, for the reason whyFloor; 0 for any.
 	floor    int64
@@ -55,6 +56,7 @@ func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []re
 		requests[i] = e.requestFor(&e.rows.Containers[i], r)
 	}
 	bound(requests, e.rows.Ceilings[r], r.Of(beside))
+	e.withinSums(r, requests)
 	for i := range requests {
 		q := &requests[i]
 		q.target = min(q.wanted, q.ceiling)

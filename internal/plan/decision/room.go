@@ -98,6 +98,9 @@ func (q request) ceilingName(pod row.Ceiling) string {
 // keptBelow is why a request does not get what is wanted, and the message of that.
 func (q request) keptBelow(pod row.Ceiling) (reason, message string) {
 	wanted := q.Resource.Format(q.wanted)
+	if q.sum != "" {
+		return v1beta1.ReasonLimitRange, fmt.Sprintf("%s is recommended or required by minAllowed, but %s", wanted, q.sum)
+	}
 	if q.ceiling >= q.raiseLimit() {
 		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
 			wanted, q.Resource.Format(q.RaiseLimit))
