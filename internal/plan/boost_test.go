@@ -157,6 +157,7 @@ func TestBoost(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 310m 256Mi of 620m 512Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("A quota without room for it leaves it out",
 		given(decidedBefore(), boosts(), func(w *world) {
+			w.situation.Deployment.Unavailable = 1
 			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 850}}
 		}, pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")

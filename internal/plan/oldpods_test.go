@@ -75,9 +75,9 @@ func TestOldPodsOfAProgressingRollout(t *testing.T) {
 		"keeps app 200m 256Mi · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 	rule("say which quota has no room after an OOM kill",
 		given(decidedBefore(), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small()))), func(w *world) {
-			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 400 * mebi, Used: 384 * mebi}}
+			w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 384 * mebi, Used: 384 * mebi}}
 		}),
-		"keeps app 200m 256Mi · QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed · 1/2 stalled, again in 1m0s")
+		"keeps app 200m 256Mi · QuotaExceeded: pod web-2: ResourceQuota team allows 384Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed · 1/2 stalled, again in 1m0s")
 	rule("count without a decision", given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
 		"no decision · RolloutInProgress: 1 of 2 pods have an older template, and keep their size until they are replaced · 1/2")
 }

@@ -263,7 +263,7 @@ func quota(key string, hard, used int64) workload.Quota {
 func TestQuotas(t *testing.T) {
 	written := decidedBefore()
 	rule := rulesOf(t)
-	rule("Where the CPU does not fit, the memory is resized alone", given(quotas(quota("requests.cpu", 299, 200))),
+	rule("Where the CPU does not fit, the memory is resized alone", given(quotas(quota("requests.cpu", 209, 200))),
 		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/2 changing, again in 1m0s")
 	rule("Who is over a quota may shrink",
 		given(quotas(quota("requests.cpu", 100, 400), quota("requests.memory", 1, 400*mebi)), atSize(), decidedBefore(), recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
@@ -273,7 +273,17 @@ func TestQuotas(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing, again in 1m0s")
 	rule("A container that grows blocks none that shrinks",
 		given(quotas(quota("requests.cpu", 400, 400)), template(container("app"), container("log")), func(w *world) { w.policy.Containers["log"] = w.policy.Containers["app"] }, decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(500, 128) }), pods(pod("web-1", sized("app", amounts(300, 256), amounts(600, 512)), sized("log", amounts(100, 128), amounts(200, 256))))),
-		"keeps app 200m 256Mi; log 500m 128Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi; log 100m 128Mi of 200m 256Mi · Resizing · 0/1 changing, again in 1m0s")
+		"keeps app 200m 256Mi; log 500m 128Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi; log 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing, again in 1m0s")
+	killed := func(w *world) { w.situation.Recommendations[0].OOMFloor = 250 * mebi }
+	one := pods(pod("web-1", small()))
+	rule("A raise gets the part that fits", given(decidedBefore(), one, quotas(quota("requests.cpu", 260, 200), quota("limits.memory", 600*mebi, 456*mebi))), "keeps app 200m 256Mi · resizes web-1 to app 160m 200Mi of 320m 400Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("It leaves room for the first new pod of a rollout", given(decidedBefore(), one, quotas(quota("requests.cpu", 360, 200), quota("requests.memory", 1000*mebi, 640*mebi))), "keeps app 200m 256Mi · resizes web-1 to app 160m 232Mi of 320m 464Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("Of the template's size, where the decided one does not fit anyway", given(decidedBefore(), one, quotas(quota("requests.cpu", 350, 200))), "keeps app 200m 256Mi · resizes web-1 to app 150m 256Mi of 300m 512Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("An OOM kill does not wait for that", given(decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), one, killed, quotas(quota("requests.memory", 800*mebi, 640*mebi))), "keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing")
+	rule("It gets what there is", given(decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), one, killed, quotas(quota("requests.memory", 700*mebi, 640*mebi))), "keeps app 200m 256Mi · resizes web-1 to app 100m 188Mi of 200m 376Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("No room is left for a rollout that removes a pod first", given(decidedBefore(), one, quotas(quota("requests.cpu", 300, 200)), func(w *world) { w.situation.Deployment.Unavailable = 1 }), "keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
+	rule("Nor for one that would not fit before either", given(decidedBefore(), one, quotas(quota("requests.memory", 700*mebi, 600*mebi))), "keeps app 200m 256Mi · resizes web-1 to app 200m 228Mi of 400m 456Mi · Resizing · 0/1 changing, again in 1m0s")
+	rule("It is said what is missing", given(decidedBefore(), pods(pod("web-1", sized("app", amounts(160, 256), amounts(320, 512)))), quotas(quota("requests.cpu", 460, 260))), "keeps app 200m 256Mi · QuotaExceeded: pod web-1: ResourceQuota team allows 460m of requests.cpu, of which 260m are used, and 40m more are needed, and 200m for the first new pod of a rollout · 0/1 stalled, again in 1m0s")
 	rule("What is counted under other names is not ours", given(quotas(quota("pods", 2, 2), quota("requests.storage", 1, 1))),
 		"decides app 200m 256Mi (LowerBound) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
 	rule("A rollout needs room for one new pod", given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 399, 200))),

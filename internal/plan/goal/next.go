@@ -103,7 +103,7 @@ func (n next) overQuota() model.Obstacle {
 			r.Set(&more.Limits, r.Limit(sized))
 		}
 	}
-	return withPurpose(overQuota(n.Quotas, more), " for a new pod, which gets the size in the Deployment")
+	return withPurpose(overQuota(n.Quotas, more, nil), " for a new pod, which gets the size in the Deployment")
 }
 
 // unschedulable reports whether the pod may find no node, and would if it started as in the
@@ -314,7 +314,7 @@ func (n next) mayStartWith(starts []model.Size) bool {
 	}
 	one, replicas := pod.Footprint().Counted(), int64(max(1, n.Deployment.Replicas)) // a rollout may create as many at once
 	all := workload.Resources{Requests: cpuAlone(replicas * one.Requests.CPUMillis), Limits: cpuAlone(replicas * one.Limits.CPUMillis)}
-	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all)).Exists()
+	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all, nil)).Exists()
 }
 
 // failureMemory is the time for which new pods start as in the template after the API server has refused to create pods with

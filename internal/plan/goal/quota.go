@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -18,19 +19,114 @@ import (
 // sooner, as far as they may change that.
 const QuotaRetry = time.Minute
 
-// overQuota says which quota has no room for what is to be added. As the API server does,
-// it ignores what does not grow: whatever is over a quota may always shrink.
-func overQuota(quotas []workload.Quota, more workload.Resources) model.Obstacle {
+// A quota bounds a raise, and does not drop it whole: each container gets the most that fits, those that were OOM-killed first. If a
+// rollout of the Deployment creates its first new pod before it removes an old one, a raise leaves the quota room for that
+// pod: otherwise the next rollout would wait for ever. A container that was OOM-killed does not wait for that.
+
+// WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
+func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacle) {
+	sizes = wanted
+	if len(g.Quotas) == 0 {
+		return sizes, missing
+	}
+	for _, r := range memoryFirst {
+		over := func(changed Changes, c Change) model.Obstacle {
+			var more workload.Resources
+			r.Copy(&more, changed.growth(pod))
+			if c.isKilled(r) {
+				return overQuota(g.Quotas, more, nil)
+			}
+			return overQuota(g.Quotas, more, g.surgeIn)
+		}
+		given := sizes.part(func(other model.Resource, has, size workload.Resources) bool {
+			return other != r || !r.Raises(has, size)
+		})
+		for _, i := range sizes.urgentFirst(r) {
+			c := sizes[i]
+			given[i].Size = c.Size
+			o := over(given, c)
+			if !o.Exists() || !r.Raises(c.Has.Resources, c.Size) {
+				continue
+			}
+			has, whole := r.Request(c.Has.Resources), r.Request(c.Size)
+			more := int64(sort.Search(int(max(0, whole-has)), func(more int) bool {
+				given[i].Size = c.withRequest(r, has+int64(more)+1)
+				return over(given, c).Exists()
+			}))
+			if more < (whole-has)/leastPart && !c.isKilled(r) {
+				more = 0
+			}
+			given[i].Size = c.withRequest(r, has+more)
+			missing = cmp.Or(missing, o)
+		}
+		sizes = given
+	}
+	return sizes.KeepingBurstable(pod), missing
+}
+
+// urgentFirst is the order in which containers are raised: OOM-killed ones first.
+func (cs Changes) urgentFirst(r model.Resource) (order []int) {
+	for _, isKilled := range []bool{true, false} {
+		for i, c := range cs {
+			if c.isKilled(r) == isKilled {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+// isKilled reports whether the container has less memory than an OOM kill has shown to be necessary.
+func (c Change) isKilled(r model.Resource) bool {
+	return r.IsMemory() && c.Has.Requests.MemoryBytes < c.Goal.Recommendation.OOMFloor
+}
+
+// surgeIn is what the first new pod of a rollout needs of a quota: with the larger one of its template and the decided size that
+// still fits. It is 0 if the rollout removes an old pod first, or would not fit anyway.
+func (g Goals) surgeIn(q workload.Quota) int64 {
+	if g.Deployment.Unavailable > 0 || g.Deployment.Replicas == 0 {
+		return 0
+	}
+	made := g.newPod()
+	decided := made.With(func(c workload.Container) workload.Resources {
+		if goal := g.of(c); goal != nil {
+			return goal.Create(c.Resources, goal.Requests)
+		}
+		return c.Resources
+	})
+	_, inTemplate := amountFor(q.Key, made.Counted())
+	_, asDecided := amountFor(q.Key, decided.Counted())
+	for _, surge := range []int64{max(inTemplate, asDecided), inTemplate} {
+		if q.Used+surge <= q.Hard {
+			return surge
+		}
+	}
+	return 0
+}
+
+// overQuota says which quota has no room for an addition and a reserve. As the API server does,
+// it ignores what does not grow: a use over a quota may always shrink.
+func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(workload.Quota) int64) model.Obstacle {
 	sorted := slices.SortedFunc(slices.Values(quotas), func(a, b workload.Quota) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
 	for _, q := range sorted {
 		r, added := amountFor(q.Key, more)
-		if added > 0 && q.Used+added > q.Hard {
+		if added <= 0 {
+			continue
+		}
+		reserved, beside := int64(0), ""
+		if reserve != nil {
+			reserved = reserve(q)
+		}
+		if reserved > 0 && q.Used+added <= q.Hard {
+			beside = fmt.Sprintf(", and %s for the first new pod of a rollout", r.Format(reserved))
+		}
+		if q.Used+added+reserved > q.Hard {
 			return model.Obstacle{
 				Reason: v1beta1.ReasonQuotaExceeded,
-				Message: fmt.Sprintf("ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed",
-					q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added)),
+				Message: fmt.Sprintf("ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed%s",
+					q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added), beside),
 				Stalled: true,
 			}
 		}

@@ -74,7 +74,7 @@ func (g Goals) RefusalOf(pod workload.Pod, sizes Changes) model.Obstacle {
 			return o
 		}
 	}
-	return cmp.Or(sizes.overPodLevelLimit(pod), overQuota(g.Quotas, sizes.growth(pod)))
+	return cmp.Or(sizes.overPodLevelLimit(pod), overQuota(g.Quotas, sizes.growth(pod), nil))
 }
 
 // asksFor reports whether the sizes ask for no less than others, for any container.

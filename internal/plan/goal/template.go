@@ -115,7 +115,7 @@ func (g Goals) OverQuota(t Template) model.Obstacle {
 	for _, r := range model.Resources {
 		r.Put(&more, r.Request(more)-g.freed(r.Request), r.Limit(more)-g.freed(r.Limit))
 	}
-	return withPurpose(overQuota(g.Quotas, more), " for the first new pod of a rollout")
+	return withPurpose(overQuota(g.Quotas, more, nil), " for the first new pod of a rollout")
 }
 
 // freed is the most that can be freed before the first new pod is created.

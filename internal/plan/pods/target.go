@@ -38,11 +38,11 @@ func (t target) isBoosted() bool { return !t.until.IsZero() }
 //   - More CPU for a container that starts. If the pod cannot have more CPU, it gets none: a boost never keeps a pod
 //     from its decided size.
 //   - Nothing is lowered while usage is missing.
-//   - The node of the pod has room for it.
+//   - The quotas and the node of the pod have room for it.
 //   - Memory comes before CPU after an OOM kill.
 func targetOf(g goal.Goals, pod workload.Pod) target {
 	if g.IsLeaving(g.Policy, pod) {
-		return withinRoom(g, pod, target{sizes: g.Rescued(pod)})
+		return withinRoom(g, pod, withinQuotas(g, pod, target{sizes: g.Rescued(pod)}))
 	}
 	plain, dropped := g.For(pod)
 	t := target{sizes: plain, dropped: dropped}
@@ -54,11 +54,20 @@ func targetOf(g goal.Goals, pod workload.Pod) target {
 	var waits model.Obstacles
 	t.sizes, waits = g.Withholding(pod, plain, t.sizes)
 	t.dropped = append(t.dropped, waits...)
-	return memoryFirst(g, pod, withinRoom(g, pod, t))
+	return memoryFirst(g, pod, withinRoom(g, pod, withinQuotas(g, pod, t)))
 }
 
 // SizesOf are the sizes that a pod should have now.
 func SizesOf(g goal.Goals, pod workload.Pod) goal.Changes { return targetOf(g, pod).sizes }
+
+// withinQuotas is the target without the part of its raises that the quotas have no room for.
+func withinQuotas(g goal.Goals, pod workload.Pod, t target) target {
+	var missing model.Obstacle
+	if t.sizes, missing = g.WithinQuotas(pod, t.sizes); missing.Exists() {
+		t.dropped, t.retry = append(t.dropped, missing), goal.QuotaRetry
+	}
+	return t
+}
 
 // withinRoom is the target without the part of its raises that the node of the pod has no room for.
 //
