@@ -92,7 +92,7 @@ func (r *rig) writes(mark testkit.AuditMark, all programs, isCounted func(testki
 
 // isChange selects changes of pods.
 func isChange(w testkit.Write) bool {
-	return w.Code < 300 && (w.Resource == "pods/resize" || w.Resource == "pods/eviction")
+	return w.Code < 300 && !w.DryRun && (w.Resource == "pods/resize" || w.Resource == "pods/eviction")
 }
 
 // isSteady selects what is written while nothing changes, other than leases.

@@ -90,11 +90,6 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	if err := r.confirmNewPods(ctx, s); err != nil {
 		return err
 	}
-	named := metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: pod.Name}
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    named,
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}},
-	}
 	if err := r.Freeze.Check(s.scaler.Namespace); err != nil {
 		return err
 	}
@@ -103,7 +98,11 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	}
 	limited, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
-	err := r.Client.SubResource("eviction").Create(limited, &corev1.Pod{ObjectMeta: named}, eviction)
+	// An eviction that fails its preconditions has already spent the PodDisruptionBudget, for two minutes. A dry run spends nothing.
+	err := r.askToEvict(limited, s.scaler.Namespace, pod, metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}, client.DryRunAll)
+	if err == nil {
+		err = r.askToEvict(limited, s.scaler.Namespace, pod, metav1.Preconditions{UID: &pod.UID})
+	}
 	if err == nil {
 		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
 		r.memory.changePod(client.ObjectKeyFromObject(s.scaler), pod.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
@@ -123,6 +122,12 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	log.FromContext(ctx).Info("Eviction rejected", "Pod", pod.Name, "reason", rejection.Reason, "message", rejection.Message)
 	r.rememberRejection(s, rejection, retryAfter)
 	return errRefused
+}
+
+func (r *Reconciler) askToEvict(ctx context.Context, namespace string, pod plan.EvictedPod, is metav1.Preconditions, options ...client.SubResourceCreateOption) error {
+	named := metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}
+	eviction := &policyv1.Eviction{ObjectMeta: named, DeleteOptions: &metav1.DeleteOptions{Preconditions: &is}}
+	return r.Client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: named}, eviction, options...)
 }
 
 // rememberRejection remembers a rejected eviction until the next one may be tried, or the scaler is edited.

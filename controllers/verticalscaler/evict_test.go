@@ -111,11 +111,15 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 		"an outage is tried again":           {answer: errors.New("connection refused")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked []*policyv1.Eviction
+			var tried, asked []*policyv1.Eviction
 			r := apiServer(t, interceptor.Funcs{
-				SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
+				SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _ client.Object, body client.Object, options ...client.SubResourceCreateOption) error {
+					if len(options) > 0 {
+						tried = append(tried, body.(*policyv1.Eviction))
+						return tc.answer
+					}
 					asked = append(asked, body.(*policyv1.Eviction))
-					return tc.answer
+					return nil
 				},
 			}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
 			r.Clock = clocktesting.NewFakePassiveClock(noon)
@@ -125,7 +129,13 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			if (err != nil) != (tc.answer != nil) || errors.Is(err, errRefused) != (tc.reason != "") || (s.taken != "") != (err == nil) {
 				t.Errorf("evicted %q: %v", s.taken, err)
 			}
-			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
+			if len(tried) != 1 || tried[0].Name != "web-1" || *tried[0].DeleteOptions.Preconditions.UID != "web-1" || *tried[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
+				t.Fatalf("tried %+v", tried)
+			}
+			if tc.answer != nil && len(asked) > 0 {
+				t.Errorf("asked for %+v although the dry run was refused", asked)
+			}
+			if tc.answer == nil && (len(asked) != 1 || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || asked[0].DeleteOptions.Preconditions.ResourceVersion != nil) {
 				t.Fatalf("asked for %+v", asked)
 			}
 			// Another reconcile follows at once on the same cache.

@@ -157,6 +157,7 @@ type Write struct {
 	Resource  string // with subresource: "pods/resize"
 	Namespace string
 	Name      string
+	DryRun    bool
 	Code      int32
 	Message   string    // of a rejected request
 	Received  time.Time // by the API server's clock, in microseconds
@@ -210,7 +211,7 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 		object, answer := ptr.Deref(line.ObjectRef, auditv1.ObjectReference{}), ptr.Deref(line.ResponseStatus, metav1.Status{})
 		out = append(out, Write{
 			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Group: object.APIGroup, Resource: path.Join(object.Resource, object.Subresource),
-			Namespace: object.Namespace, Name: object.Name, Code: answer.Code, Message: answer.Message,
+			Namespace: object.Namespace, Name: object.Name, DryRun: strings.Contains(line.RequestURI, "dryRun="), Code: answer.Code, Message: answer.Message,
 			Received: line.RequestReceivedTimestamp.Time,
 		})
 	}

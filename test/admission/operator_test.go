@@ -324,7 +324,7 @@ func TestTheOperatorEvictsOnlyTheObservedPod(t *testing.T) {
 		"the same pod, as a dry run":                {with(func(o *metav1.DeleteOptions) { o.DryRun = []string{"All"} }), true},
 		"any pod with that name":                    {nil, false},
 		"any pod, with empty preconditions":         {&metav1.DeleteOptions{}, false},
-		"any version of the pod":                    {with(func(o *metav1.DeleteOptions) { o.Preconditions.ResourceVersion = nil }), false},
+		"that pod in any version":                   {with(func(o *metav1.DeleteOptions) { o.Preconditions.ResourceVersion = nil }), true},
 		"any pod with that version":                 {with(func(o *metav1.DeleteOptions) { o.Preconditions.UID = nil }), false},
 		"without a grace period":                    {with(func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = ptr.To[int64](0) }), false},
 		"with another propagation policy":           {with(func(o *metav1.DeleteOptions) { o.PropagationPolicy = ptr.To(metav1.DeletePropagationOrphan) }), false},

@@ -44,13 +44,15 @@ func (w *fixture) budget(name, app string, unavailable int) *policyv1.PodDisrupt
 	return pdb
 }
 
-// evictions are the pods that the operator has asked to evict, once for each request, and how many requests were granted.
+// evictions are the pods that the operator has tried to evict, once for each dry run, and how many evictions were granted.
 func (w *fixture) evictions() (asked []string, granted int) {
 	w.Helper()
 	for _, write := range w.writes(w.began) {
 		if write.Resource == "pods/eviction" {
-			asked = append(asked, write.Name)
-			if write.Code < 300 {
+			switch {
+			case write.DryRun:
+				asked = append(asked, write.Name)
+			case write.Code < 300:
 				granted++
 			}
 		}

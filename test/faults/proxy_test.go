@@ -158,7 +158,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.upstream.ServeHTTP(w, r)
 		return
 	}
-	sent := p.arrived(info)
+	sent := p.arrived(info, r.URL.Query().Has("dryRun"))
 	switch sent.action {
 	case delay:
 		p.wait(r)
@@ -172,11 +172,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.upstream.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), writeKey{}, sent)))
 }
 
-// arrived numbers a write and finds its fault.
-func (p *proxy) arrived(info *apirequest.RequestInfo) *write {
+// arrived numbers a write and finds its fault. A dry run is a kind of its own.
+func (p *proxy) arrived(info *apirequest.RequestInfo, isDryRun bool) *write {
 	w := &write{kind: info.Verb + " " + info.Resource, name: info.Name}
 	if info.Subresource != "" {
 		w.kind += "/" + info.Subresource
+	}
+	if isDryRun {
+		w.kind += " (dry run)"
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

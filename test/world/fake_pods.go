@@ -194,15 +194,12 @@ func (a *API) createPart(w write, pod *corev1.Pod, body client.Object) error {
 	return fmt.Errorf("a pod has no %T", body)
 }
 
-// evict deletes a pod if its PodDisruptionBudgets allow it.
+// evict deletes a pod if its PodDisruptionBudgets allow it. As the API server, it spends them before it looks at the preconditions.
 func (a *API) evict(w write, pod *corev1.Pod, how metav1.DeleteOptions) error {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 		return a.remove(w, pod, &how)
 	}
-	if p := how.Preconditions; p != nil && (p.UID != nil && *p.UID != pod.UID || p.ResourceVersion != nil && *p.ResourceVersion != pod.ResourceVersion) {
-		return w.conflict(pod.Name, "the UID or the ResourceVersion in the precondition differs")
-	}
-	budgets := write{kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")}
+	budgets := write{kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), dryRun: w.dryRun}
 	for _, o := range a.objects[budgets.kind.GroupKind()] {
 		budget, ok := o.DeepCopyObject().(*policyv1.PodDisruptionBudget)
 		if !ok || budget.Namespace != pod.Namespace {
@@ -219,6 +216,10 @@ func (a *API) evict(w write, pod *corev1.Pod, how metav1.DeleteOptions) error {
 		}
 		budget.Status.DisruptionsAllowed--
 		a.store(budgets, watch.Modified, budget)
+	}
+	// The budget is spent, whatever the preconditions say.
+	if p := how.Preconditions; p != nil && (p.UID != nil && *p.UID != pod.UID || p.ResourceVersion != nil && *p.ResourceVersion != pod.ResourceVersion) {
+		return w.conflict(pod.Name, "the UID or the ResourceVersion in the precondition differs")
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: a.time(),
