@@ -163,10 +163,10 @@ func TestWhatIsDecided(t *testing.T) {
 		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")
 	rule("A resize that no decision tells of is infeasible on all pods",
 		given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-		"decides app 200m 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+		"decides app - 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
 	rule("A lower request that waits does not keep a resize from being followed",
 		given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(110, 140), amounts(80, 100), amounts(150, 200))), func(w *world) { w.situation.MissingUsage = "pod web-1: no usage reported" }),
-		"decides app 200m 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
+		"decides app - 256Mi (Adopted) · Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged · 0/1 stalled")
 	rule("While the history cannot be saved, an urgent change lowers nothing beside it",
 		given(unsaved, decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
 		"decides app 500m 256Mi (LowerBound) · resizes web-1 to app 500m 256Mi of 1000m 512Mi · Resizing · 0/2 changing")
@@ -207,7 +207,11 @@ func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod
 	return p
 }
 
-func refusedByNode(p *workload.Pod) { p.Resize.Infeasible, p.Resize.Message = true, "no room" }
+// refusedByNode refuses the memory of the pod.
+func refusedByNode(p *workload.Pod) {
+	p.Resize.Infeasible, p.Resize.Message = true, "no room"
+	p.Actual["app"] = resources(amounts(200, 128), amounts(400, 256))
+}
 
 func applied(r workload.Resources) func(*workload.Pod) {
 	return func(p *workload.Pod) { p.Actual["app"] = r }

@@ -57,7 +57,7 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 		given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
 		"keeps app 200m 256Mi · Applied · 3/3 applied")
 	rule("What the kubelet of an old pod says is reported",
-		given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"}))),
+		given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), with(old("web-2", workload.Resize{}), refusedByNode))),
 		"keeps app 200m 256Mi · Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged · 1/2 stalled")
 	rule("A lost status makes no old pod small",
 		given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),

@@ -106,8 +106,27 @@ func TestWhichPodIsResized(t *testing.T) {
 		given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
 		"keeps app 200m 256Mi · Resizing · 0/1 changing, again in 9m0s")
 	rule("What kubelets say is told with the worst first",
-		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}), waiting("web-3", workload.Resize{InProgress: true, Failed: true}), waiting("web-4", workload.Resize{Deferred: true}))),
-		"keeps app 200m 256Mi · Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged · 0/4 stalled, again in 9m0s")
+		given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), with(waiting("web-2", workload.Resize{}), refusedByNode), waiting("web-3", workload.Resize{InProgress: true, Failed: true}), waiting("web-4", workload.Resize{Deferred: true}))),
+		"keeps app 200m 256Mi · Infeasible: pod web-2: no room; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged · 0/4 stalled, again in 9m0s")
+	never := waiting("web-1", workload.Resize{Infeasible: true, Message: "containers with swap"})
+	rule("A kubelet that never grants both resources is asked for one of them at once", given(decidedBefore(recently), pods(never)),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
+	withdrawn := func(sizes ...workload.Resources) func(*world) {
+		return func(w *world) {
+			for _, size := range sizes {
+				refused := plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Infeasible", Message: "containers with swap"}
+				w.reject("uid-web-1", refused)
+			}
+		}
+	}
+	rule("For its memory", given(decidedBefore(recently), pods(pod("web-1", small())), withdrawn(large().Resources)),
+		"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing")
+	rule("Then, as soon as that is refused as well, for its CPU", given(decidedBefore(recently), pods(pod("web-1", small())), withdrawn(large().Resources, resources(amounts(100, 256), amounts(200, 512)))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing")
+	rule("And memory alone that is refused", given(decidedBefore(recently), pods(with(pod("web-1", memoryAlone), func(p *workload.Pod) {
+		p.Resize = workload.Resize{Infeasible: true, Message: "containers with swap"}
+		p.Actual["app"] = small().Resources
+	})), withdrawn(large().Resources)), "keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("An Infeasible pod is tried again when the target changes",
 		given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
 			p.Resize = workload.Resize{Infeasible: true}

@@ -25,8 +25,8 @@
 //     is repeated;
 //   - Applied is never True while a pod declares another size than the kubelet applies, or has another
 //     size than decided, whatever its template;
-//   - a resize is withdrawn only after its kubelet has not granted it for long, and then to what the
-//     kubelet applies;
+//   - a resize is withdrawn only after its kubelet has not granted it for long, or if it never will, and
+//     then to what the kubelet applies;
 //   - a revert is counted only if somebody else has changed the value;
 //   - the recorded original value is the user's.
 //

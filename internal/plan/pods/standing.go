@@ -153,7 +153,8 @@ func classifyAnswer(g goal.Goals, pod workload.Pod, s Standing) Standing {
 }
 
 // classifyPending is the standing of a pod whose kubelet does not grant the resize, at least not
-// now. After the grace the resize is withdrawn, and at once if it keeps other pods from the node.
+// now. After the grace the resize is withdrawn. It is withdrawn at once if it keeps other pods from the node, or one of its
+// resources from the pod.
 func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 	left := answeredSince(g, pod).Add(pendingGrace).Sub(g.Now)
 	pending := model.Obstacle{
@@ -170,7 +171,7 @@ func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 		s = s.as(Deferred)
 	}
 	takesRoom := pod.Resize.Deferred && g.IsOvercommitted(pod)
-	if left > 0 && !takesRoom {
+	if left > 0 && !takesRoom && !holdsBackOther(g, pod) {
 		return s
 	}
 	s = withdrawn(g, pod, s, pending)
@@ -178,6 +179,19 @@ func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 		s.Withdraws = nil
 	}
 	return s
+}
+
+// holdsBackOther reports whether the kubelet will never grant the resize, and the pod lacks both resources: a kubelet grants all of
+// a resize or nothing, and may grant one of them. A fallback replaces the pod instead.
+func holdsBackOther(g goal.Goals, pod workload.Pod) bool {
+	if !pod.Resize.Infeasible || g.Policy.MayEvict() || g.Policy.MayRollOut() {
+		return false
+	}
+	decided, _ := g.For(pod)
+	lacks := func(r model.Resource) bool {
+		return slices.ContainsFunc(decided, func(c goal.Change) bool { return !r.IsApplied(pod.Actual[c.Has.Name], c.Size) })
+	}
+	return lacks(model.CPU) && lacks(model.Memory)
 }
 
 // classifyFailed is the standing of a pod whose kubelet could not apply the resize. It tries again by itself. A memory limit that
