@@ -98,10 +98,10 @@ func Deployment(i int) *appsv1.Deployment {
 	}
 }
 
-// templateHash is what the ReplicaSets are named after.
+// templateHash is the suffix of the names of all ReplicaSets.
 const templateHash = "5d4f8c"
 
-// ReplicaSet is that of Deployment i, which exists.
+// ReplicaSet is the ReplicaSet of Deployment i, which exists.
 func ReplicaSet(i int, of *appsv1.Deployment) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metaOf(i, Name(i)+"-"+templateHash),

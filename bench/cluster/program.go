@@ -25,8 +25,8 @@ type Progress func(format string, args ...any)
 // Child processes end with the thread that started them (testkit/process). The main thread lives as long as the program.
 func init() { runtime.LockOSThread() }
 
-// Program runs the program of that name until it ends or is interrupted, and exits if it fails. What it prints besides its tables
-// has the seconds since its start.
+// Program runs the program of that name until it ends or is interrupted, and exits if it fails. Its progress goes to stderr,
+// with the seconds since its start.
 func Program(name string, run func(ctx context.Context, args []string, out io.Writer, progress Progress) error) {
 	ctrl.SetLogger(logr.Discard()) // clients return their errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

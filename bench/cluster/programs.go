@@ -26,10 +26,10 @@ type program struct {
 	agent string // begins the user agent of its requests
 }
 
-// programs are those of one side: the operator, or the recommender and the updater of VPA.
+// programs are the programs of one side: the operator, or the recommender and the updater of VPA.
 type programs []program
 
-// Used is what a process has used since it started.
+// Used is the usage of a process since its start.
 type Used struct {
 	CPU       time.Duration
 	RSS, Peak float64 // bytes, now and at most
@@ -55,7 +55,7 @@ func UsedBy(p *process.Process) (out Used, err error) {
 	return Used{time.Duration(stat.CPUTime() * float64(time.Second)), float64(status.VmRSS), float64(status.VmHWM)}, nil
 }
 
-// usage is what all programs have used.
+// usage is the usage of all programs together.
 func (all programs) usage() (sum Used, err error) {
 	for _, p := range all {
 		used, err := UsedBy(p.Process)
@@ -128,8 +128,8 @@ func (r *rig) startOperator(o Options) (programs, error) {
 	return programs{{p, agent}}, err
 }
 
-// startVPA starts the recommender and the updater with their defaults. Nobody checks for the admission
-// controller, which does not run.
+// startVPA starts the recommender and the updater with their defaults. Neither checks for the
+// admission controller, which does not run.
 func (r *rig) startVPA(o Options) (all programs, err error) {
 	for _, component := range []struct {
 		path  string

@@ -3,9 +3,8 @@
 
 // Package cluster measures the operator, and VPA beside it, on a real API server with simulated nodes.
 //
-// Both sides get the same fleet, each on a cluster of its own, one after the other.
-// What a program costs is what the kernel says of its process, and what the API server's audit log says of
-// its requests.
+// Both sides get the same fleet, each on a cluster of its own, one after the other. The kernel reports
+// the costs of a program's process, and the API server's audit log those of its requests.
 package cluster
 
 import (
@@ -68,7 +67,7 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 	return out, os.RemoveAll(o.dir)
 }
 
-// side is what differs between the operator and VPA.
+// side has the differences between the operator and VPA.
 type side struct {
 	name   string
 	create func(*rig, context.Context) error

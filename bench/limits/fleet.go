@@ -135,7 +135,7 @@ func running(pod *corev1.Pod) corev1.PodStatus {
 	return status
 }
 
-// resized is what the kubelet reports after it has resized a pod.
+// resized sets the status that the kubelet reports after it has resized a pod.
 func resized(object client.Object) {
 	pod := object.(*corev1.Pod)
 	pod.Status.ObservedGeneration = pod.Generation
@@ -145,7 +145,7 @@ func resized(object client.Object) {
 	}
 }
 
-// killed is what the kubelet reports after an OOM kill of the first container, which runs again.
+// killed sets the status that the kubelet reports after an OOM kill of the first container, which runs again.
 func killed(object client.Object) {
 	pod, now := object.(*corev1.Pod), metav1.NewTime(time.Now().Truncate(time.Second))
 	c := &pod.Status.ContainerStatuses[0]

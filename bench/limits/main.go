@@ -5,10 +5,10 @@
 //
 //	go -C bench run ./limits [flags]
 //
-// The fleet is that of the benchmark of clusters: each scaler has a Deployment with its ReplicaSet and pods of 2 containers. The
-// operator is a process of its own, with the limit of one CPU. The API server is part of this program: it serves the objects
-// over HTTP/2 and TLS, from memory, and plays the kubelets, which apply a resize after a second. So the table has no costs of an
-// API server, and no admission.
+// The fleet is the one of the benchmark of clusters: each scaler has a Deployment with its ReplicaSet and pods of 2 containers.
+// The operator is a process of its own, with the limit of one CPU. The API server is part of this program: it serves the
+// objects over HTTP/2 and TLS, from memory, and plays the kubelets, which apply a resize after a second. So the table has no
+// costs of an API server, and no admission.
 //
 // A run has four stages:
 //
@@ -44,7 +44,7 @@ type options struct {
 	Delay time.Duration
 	// Learn, Idle and Wave are how long these stages last.
 	Learn, Idle, Wave time.Duration
-	// MemoryLimit is that of the operator, in MiB.
+	// MemoryLimit is the memory limit of the operator, in MiB.
 	MemoryLimit int
 	// Operator is the path of its program; built if empty.
 	Operator string

@@ -66,7 +66,7 @@ type accepted struct {
 	at  time.Time
 }
 
-// seen is what the operator has written. Pods and scalers are numbered as their Deployments.
+// seen has the operator's writes so far. Pods and scalers are numbered as their Deployments.
 type seen struct {
 	described, sized map[int]bool // the scalers with a status, and with a recommendation
 	resized          int
@@ -220,7 +220,7 @@ func (s *session) factor() float64 {
 	return s.growth
 }
 
-// moment is what was used and counted until then.
+// moment has the usage and the counts until a point in time.
 type moment struct {
 	cluster.Used
 
@@ -465,7 +465,7 @@ func quantiles(took []time.Duration, of int) string {
 	return fmt.Sprintf("%s; %s (%d of %d)", at(0.5), at(0.99), len(took), of)
 }
 
-// queue is what the operator's metrics say about the queue of scalers.
+// queue has the operator's metrics of the queue of scalers.
 type queue struct {
 	depth float64
 	waits map[string]waits

@@ -20,7 +20,7 @@ import (
 
 const (
 	nodeCPU = 8000 // millicores
-	// What DaemonSets request of a node, and what they use of its CPU.
+	// The requests of DaemonSets on a node, and their CPU usage.
 	daemonCPU, daemonMemory, daemonUse = 300, gibi / 2, 150
 	mostPods                           = 110
 
@@ -64,8 +64,9 @@ type cluster struct {
 type node struct {
 	name string
 	pods []*pod
-	// allocated is what the kubelet has granted to pods. claimed is what the scheduler and the node autoscaler count: of a
-	// pod whose resize is Deferred, the larger of what it has and what it asks for.
+	// allocated is the sum of the amounts that the kubelet has granted to pods. claimed is the sum that the scheduler and
+	// the node autoscaler count. A pod whose resize is Deferred counts with the larger of its current and its desired
+	// amounts.
 	allocated, claimed quantity.Amounts
 	// event is the last interval in which a pod came or went.
 	event int
@@ -75,7 +76,7 @@ type node struct {
 
 // pod is a pod with one container, without a CPU limit. In the template, its memory limit equals its request.
 type pod struct {
-	// Pod is what the operator sees. Its containers and Actual follow asked and has.
+	// Pod is the operator's view of the pod. Its containers and Actual follow asked and has.
 	workload.Pod
 
 	of         *deployment
@@ -86,7 +87,7 @@ type pod struct {
 	// lacks is true if it had less than decided at the end of the last interval.
 	lacks bool
 
-	// average, minute and needs are what it wants: CPU in the interval and in a minute of it, and memory. used is the average
+	// average, minute and needs are its demand: CPU in the interval and in a minute of it, and memory. used is the average
 	// CPU that it gets.
 	average, minute, used float64 // millicores
 	needs                 int64
@@ -114,7 +115,7 @@ func (d *deployment) limitFor(request, current int64) int64 {
 
 func (p *pod) isDeferred() bool { return p.Resize.Deferred }
 
-// claims is what the scheduler counts.
+// claims are the requests that the scheduler counts.
 func (p *pod) claims() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: max(p.asked.CPUMillis, p.has.CPUMillis), MemoryBytes: max(p.asked.MemoryBytes, p.has.MemoryBytes)}
 }
@@ -131,7 +132,7 @@ func fitsIn(a, room quantity.Amounts) bool {
 	return a.CPUMillis <= room.CPUMillis && a.MemoryBytes <= room.MemoryBytes
 }
 
-// allocatable is what pods can request of a node.
+// allocatable is the capacity of a node for the requests of pods.
 func (w environment) allocatable() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: nodeCPU - daemonCPU, MemoryBytes: w.memoryGiB*gibi - daemonMemory}
 }
@@ -151,7 +152,7 @@ func newCluster(w environment, p policy, all []series, count int, seed uint64) *
 	return c
 }
 
-// advance simulates an interval. What is decided in it takes effect with the next one.
+// advance simulates an interval. Its decisions take effect with the next one.
 func (c *cluster) advance(isMeasured bool) {
 	c.now = beginning.Add(time.Duration(c.step+1) * interval)
 	for _, d := range c.fleet {
@@ -210,7 +211,7 @@ func (n *node) pressed(memory int64) (count int) {
 	return count
 }
 
-// share shares a node's CPU out by requests. What a pod does not want goes to the others.
+// share shares a node's CPU out by requests. The other pods get the CPU that a pod does not need.
 func (n *node) share() {
 	left, weights := float64(nodeCPU-daemonUse), 0.0
 	weight := func(p *pod) float64 { return float64(max(p.has.CPUMillis, 1)) }
@@ -282,7 +283,7 @@ func (c *cluster) evict(p *pod, size quantity.Amounts) {
 	c.recreate(p, size)
 }
 
-// room is what a node has left for the scheduler.
+// room is the free capacity of a node, as the scheduler counts it.
 type room struct {
 	node  *node
 	free  quantity.Amounts

@@ -46,7 +46,7 @@ const (
 
 // series is usage in intervals from midnight on, in whole days.
 type series struct {
-	// scale is what makes pods of it.
+	// scale is the factor from the usage of the series to the mean CPU of a pod.
 	scale                        float64
 	cpu, memory                  []float64 // millicores, bytes
 	meanCPU, peakCPU, peakMemory float64

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes simulates a fleet of recorded usage on nodes that a node autoscaler packs, sized by the operator, by the Vertical
-// Pod Autoscaler (VPA) and by constants, and compares what the nodes cost and what the pods lack, in Markdown:
+// Nodes simulates a fleet of recorded usage on nodes that a node autoscaler packs. The operator, the Vertical Pod
+// Autoscaler (VPA) and constants size it. Nodes compares the costs of the nodes and the shortages of the pods, in Markdown:
 //
 //	go -C bench run ./nodes [flags] [FOLDER]
 //

@@ -57,8 +57,8 @@ func check(t *testing.T, c *cluster) {
 	}
 }
 
-// TestInvariants: in every environment and under every policy, no node is over its capacity, no pod is lost, node-hours are the sum
-// of the open nodes, and the same seed leads to the same counts. Of the pairs, it runs every third.
+// TestInvariants: in every environment and under every policy, no node is over its capacity and no pod is lost. Node-hours are
+// the sum of the open nodes, and the same seed leads to the same counts. Of the pairs, it runs every third.
 func TestInvariants(t *testing.T) {
 	all := generated()
 	for i, w := range environments {

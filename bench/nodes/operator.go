@@ -27,9 +27,9 @@ import (
 type sizer interface {
 	// act learns from an interval, and resizes or evicts pods.
 	act(c *cluster, d *deployment)
-	// decided is what a pod should have.
+	// decided is the decided size of a pod.
 	decided(p *pod) quantity.Amounts
-	// newPod is what the next pod starts with.
+	// newPod is the size of the next pod at its start.
 	newPod(d *deployment) quantity.Amounts
 }
 
@@ -45,7 +45,7 @@ type operator struct {
 	history     history.Container
 	recommended *recommend.Container
 	situation   plan.Situation // what the next plan depends on, without pods
-	// wake is when the last plan wants another one, if nothing changes; zero for never.
+	// The time of the next plan, if nothing changes; zero for never.
 	wake time.Time
 }
 
@@ -138,7 +138,7 @@ func (o *operator) learn(c *cluster, d *deployment) {
 	}
 }
 
-// observe is what a plan depends on.
+// observe returns the input of a plan.
 func (o *operator) observe(d *deployment, now time.Time) plan.Situation {
 	s := o.situation
 	s.Pods, s.RejectedResizes = make([]workload.Pod, 0, len(d.pods)), map[types.UID][]plan.RejectedResize{}
@@ -219,8 +219,8 @@ func (o *operator) decided(p *pod) quantity.Amounts {
 	return p.asked
 }
 
-// newPod is what the API server gives the next pod: what is decided if its ReplicaSet has proved that, and no less than the
-// template's otherwise. What is not decided is the template's.
+// newPod is the size that the API server gives the next pod: the decided size if its ReplicaSet has proved it, and
+// otherwise at least the template's. Without a decision for a resource, the template's amount applies.
 func (o *operator) newPod(d *deployment) quantity.Amounts {
 	n := o.situation.NewPods
 	if len(n.Sizes) == 0 {

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Record replays a folder of recorded usage with each profile of the operator and with the rule of the Vertical Pod
-// Autoscaler (VPA), in one run, and compares them in Markdown:
+// Record replays a folder of recorded usage with each profile of the operator and with the rule of the Vertical
+// Pod Autoscaler (VPA), in one run. It compares them in Markdown:
 //
 //	go -C bench run ./record [flags] FOLDER
 //

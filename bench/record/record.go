@@ -26,7 +26,7 @@ const (
 	seed = 20110502
 )
 
-// scenarios are how series are replayed. The first one is measured in full.
+// scenarios are the ways of replaying series. The first one is measured in full.
 var scenarios = []struct {
 	name    string
 	assumed backtest.Assumptions
@@ -53,7 +53,7 @@ func rules() []backtest.Rule {
 var measures = []struct {
 	name, format string
 	of           func(m backtest.Measures) (part, whole float64)
-	// isPlain is true if a ratio to VPA's value tells little: the interval is that of the value.
+	// isPlain is true if a ratio to VPA's value means little: the interval of the value is printed.
 	isPlain bool
 }{
 	{name: "cores", format: "%.3f", of: func(m backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours }},
@@ -203,10 +203,10 @@ func clustersOf(all []series) []int {
 	return numbers
 }
 
-// bootstrap repeatedly draws as many clusters as there are, with replacement, and returns how often each series was drawn.
-// All rules are measured on the same draw, so that properties of a series that affect all rules cancel out of their
-// ratios: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13. Clusters are drawn whole:
-// Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8.
+// bootstrap repeatedly draws as many clusters as there are, with replacement, and returns how often each series was
+// drawn. All rules are measured on the same draw, so that properties of a series that affect all rules cancel out of
+// their ratios. See Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13. Clusters are drawn
+// whole: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8.
 func bootstrap(clusters []int, draws int, told func(times []float64)) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	drawn, times := make([]float64, slices.Max(clusters)+1), make([]float64, len(clusters))

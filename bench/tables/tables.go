@@ -39,7 +39,7 @@ func Read(folder fs.FS) ([]backtest.Trace, error) {
 	return reader.Traces()
 }
 
-// Patterns are those of path.Match.
+// Patterns have the syntax of path.Match.
 type Patterns []string
 
 // ParsePatterns reads a list such as borg-*,smd-*.
