@@ -312,10 +312,10 @@ func TestTheDashboardShowsThatTheOperatorIsSilent(t *testing.T) {
 	expect(t, "the scaler", code, text, []string{`id="state">OperatorSilent<`, "No operator holds the lease"})
 }
 
-// pastServer is a Prometheus with 8 days of the pods of the Deployment web. For a day in the middle, there
-// are none. Requests go down from 1 core to 500m on the second day, and in the last hours to 310m on
-// one of the pods. The CPU limit is removed on the fifth day. sizes says who reports these: "kube-state-metrics", "operator" or
-// "nobody"; a "broken" server reports usage only.
+// pastServer is a Prometheus with 8 days of the pods of the Deployment web. For a day in the middle, there are none. Requests
+// go down from 1 core to 500m on the second day, and in the last hours to 310m on one of the pods. The CPU limit is removed on
+// the fifth day. sizes is the source of the requests and limits: "kube-state-metrics", "operator", or another value for none. A
+// "broken" server reports usage only.
 func pastServer(t *testing.T, sizes string) string {
 	t.Helper()
 	now := time.Now()

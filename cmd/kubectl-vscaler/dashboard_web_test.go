@@ -148,7 +148,7 @@ func (b *browser) presses(keys ...string) (focused string) {
 	return value[string](b, `document.activeElement?.id || document.activeElement?.className || ''`)
 }
 
-// shoots takes a screenshot of what is visible, if somebody wants to see it.
+// shoots takes a screenshot of the visible part of the page, if the environment names a folder for screenshots.
 func (b *browser) shoots(name string) {
 	b.Helper()
 	folder := os.Getenv(screenshotsVariable)
@@ -230,7 +230,7 @@ func TestWebAScalerIsUpdated(t *testing.T) {
 	}
 	b.do(chromedp.EmulateViewport(1280, 1300))
 
-	// What a user has opened and focused stays, while the page changes below.
+	// The open details and the focus of a user stay while the page changes below.
 	b.do(chromedp.Click(chromedp.CSS("#c0-cpu-values summary")), chromedp.Focus(chromedp.CSS("#c0-memory-values summary")))
 	s.put(usageOf(newPod("shop", "web-5d4f8b9c4-1", "web", "1", "1", ""), "777m", "410Mi"))
 	s.edit("web", func(web *v1beta1.VerticalScaler) {
@@ -418,7 +418,7 @@ func TestWebThePast(t *testing.T) {
 		t.Errorf("usage is drawn as %s", path)
 	}
 	b.shoots("scaler-week")
-	// Requests and limits are those of the time, and what ended is not drawn on.
+	// The plot has the requests and limits of each time, and does not extend lines that have ended.
 	address, _ = startDashboard(t, "-A", "--prometheus", pastServer(t, "kube-state-metrics"))
 	pathOf := func(resource, class string) string {
 		return value[string](b, fmt.Sprintf(`(document.querySelector('[aria-labelledby^="c0-%s-title"] .%s')?.getAttribute('d') ?? '')`, resource, class))

@@ -507,7 +507,7 @@ func TestReportWritesAPage(t *testing.T) {
 	}
 }
 
-// What is saved can be reported, and leads to the same recommendations.
+// Saved usage can be reported, and leads to the same recommendations.
 func TestReportOfSavedUsage(t *testing.T) {
 	newFleetCluster(t)
 	saved := filepath.Join(t.TempDir(), "usage")

@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// preparations are what a line that begins with @ may do to the cluster, or name another one.
+// preparations are the commands of lines that begin with @. They change the cluster, or name another one.
 //
 //nolint:thelper // They are rows of a table.
 var preparations = map[string]func(t *testing.T, s **apiServer, arg string){

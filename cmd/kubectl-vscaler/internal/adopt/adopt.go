@@ -213,7 +213,7 @@ func (o *adopting) send(ctx context.Context, c client.Client, s *surveyor, polic
 	return fmt.Errorf("the API server refuses %s: %w", what, err)
 }
 
-// outputView is what the outputs json and yaml have.
+// outputView has the fields of the outputs json and yaml.
 type outputView struct {
 	preview.Preview `json:",inline"`
 	// Manifest is the policy.
@@ -263,7 +263,7 @@ func asked(in io.Reader, out io.Writer, question string) error {
 	return errNotConfirmed
 }
 
-// past is what was done to the policy.
+// past is the past tense of the action on the policy.
 func (s *surveyor) past() string {
 	if s.existing == nil {
 		return "created"
@@ -318,7 +318,7 @@ func (s *surveyor) findExisting(ctx context.Context) error {
 	return nil
 }
 
-// toWrite is what is sent to the API server.
+// toWrite is the object to send to the API server.
 func (s *surveyor) toWrite() client.Object {
 	if s.existing != nil {
 		return withSpecOf(s.existing, s.policy)

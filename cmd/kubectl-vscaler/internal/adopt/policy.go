@@ -77,7 +77,7 @@ func merged(a, b map[string]string) map[string]string {
 	return out
 }
 
-// isSame reports whether a policy is what another version of it is, but for its status.
+// isSame reports whether two versions of a policy are equal except for their status.
 func isSame(a, b client.Object) bool {
 	x, err := manifestOf(a)
 	y, otherErr := manifestOf(b)
@@ -269,7 +269,8 @@ func (p *policyFlags) build(c *cobra.Command, namespace string) (client.Object, 
 	return out, nil
 }
 
-// allRules are what both kinds of policies have. What the user does not set is left to the API server.
+// allRules are the rules that both kinds of policies have. The API server sets the defaults of rules
+// that the user does not set.
 func (p *policyFlags) allRules(isSet func(string) bool) (rules v1beta1.PolicyRules, err error) {
 	rules = p.rules
 	if isSet("selector") {
@@ -321,7 +322,7 @@ func selectorOf(flag, text, instead string) (*metav1.LabelSelector, error) {
 	return out, nil
 }
 
-// operators are those that objects know, by those of kubectl.
+// operators maps the operators of kubectl to those of objects.
 var operators = map[selection.Operator]metav1.LabelSelectorOperator{
 	selection.In: metav1.LabelSelectorOpIn, selection.NotIn: metav1.LabelSelectorOpNotIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
 	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,

@@ -57,7 +57,7 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	})
 }
 
-// checkResult is how a check ended.
+// checkResult is the result of a check.
 type checkResult string
 
 const (
@@ -84,7 +84,7 @@ func Write(w io.Writer, findings []Finding) error {
 	return table.Flush()
 }
 
-// preflight is what the checks read.
+// preflight is the input of the checks.
 type preflight struct {
 	client    client.Client
 	cluster   *kube.Cluster
@@ -95,7 +95,7 @@ type preflight struct {
 	unsized   int              // those whose new pods start as in the template although they resize pods
 	nodes     []string         // one Linux node of each kind, at most askedNodes
 	allNodes  int
-	// unknown is why the operators are not known, and unread why the scalers are not.
+	// unknown is the error of reading the operators, and unread the error of reading the scalers.
 	unknown, unread error
 }
 
@@ -145,7 +145,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	run("HorizontalPodAutoscalers", p.hpas)
 	run("Scalers", p.scalers)
 	run("Node autoscaler", p.nodeAutoscaler(d.RESTClient()))
-	// The rights are those that a user needs in a namespace to size Deployments.
+	// These are the rights that a user needs in a namespace to size Deployments.
 	run("Right to create verticalscalers", p.right(authorizationv1.ResourceAttributes{Verb: "create", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"},
 		"you can only look: ask for the ClusterRole verticalscaler-editor"))
 	run("Right to patch deployments", p.right(authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments"}, "the admission policies refuse your scalers"))
@@ -374,8 +374,8 @@ func (p *preflight) hpas(ctx context.Context) (checkResult, string, error) {
 	return checkWarned, fmt.Sprintf("%d metrics in namespace %s divide usage by requests, so scalers leave these resources alone. To size them, begin with: %s", len(advice), p.namespace, advice[0]), err
 }
 
-// nodeAutoscaler warns of pods that wait for room on nodes that are packed: by Karpenter, which is known by its API, or by the
-// cluster autoscaler, which is known by its status.
+// nodeAutoscaler warns of pods that wait for room on nodes that a node autoscaler packs. It finds Karpenter by its API, and
+// the cluster autoscaler by its status.
 func (p *preflight) nodeAutoscaler(server rest.Interface) check {
 	return func(ctx context.Context) (checkResult, string, error) {
 		found := "Karpenter"

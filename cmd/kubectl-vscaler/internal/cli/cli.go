@@ -18,13 +18,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Name is what users type.
+// Name is the command that users type.
 const Name = "kubectl vscaler"
 
 // FieldManager is the owner of the fields that the plugin writes.
 const FieldManager = "kubectl-vscaler"
 
-// Version is that of the plugin.
+// Version is the version of the plugin.
 var Version = "devel"
 
 // FailedCheck is the result of a check that failed.

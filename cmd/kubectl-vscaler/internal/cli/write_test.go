@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// What is no terminal gets only warnings.
+// An output that is not a terminal gets only warnings.
 func TestProgress(t *testing.T) {
 	var screen strings.Builder
 	p := &Progress{to: &screen, isTerminal: true}

@@ -40,8 +40,8 @@ const (
 	refreshEvery = 5 * time.Second
 	// fleetLasts is how long the fleet is not read again: it is much to read, and changes slowly.
 	fleetLasts = 10 * time.Second
-	// longestGap is how long nobody may look at a plot of days before its points are read again,
-	// and retryPast is the time between two attempts.
+	// longestGap is the time without a reader after which the points of a plot of days are read
+	// again, and retryPast is the time between two attempts.
 	longestGap = 5 * time.Minute
 	retryPast  = 30 * time.Second
 	// stopWithin is how long responses may take after Ctrl-C.
@@ -169,12 +169,12 @@ type recordKey struct {
 	span pages.Span
 }
 
-// record is what was seen of a scaler.
+// record has the points of a scaler that were read.
 type record struct {
 	mu     sync.Mutex
 	points snapshot.Record
-	// covered is until when the points are complete, asked is when Prometheus was asked last,
-	// and missing is why it did not answer.
+	// covered is the time until which the points are complete, asked is the time of the last
+	// query, and missing is the reason why Prometheus did not answer.
 	covered, asked time.Time
 	missing        string
 	past           pages.Past

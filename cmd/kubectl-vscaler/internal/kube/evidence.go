@@ -88,8 +88,8 @@ func Deployments(ctx context.Context, c client.Reader, namespace string) (map[ty
 	return all, err
 }
 
-// Policies are those of a namespace, and those of the cluster. They are optional: most users may not list those of the
-// cluster, and older operators have none.
+// Policies are the policies of a namespace and of the cluster. They are optional: most users may not list those of
+// the cluster, and older operators have none.
 func Policies(ctx context.Context, c client.Reader, namespace string, options ...client.ListOption) []client.Object {
 	cluster, _ := Objects(ctx, c, &v1beta1.ClusterScalingPolicyList{}, options...)
 	namespaced, _ := Objects(ctx, c, &v1beta1.ScalingPolicyList{}, append(options, client.InNamespace(namespace))...)
@@ -240,7 +240,7 @@ func HPAs(ctx context.Context, c client.Reader, namespace string) (all []autosca
 	return all, err
 }
 
-// ForFleet is what a policy sees of a namespace.
+// ForFleet is a policy's view of a namespace.
 func ForFleet(n *corev1.Namespace) *fleet.Namespace {
 	return &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
 }

@@ -110,8 +110,7 @@ func (r Reference) IsOwnedRow(row explain.OwnedRow) bool {
 	return r.isOneOf(Reference{OwnerKind, row.Name}, Reference{DeploymentKind, row.Deployment})
 }
 
-// Resolved gives a type to a name that no scaler and no ScaledDeployment has, if it is that of a
-// Deployment with a scaler.
+// Resolved gives a type to a name that no scaler and no ScaledDeployment has, if a Deployment with a scaler has it.
 func (r Reference) Resolved(scalers []v1beta1.VerticalScaler, owners []v1beta1.ScaledDeployment) Reference {
 	isKnown := slices.ContainsFunc(scalers, func(s v1beta1.VerticalScaler) bool { return s.Name == r.Name }) ||
 		slices.ContainsFunc(owners, func(d v1beta1.ScaledDeployment) bool { return d.Name == r.Name })
@@ -188,7 +187,7 @@ func (c *Cluster) CompleteName(command *cobra.Command, args []string, word strin
 // completion is a name, and what it is about.
 type completion struct{ name, about string }
 
-// namesOf are the names of a kind in the namespace; none if they cannot be read. Deployments are those with a scaler.
+// namesOf are the names of a kind in the namespace; none if they cannot be read. Only Deployments with a scaler count.
 func namesOf(ctx context.Context, c client.Reader, namespace string, of Kind) (all []completion) {
 	lists := map[Kind]client.ObjectList{
 		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{},

@@ -125,17 +125,17 @@ func CountsOf(refused map[usage.Refusal]int) string {
 	return "; points refused: " + strings.Join(words, ", ")
 }
 
-// Series is what a container has used before.
+// Series is the past usage of a container.
 type Series struct {
 	Container, Resource string
 	Points              []snapshot.Point
 }
 
-// Usage is what Prometheus knows about the containers of a scaler.
+// Usage is the data that Prometheus has about the containers of a scaler.
 type Usage struct {
 	Series                 []Series
 	HasRequests, HasLimits bool
-	// Missing is why requests and limits could not be read; empty if they could be.
+	// Missing is the reason why requests and limits could not be read; empty if they could be.
 	Missing string
 }
 

@@ -23,8 +23,8 @@ import (
 // kinds are the kinds of workloads that are reported.
 var kinds = []string{prometheus.Deployment, prometheus.StatefulSet, prometheus.DaemonSet, prometheus.CronJob, prometheus.Rollout}
 
-// list calls each for the workloads of a kind, with a Deployment that has what is read of one: the name, the labels, the owners, the
-// number of pods and the template.
+// list calls each for the workloads of a kind, with a Deployment that has the name, the labels, the owners, the number of pods
+// and the template of one.
 func list(ctx context.Context, c client.Client, kind string, each func(*appsv1.Deployment), options ...client.ListOption) error {
 	switch kind {
 	case prometheus.StatefulSet:
@@ -74,7 +74,8 @@ func listRollouts(ctx context.Context, c client.Client, each func(*appsv1.Deploy
 	return nil
 }
 
-// rollout is what is read of an Argo Rollout. With a workloadRef, its template is empty, so it has no containers.
+// rollout has the fields of an Argo Rollout that are read. With a workloadRef, its template is empty, so it has
+// no containers.
 type rollout struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {

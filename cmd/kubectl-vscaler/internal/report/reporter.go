@@ -209,7 +209,7 @@ type part struct {
 	step       time.Duration
 }
 
-// kinds are those of the containers.
+// kinds are the kinds of the containers' workloads.
 func (p part) kinds() (kinds []string) {
 	for c := range p.containers {
 		if !slices.Contains(kinds, c.Kind) {
@@ -485,7 +485,7 @@ func (r *Reporter) pods(ctx context.Context, c client.Client) (map[podKey]worklo
 	return sizes, nil
 }
 
-// sizeOf is what a container declares, with the requests that follow from limits.
+// sizeOf is a container with its declared resources, and with the requests that follow from limits.
 func sizeOf(c workload.Container) workload.Container {
 	c.Requests = c.Requests.Or(c.Limits)
 	return c

@@ -30,7 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// To is what a rollback returns to.
+// To is the state to return to.
 type To string
 
 const (
@@ -192,7 +192,7 @@ func toPrevious(s *v1beta1.VerticalScaler) (changes []Change, kept []string, err
 	return changes, kept, nil
 }
 
-// none is what the history has for a request that was not set.
+// none is the word of the history for a request that was not set.
 const none = "none"
 
 // The history has "app cpu 500m->310m, memory 512Mi->640Mi; log memory none->80Mi", with remarks in

@@ -230,7 +230,7 @@ func TestThePlanFollows(t *testing.T) {
 	}
 }
 
-// A record says how to undo the rollback, as long as nobody has edited the spec.
+// A record has the command to undo the rollback, unless the spec was edited since.
 func TestTheRecord(t *testing.T) {
 	before := scalerOf(t, `[{containerName: app, maxAllowed: {cpu: "0.3"}}]`, `[]`, "ScaleDown: app cpu 500m->121m")
 	plan, err := rollback.Of(before, nil, rollback.Previous)
@@ -263,7 +263,7 @@ func TestTheRecord(t *testing.T) {
 	}
 }
 
-// FuzzOf rolls back any change that the operator can have made: the amounts are those of the history,
+// FuzzOf rolls back any change that the operator can have made: the amounts come from the history,
 // each bound demands the change, and the API server accepts the spec.
 func FuzzOf(f *testing.F) {
 	f.Add(int64(500), int64(121), int64(512<<20), int64(342<<20), int64(300), int64(1<<30))

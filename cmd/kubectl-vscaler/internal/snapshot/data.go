@@ -110,7 +110,7 @@ func (c PodContainer) MarshalJSON() ([]byte, error) {
 
 // Data is the fleet for programs.
 func (t Table) Data() any {
-	// What "status -o json" has of a scaler, and the sums.
+	// item is a scaler as in "status -o json", with the sums.
 	type item struct {
 		explain.Row `json:",inline"`
 		Resources   fields `json:"resources"`
@@ -129,7 +129,7 @@ func (t Table) Data() any {
 	return out
 }
 
-// sums are what all pods use and request together.
+// sums are the total usage and requests of all pods.
 func sums(all ...Resource) fields {
 	out := fields{}
 	for _, r := range all {

@@ -21,8 +21,7 @@ type Point struct {
 	At time.Time
 	// Used is the highest usage of a pod, or Unknown.
 	Used int64
-	// Request and Limit are those of the pod whose amount is furthest from the target, or
-	// Unknown, or None.
+	// Request and Limit are the amounts of the pod that is furthest from the target, or Unknown, or None.
 	Request, Limit int64
 }
 
@@ -36,8 +35,7 @@ type Record struct {
 	points map[series][]Point
 }
 
-// Add adds what was read, and drops what is too old. What is not newer than the last
-// point is left out.
+// Add adds what was read, and drops what is too old. Usage that is not newer than the last point is left out.
 func (r *Record) Add(s Scaler) {
 	for _, c := range s.Containers {
 		for _, of := range c.Resources {

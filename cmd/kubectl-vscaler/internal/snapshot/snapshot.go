@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot has the state of a scaler at a moment: what its pods use and request, what is
-// recommended and allowed, how that developed, what changed last, and what the scaler
-// waits for. The commands top and dashboard show it.
+// Package snapshot has the state of a scaler at a moment. It includes the usage and requests of
+// its pods, the recommendation and bounds, how they developed, the last change, and the reasons
+// why the scaler waits. The commands top and dashboard show it.
 //
 // It is pure. Amounts are millicores of CPU and bytes of memory. An unknown amount is
 // absent, and never 0: a pod without usage does not count in Used.Pods.
@@ -27,22 +27,23 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Scaler is how one scaler is doing.
+// Scaler is the state of one scaler.
 type Scaler struct {
-	// At is when it was read.
+	// At is the time of the reading.
 	At time.Time
-	// AppliedSince is since when all pods have the decided sizes and no others; zero if they
+	// AppliedSince is the time since which all pods have exactly the decided sizes; zero if they
 	// do not, or if that is unknown.
 	AppliedSince time.Time
-	// Explanation begins with the line of "status" about the scaler. Of its findings, those that do not end as explain.Fine are what the scaler waits for.
+	// Explanation begins with the line of "status" about the scaler. The scaler waits for those of its findings that do not end
+	// as explain.Fine.
 	Explanation explain.Explanation
-	// Containers are those of the pod template, in its order.
+	// Containers are the containers of the pod template, in its order.
 	Containers []Container
 	// Pods are the running pods, by name; nil if the user may not read them.
 	Pods []Pod
 	// UsageAge is how old the oldest usage is that is shown; 0 if all is as new as the metrics API has it.
 	UsageAge time.Duration
-	// UsageMissing is why no usage could be read; empty if it could be.
+	// UsageMissing is the reason why no usage could be read; empty if it could be.
 	UsageMissing string
 	// Missing says what else could not be read, and why.
 	Missing []string
@@ -62,11 +63,10 @@ type Container struct {
 // Resource is one resource of one container: cpu or memory.
 type Resource struct {
 	Resource string
-	// Unmanaged is why the scaler leaves the resource alone; empty if it does not.
+	// Unmanaged is the reason why the scaler does not manage the resource; empty if it does.
 	Unmanaged string
-	// Used is what the pods use, and Request and Limit are what the kubelet has applied,
-	// or what the pod declares until the kubelet reports it. Pods without a request or a
-	// limit do not count in it.
+	// Used is the usage of the pods. Request and Limit are the amounts that the kubelet has applied, or those
+	// of the pod's spec until the kubelet reports them. Pods without a request or a limit do not count in it.
 	Used, Request, Limit Spread
 	// Busiest is the pod that uses most of its own request.
 	Busiest Share
@@ -85,7 +85,7 @@ type Spread struct {
 	Least, Most, Total int64
 }
 
-// Share is what a pod uses, and its request. Request is 0 if no pod has both.
+// Share is the usage of a pod, and its request. Request is 0 if no pod has both.
 type Share struct {
 	Pod           string
 	Used, Request int64
@@ -100,25 +100,25 @@ type Pod struct {
 	Resize string `json:"resize,omitempty"`
 	// OOMKills is the number of OOM kills in its status: at most two of each container.
 	OOMKills int `json:"oomKills"`
-	// Containers are those of the template, in its order.
+	// Containers are the containers of the template, in its order.
 	Containers []PodContainer `json:"containers"`
 }
 
 // PodContainer is one container of a pod.
 type PodContainer struct {
 	Name string
-	// Used is what it uses; nil if unknown.
+	// Used is its usage; nil if unknown.
 	Used *quantity.Amounts
-	// Declared is what its pod declares, and Applied what the kubelet reports as applied.
-	// They differ while the pod is being resized.
+	// Declared has the resources in the spec of its pod, and Applied those that the kubelet
+	// reports as applied. They differ while the pod is being resized.
 	Declared, Applied workload.Resources
 }
 
 // Resources are the names of the resources, in the order of views.
 var Resources = []string{recommend.CPU, recommend.Memory}
 
-// Of is how a scaler is doing, from what was read about it. Samples are those of its
-// namespace. usageMissing is why there are none; empty if they could be read.
+// Of is the state of a scaler according to the evidence and the samples. The samples cover its
+// namespace. usageMissing is the reason why there are none; empty if they could be read.
 func Of(e explain.Evidence, samples []usage.Sample, usageMissing string, at time.Time) Scaler {
 	explained := explain.Of(e)
 	out := Scaler{
@@ -337,13 +337,13 @@ type Table struct {
 	// Owned and Policies are the ScaledDeployments and policies that "status" shows beside the scalers.
 	Owned    []explain.OwnedRow
 	Policies []explain.PolicyRow
-	// Operators are those that serve them; nil if they are not known.
+	// Operators are the operators that serve them; nil if they are not known.
 	Operators explain.Operators
 	// Missing lists what could not be read, and why.
 	Missing []string
 }
 
-// Overview is what "status" shows of the fleet.
+// Overview is the part of the fleet that "status" shows.
 func (t Table) Overview() explain.Overview {
 	out := explain.Overview{ScaledDeployments: t.Owned, Policies: t.Policies, Operators: t.Operators}
 	for _, r := range t.Rows {
@@ -374,7 +374,7 @@ func (t Table) Total() (cpu, memory Resource) {
 	return cpu, memory
 }
 
-// Order is how the rows of a fleet are sorted.
+// Order is the sort order of the rows of a fleet.
 type Order string
 
 const (

@@ -104,7 +104,7 @@ func TestUnevenAndSilentPodsAreCountedAsTheyAre(t *testing.T) {
 	}
 }
 
-// What the kubelet has applied counts, and not what a pod asks for.
+// The resources that the kubelet has applied count, and not those of the pod's spec.
 func TestADeferredResizeIsNotWhatAPodHas(t *testing.T) {
 	e := evidence(size(500, 512))
 	e.Pods[0].Actual = map[string]workload.Resources{"app": size(100, 128)}
@@ -213,8 +213,8 @@ func TestARecordKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A limit that was removed, and a request of pods that are gone, are not drawn on. What may not be
-// read is as it was.
+// A limit that was removed, and a request of pods that are gone, are not drawn on. Values that may
+// not be read stay as they were.
 func TestWhatNoPodHasEnds(t *testing.T) {
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	points := []Point{{at(0), 50, 500, 1000}, {at(10), 50, Unknown, Unknown}, {at(20), 50, 500, None}, {at(30), Unknown, None, None}, {at(40), 50, 300, Unknown}}

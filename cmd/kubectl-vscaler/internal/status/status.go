@@ -211,7 +211,7 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 	return out, nil
 }
 
-// isNamed reports whether one of the names is that of an object, or none is given.
+// isNamed reports whether an object has one of the names, or no names are given.
 func (o *statusOptions) isNamed(isOf func(kube.Reference) bool) bool {
 	return len(o.names) == 0 || slices.ContainsFunc(o.names, isOf)
 }
@@ -260,7 +260,7 @@ func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobr
 	return c
 }
 
-// explanation is that of a scaler or of a ScaledDeployment.
+// explanation is the explanation of a scaler or of a ScaledDeployment.
 type explanation interface {
 	// Text has ages relative to now.
 	Text(now time.Time) string

@@ -3,7 +3,7 @@
 
 // Package support writes an archive for a bug report.
 //
-// Objects keep only the fields that are listed here: a field that nobody has thought of is left out.
+// Objects keep only the fields that are listed here, so a new field is left out until it is added.
 // In what is kept, text that looks like a credential is masked.
 package support
 
@@ -39,8 +39,7 @@ var (
 		under("conditions", condition), under("containerStatuses", containerStatus), under("initContainerStatuses", containerStatus))
 )
 
-// kept are the fields that objects of a kind keep, besides metadata. What is below a field is kept,
-// too.
+// kept are the fields that objects of a kind keep, besides metadata. Everything below a kept field is kept, too.
 var kept = map[string]fields{
 	"VerticalScaler": tree("spec", "status"),
 	// Selectors are in the spec: they decide what is sized.

@@ -154,7 +154,7 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// What events and logs of programs have said, also with other secrets in the same places.
+// Messages of events and logs of programs, also with other secrets in the same places.
 func TestNoCredentialIsLeft(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 18))
 	hasFormat := regexp.MustCompile(`^(AKIA|ghp_|xoxb-|dckr|2001:)`) // of a provider: nothing else is masked there

@@ -38,7 +38,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-// supportBundle is what an archive is made from.
+// supportBundle has the sources of an archive.
 type supportBundle struct {
 	cluster   *kube.Cluster
 	client    client.Client
@@ -248,7 +248,7 @@ func (b *supportBundle) isAbout(event map[string]any) bool {
 	return kind == string(kube.ScalerKind) || kind == string(kube.OwnerKind) || kind == string(kube.PolicyKind) || b.sized[kind+"/"+name]
 }
 
-// operatorLabels are those of the operator's pods.
+// operatorLabels are the labels of the operator's pods.
 var operatorLabels = labels.Set{"app.kubernetes.io/name": "verticalscaler-operator", "app.kubernetes.io/component": "manager"}
 
 // operator adds the pods of the operator and their logs.

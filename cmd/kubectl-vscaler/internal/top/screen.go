@@ -172,7 +172,7 @@ func (v view) visible() []string {
 	return lines[offset:min(len(lines), offset+room)]
 }
 
-// trouble reports whether what is shown is old, or incomplete.
+// trouble describes why the view is old or incomplete.
 func (v view) trouble() string {
 	switch {
 	case v.failed == nil:

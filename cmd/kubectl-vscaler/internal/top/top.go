@@ -35,7 +35,7 @@ const (
 	leastInterval  = time.Second
 	// recordFor is how long the view remembers what it has seen.
 	recordFor = time.Hour
-	// defaultWidth is that of text for something other than a terminal.
+	// defaultWidth is the width of text for something other than a terminal.
 	defaultWidth = 100
 	// widestText is the largest width that COLUMNS may ask for.
 	widestText = 1000
@@ -260,7 +260,7 @@ type view struct {
 	offset, cursor int
 }
 
-// reading is what was read.
+// reading is the result of reading the view.
 type reading struct {
 	shown  int
 	scaler snapshot.Scaler
@@ -268,7 +268,7 @@ type reading struct {
 	err    error
 }
 
-// filling is what Prometheus has answered about a scaler.
+// filling is the answer of Prometheus about a scaler.
 type filling struct {
 	shown int
 	past  past.Usage
@@ -352,7 +352,7 @@ func (v *view) choose(name types.NamespacedName) {
 	v.cursor = max(0, at)
 }
 
-// lines are those of the whole view.
+// lines are the lines of the whole view.
 func (v view) lines() (lines []string) {
 	if !v.isFleet() {
 		return render.Scaler(v.scaler, v.record, v.width)

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preview shows the effect of a policy before it is written: which Deployments it selects, which it
-// skips and why, what changes at once, and what changes when its scalers are promoted.
+// Package preview shows the effect of a policy before it is written. It lists the Deployments that the policy
+// selects, those that it skips and why, the immediate changes, and the changes after its scalers are promoted.
 //
 // It selects with the code of the operator. It is pure.
 package preview
@@ -42,22 +42,22 @@ type Input struct {
 	Deployments []*fleet.Deployment
 	// Averages are the metrics of HorizontalPodAutoscalers that divide usage by requests, by Deployment.
 	Averages map[types.NamespacedName][]workload.Average
-	// Namespaces are those that are known, by name.
+	// Namespaces are the known namespaces, by name.
 	Namespaces map[string]*fleet.Namespace
 	Scalers    []v1beta1.VerticalScaler
 	// Missing lists what could not be read.
 	Missing []string
 }
 
-// Preview is what a policy would do. The size of its text does not depend on the number of Deployments.
+// Preview is the expected effect of a policy. The size of its text does not depend on the number of Deployments.
 type Preview struct {
 	Kind string `json:"kind"`
 	// Namespace is empty for a ClusterScalingPolicy.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Action is what writing the policy does: Create, Update, or None if it exists and is the same.
+	// Action is the effect of writing the policy: Create, Update, or None if it exists and is the same.
 	Action Action `json:"action"`
-	// Purpose is what the policy is for, and Exclusions what it leaves alone; empty for nothing.
+	// Purpose describes the purpose of the policy, and Exclusions its exceptions; empty for none.
 	Purpose    string `json:"purpose"`
 	Exclusions string `json:"exclusions,omitempty"`
 	// Selected is the number of Deployments that the selectors match, without excluded ones and those of system
@@ -68,7 +68,7 @@ type Preview struct {
 	Namespaces []Share `json:"namespaces,omitempty"`
 	// Skipped are the Deployments that the selectors match and that the policy does not size, by reason.
 	Skipped []explain.ReasonCount `json:"skipped,omitempty"`
-	// FirstDay is what changes at once, and Later what changes when scalers are promoted; nil if none is.
+	// FirstDay has the immediate changes, and Later the changes after scalers are promoted; nil for none.
 	FirstDay FirstDay `json:"firstDay"`
 	Later    *Later   `json:"later,omitempty"`
 	// Savings are how much less scalers request or recommend now; nil if it is not known.
@@ -79,7 +79,7 @@ type Preview struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Action is what is done to the policy.
+// Action is the effect of writing the policy.
 type Action string
 
 const (
@@ -91,16 +91,16 @@ const (
 	None Action = "None"
 )
 
-// Share is what a policy selects of a namespace.
+// Share is the part of a namespace that a policy selects.
 type Share struct {
 	Namespace string `json:"namespace"`
 	Sized     int    `json:"sized"`
 	Skipped   int    `json:"skipped"`
-	// Requested is what all pods of the sized Deployments request, by their pod templates.
+	// Requested is the sum of the requests of all pods of the sized Deployments, by their pod templates.
 	Requested explain.Saved `json:"requested"`
 }
 
-// FirstDay is what happens at once when the policy is written.
+// FirstDay is the effect of the policy as soon as it is written.
 type FirstDay struct {
 	// Mode is the update mode of new scalers, and ModeMeans its meaning.
 	Mode      string `json:"mode"`
@@ -116,7 +116,7 @@ type FirstDay struct {
 	From      []string `json:"from,omitempty"`
 }
 
-// Later is what happens when scalers are promoted.
+// Later is the effect of the promotion of scalers.
 type Later struct {
 	// Mode is the update mode of promoted scalers, and ModeMeans its meaning.
 	Mode      string `json:"mode"`
@@ -158,7 +158,7 @@ func (in Input) action() Action {
 	return Create
 }
 
-// members are what the policy does about all Deployments that it selects.
+// members are all Deployments that the policy selects, each with the policy's decision about it.
 func (in Input) members() (all []fleet.Member) {
 	policies := append([]*fleet.Policy{in.Policy}, in.Others...)
 	scalers := fleet.ScalersBy(in.Scalers)

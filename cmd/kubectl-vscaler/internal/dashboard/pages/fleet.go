@@ -18,7 +18,7 @@ import (
 // mostRows limits the table: a page with more is slow.
 const mostRows = 500
 
-// choice is what the reader has chosen to see of the fleet.
+// choice is the reader's selection of the fleet.
 type choice struct {
 	Text, Namespace, State string
 	Order                  snapshot.Order
@@ -46,7 +46,8 @@ type overview struct {
 	Namespaces []string
 	Chosen     int
 	explain.Tally
-	// Headlines are what concerns more than one object, and Actions the ScaledDeployments and policies that require action.
+	// Headlines are messages about more than one object, and Actions are the ScaledDeployments and policies that require
+	// action.
 	Headlines, Actions []string
 	Saved              *explain.Saved
 	// Known is the number of scalers in Saved.
@@ -118,7 +119,7 @@ func (o *overview) count() {
 	}
 }
 
-// ending is how a kind of End looks: the class of its color, and what it is called.
+// ending is the appearance of a kind of End: the class of its color, and its name.
 type ending struct{ Class, Text, Resolved string }
 
 func endingOf(end explain.End) ending {

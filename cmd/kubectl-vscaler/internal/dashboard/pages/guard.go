@@ -22,8 +22,8 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// headers are those of every response. Nothing is loaded from elsewhere or kept on disk, no other
-// page can embed or read one of ours, and no address is passed on: it has the token in it.
+// headers are the headers of every response. Nothing is loaded from elsewhere or kept on disk, and no
+// other page can embed or read one of ours. The address has the token in it, so it is never passed on.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",

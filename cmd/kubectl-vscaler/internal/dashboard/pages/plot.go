@@ -25,7 +25,7 @@ const (
 	tickMargin = 30
 	// mostTableRows limits the table of a plot, for those who cannot see the plot.
 	mostTableRows = 12
-	// farAbove is when a limit is so far above everything else that the plot leaves it out.
+	// farAbove is the ratio of a limit to everything else from which on the plot leaves the limit out.
 	farAbove = 3
 )
 

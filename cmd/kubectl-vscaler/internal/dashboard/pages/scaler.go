@@ -65,7 +65,7 @@ func spanOf(q url.Values) Span {
 	return Live
 }
 
-// Details is what the page of one scaler shows.
+// Details is the content of the page of one scaler.
 type Details struct {
 	snapshot.Scaler
 	// Span is the span of the points, and HasPast says that others than Live can be read.
@@ -77,7 +77,7 @@ type Details struct {
 	Record snapshot.Record
 }
 
-// Past is what Prometheus knows of the past, beside usage.
+// Past lists the data about the past that Prometheus has besides usage.
 type Past struct{ HasRequests, HasLimits bool }
 
 // Note says where the requests and limits of a plot are from.

@@ -50,7 +50,7 @@ const (
 type Options struct {
 	// Token is the secret in the addresses of all pages: see NewToken.
 	Token string
-	// Expires is when the token ends.
+	// Expires is the expiry time of the token.
 	Expires time.Time
 	// Clock tells the time.
 	Clock clock.PassiveClock
@@ -161,7 +161,7 @@ func (s *Server) refuse(w http.ResponseWriter, code int, title, text string, isI
 	s.render(w, code, "refusal", page{Title: title, IsOutside: !isInside, Content: text})
 }
 
-// page is what all pages have.
+// page has the fields that all pages have.
 type page struct {
 	Title string
 	// Base is the address of the overview: a path that ends with a slash. IsOutside says
@@ -180,7 +180,7 @@ type page struct {
 
 var templates = parse("fleet", "scaler", "refusal")
 
-// functions are those that the templates call.
+// functions are the functions that the templates call.
 var functions = template.FuncMap{
 	"age": explain.Age, "amounts": amounts, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
 	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,

@@ -174,7 +174,7 @@ func TestTokensAreLongAndDiffer(t *testing.T) {
 	}
 }
 
-// What the cluster says is text, and stays text.
+// Text from the cluster is shown as text.
 func TestTextOfTheClusterIsNotMarkup(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(1)>" onclick="alert(1)`
 	s, source, _ := newServer()

@@ -101,7 +101,7 @@ func table(columns []explain.Column) []string {
 	return explain.Table(columns, gapOfColumns)
 }
 
-// bar shows a part of a whole. What is above the whole fills the bar.
+// bar shows a part of a whole. A part above the whole fills the bar.
 func bar(percent float64, width int) string {
 	n := min(width, max(0, int(percent*float64(width)/100+0.5)))
 	style := lipgloss.NewStyle()
@@ -111,8 +111,7 @@ func bar(percent float64, width int) string {
 	return style.Render(strings.Repeat("█", n)) + faint.Render(strings.Repeat("·", width-n))
 }
 
-// strip shows amounts as columns of up to 8 eighths. What is unknown is blank, and 0 is
-// the lowest line.
+// strip shows amounts as columns of up to 8 eighths. An unknown amount is blank, and 0 is the lowest line.
 func strip(amounts []int64, most int64, isHigh func(i int) bool) string {
 	const eighths = "▁▂▃▄▅▆▇█"
 	glyphs := []rune(eighths)

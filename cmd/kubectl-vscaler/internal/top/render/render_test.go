@@ -123,7 +123,7 @@ func fleet(n int) snapshot.Table {
 	return f
 }
 
-// Each golden file is what a terminal of that width shows, without colors.
+// Each golden file is the output on a terminal of that width, without colors.
 func TestGoldenViews(t *testing.T) {
 	s, record := verifying()
 	waiting := snapshot.Scaler{At: now, Explanation: explain.Explanation{Row: explain.Row{Namespace: "shop", Name: "web", Deployment: "web", Mode: "InPlace", Profile: "Balanced", State: explain.State{Reason: "NotObserved", Ends: explain.ByUser}}}, UsageMissing: "metrics.k8s.io is not served: is metrics-server installed?"}

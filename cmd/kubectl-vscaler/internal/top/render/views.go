@@ -242,7 +242,7 @@ func pressure(pod snapshot.Pod) (most float64) {
 	return most
 }
 
-// useOf is "41m/187m": what is used of what is requested.
+// useOf is usage and request, such as "41m/187m".
 func useOf(resource string, c snapshot.PodContainer) string {
 	used := "-"
 	if c.Used != nil {
@@ -349,8 +349,7 @@ func Cut(line string, width int) string {
 	return ansi.Truncate(explain.Printable(line), max(1, width), "…")
 }
 
-// Table draws several scalers, one line each. The lines from Rows on are those of the
-// scalers, in their order.
+// Table draws several scalers, one line each. The lines of the scalers begin at rows, in their order.
 func Table(f snapshot.Table, width int, hasNamespaces bool) (lines []string, rows int) {
 	p := &page{width: max(width, leastWidth)}
 	p.sums(f)
@@ -375,7 +374,7 @@ func (p *page) headline(line string) {
 	}
 }
 
-// sums sums up the fleet. What requires action and is no scaler has no line of its own below.
+// sums sums up the fleet. Objects that require action and are not scalers have no line of their own below.
 func (p *page) sums(f snapshot.Table) {
 	overview := f.Overview()
 	for _, line := range overview.Headlines(f.At) {
