@@ -67,7 +67,7 @@ type Reconciler struct {
 	Workers int
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// Wake receives the scalers of a namespace when the answer of Refused changes; nil for none.
+	// The scalers of a namespace are sent to this channel when the answer of Refused changes; nil for none.
 	Wake chan<- event.GenericEvent
 	// Longest is the longest text of one object, in bytes; admission.MaxText if 0.
 	Longest int

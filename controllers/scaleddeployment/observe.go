@@ -72,7 +72,7 @@ func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployme
 
 // deploymentsOf returns the Deployments that the owner controls, by UID. The cache may lack a
 // Deployment that we have just created, so the API server is asked before another one is created.
-// The request selects our label, which a Deployment has from its creation: it is repeated each
+// The request selects our label, which a Deployment has from its creation. It is repeated each
 // minute while the API server rejects the Deployment, and the namespace may have thousands of
 // others. A Deployment whose label was removed later is found in the cache.
 func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {

@@ -157,7 +157,7 @@ func (s *fixture) delete(ctx context.Context, c client.WithWatch, o client.Objec
 	return c.Delete(ctx, o, options...)
 }
 
-// kinds are those that the reconciler has cached.
+// kinds are the kinds that the reconciler has cached.
 func kinds() []client.ObjectList {
 	return []client.ObjectList{&v1beta1.ScalingPolicyList{}, &v1beta1.ClusterScalingPolicyList{}, &v1beta1.VerticalScalerList{}, &corev1.NamespaceList{}}
 }

@@ -83,7 +83,7 @@ const rejectedRetry = time.Minute
 
 // policies are the served policies, by state.
 type policies struct {
-	// valid are those that select Deployments.
+	// valid are the policies that select Deployments.
 	valid []*fleet.Policy
 	// byUID are all of them. A policy whose selectors cannot be parsed, or that is being deleted, is nil.
 	byUID map[types.UID]*fleet.Policy

@@ -17,7 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// Events of pods are held back: each resize meets a conflict, until they arrive. The reconciles
+// Events of pods are delayed: each resize meets a conflict until they arrive. The reconciles
 // become rarer, and the budget of the namespace stays for others.
 func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 	p := newPlant(t, 400) // of 100m

@@ -40,12 +40,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 )
 
-// Events must not be lost in any interleaving, so all interleavings are tested. A small system
-// holds the API server's objects, the events that each watch has delivered, and the queue. From
-// every state, each possible next step is tried: the next step of each user, the next delivery of
-// each watch, the next reconcile of the real Reconciler, and once, a crash. The predicates, the
-// index and the map functions are the real ones. There is no resync: an event that only a resync
-// would replace counts as lost.
+// Events must not be lost in any interleaving, so all interleavings are tested. A small system holds
+// the API server's objects, the events that each watch has delivered, and the queue. From every
+// state, each possible next step is tried: a step of each user, a delivery of each watch, a reconcile
+// of the real Reconciler, and once, a crash. The predicates, the index and the map functions are the
+// real ones. There is no resync: an event that only a resync would replace counts as lost.
 //
 // Several scalers may name one Deployment. The operator's order of them is kept by a
 // handler of its own, which may be late, and then any scaler in the queue may be next.

@@ -27,8 +27,9 @@ type memories struct {
 // memory is the operator's memory of a scaler. Its maps and slices are replaced, never changed, so that they may be read
 // without the lock.
 type memory struct {
-	// pods has, by UID, which generation of a pod our last resize led to, which resizes the API server has rejected, and
-	// which generation of the Deployment our last rewrite led to. Without it, there is at most one more request per pod.
+	// pods has, by UID, the generation of a pod after our last resize and the resizes that the API server has rejected.
+	// It also has the generation of the Deployment after our last rewrite. Without it, there is at most one more request
+	// per pod.
 	pods map[types.UID]remembered
 	// published are the published sizes of new pods, and since when.
 	published published

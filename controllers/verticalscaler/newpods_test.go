@@ -192,7 +192,8 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	}
 }
 
-// An eviction waits for sizes that are about to be written. While they are rejected, the end of that wakes the scaler.
+// An eviction waits for sizes that are about to be written. While they are rejected, only the end of the rejection
+// triggers a reconcile.
 func TestRejectedSizesAreNotPolled(t *testing.T) {
 	for reason, want := range map[string]time.Duration{"": publishRetry, v1beta1.ReasonQuotaExceeded: 0} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding())

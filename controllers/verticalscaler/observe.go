@@ -171,9 +171,9 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	situation.Originals = scaler.Originals(s.status.OriginalResources, situation.Deployment.UID)
 }
 
-// recallPods adds the operator's memory of the pods. It returns an error if the cache is older than
-// our own last write, and otherwise the pods that another controller has resized since, and the
-// time until the first rejection expires; 0 without one.
+// recallPods adds the operator's memory of the pods. It returns an error if the cache is older
+// than our own last write. Otherwise it returns the pods that another controller has resized
+// since, and the time until the first rejection expires; 0 without one.
 func (r *Reconciler) recallPods(vs *v1beta1.VerticalScaler, s *plan.Situation) (undone map[types.UID]int64, retry time.Duration, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {

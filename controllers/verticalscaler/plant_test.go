@@ -50,7 +50,7 @@ type plant struct {
 
 	t      testing.TB
 	server client.WithWatch
-	// objects are those that were created.
+	// objects are the created objects.
 	objects []client.Object
 	key     types.NamespacedName
 	clock   *clocktesting.FakePassiveClock

@@ -74,8 +74,8 @@ func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 // lateQuota is the longest time until a quota arrives in the cache.
 const lateQuota = 10 * time.Second
 
-// resizePatch is a strategic merge patch of the resources of the pod's containers, and of the pod-level
-// ones if the pod has some, with the identity of the pod as the precondition.
+// resizePatch is a strategic merge patch of the resources of the pod's containers, and of the
+// pod-level ones if the pod has some. The identity of the pod is the precondition.
 func resizePatch(step plan.Resize, pod workload.Pod) []byte {
 	requirements := func(r workload.Resources) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: resourceList(r.Requests), Limits: resourceList(r.Limits)}

@@ -269,8 +269,8 @@ func reconciling(s *scope, changing, stalled metav1.Condition) metav1.Condition 
 	return c
 }
 
-// isForNewSpec reports whether a change in progress follows from an edit of the spec: this is the
-// first reconcile since the edit, or none since has found it applied or waiting.
+// isForNewSpec reports whether a change in progress follows from an edit of the spec. That is so
+// in the first reconcile after the edit, and until a reconcile finds it applied or waiting.
 func isForNewSpec(vs *v1beta1.VerticalScaler) bool {
 	return vs.Status.ObservedGeneration != vs.Generation || meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionReconciling)
 }

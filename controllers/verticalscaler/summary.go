@@ -82,10 +82,10 @@ func arrow(format func(int64) string, now, wanted int64) string {
 	return format(now) + "->" + format(wanted)
 }
 
-// furthestRequests are, per resource, the container's request in the running pod of any template
-// that is furthest from the wanted one; the least if nothing is wanted, and the template's without
-// pods. CPU that a pod has only while it starts does not count. isStarting is nil if no pod is to
-// be treated as starting.
+// furthestRequests are, per resource, the container's request that is furthest from the wanted
+// one, among the running pods of any template. It is the least request if nothing is wanted, and
+// the template's without pods. CPU that a pod has only while it starts does not count. isStarting
+// is nil if no pod is to be treated as starting.
 func furthestRequests(s plan.Situation, container string, wanted quantity.Amounts, isStarting func(workload.Pod, string) bool) quantity.Amounts {
 	template, _ := s.Deployment.Container(container)
 	cpu, memory := make([]int64, 0, len(s.Pods)), make([]int64, 0, len(s.Pods))

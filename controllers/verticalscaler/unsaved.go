@@ -38,8 +38,8 @@ var resolves = map[string]string{
 // shorter. Webhooks may fail with any error, for ever.
 const refusedAfter = 10 * time.Second
 
-// mayWaitToSave reports whether the history is saved once the budget permits a change of the scaler: while some scalers wait for
-// the budget, or an edit is reported first, and for 10 minutes at most.
+// mayWaitToSave reports whether the history is saved only once the budget permits a change of the scaler. It waits for 10
+// minutes at most, while some scalers wait for the budget, or an edit is reported first.
 func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
 	mayWait := s.isEdited() || r.Budget != nil && r.Budget.Waiting() > 0
 	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) {

@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue decides how all controllers queue and retry: urgent requests are served first, no object that
-// hangs, fails or meets conflicts keeps the others waiting for long, and OOM kills in one namespace do not delay
-// those in another.
+// Package queue decides how all controllers queue and retry. Urgent requests are served first, and no object that hangs,
+// fails or meets conflicts keeps the others waiting for long. OOM kills in one namespace do not delay those in another.
 package queue
 
 import (
@@ -59,8 +58,8 @@ type Conflicts struct {
 	row  workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
-// Delay is the time until the next reconcile after a conflict: 50 ms after the first in a row, and
-// twice as long after each further one, up to 5 s.
+// Delay is the time until the next reconcile after a conflict. It is 50 ms after the first in a
+// row, and twice as long after each further one, up to 5 s.
 func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
 
 // Forget ends the row of conflicts of an object.
