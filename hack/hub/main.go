@@ -1,9 +1,10 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command hub prepares what OperatorHub.io and OpenShift's community catalog get of a release. Both are repositories on GitHub,
-// called hubs here: a new version is a pull request with a folder. Their pipelines check it; here, only what they would notice
-// too late, or not at all, is an error: a version that is in no channel, and an image that is not the release's.
+// Command hub prepares what OperatorHub.io and OpenShift's community catalog get of a release. Both are repositories on
+// GitHub, called hubs here: a new version is a pull request with a folder. Their pipelines check it. Two mistakes that they
+// would notice too late, or not at all, are errors here: a version that is in no channel, and an image that is not the
+// release's.
 package main
 
 import (

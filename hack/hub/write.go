@@ -142,8 +142,8 @@ func (t template) releaseEntries(name string) (entries []releaseEntry) {
 	return entries
 }
 
-// writeHub writes our folder in a hub. What was there before is removed. A hub without a file-based catalog adds a version to all of the
-// bundle's channels, so it gets none that has not reached them.
+// writeHub writes our folder in a hub. Earlier files are removed. A hub without a file-based catalog adds a version to all of
+// the bundle's channels, so it gets none that has not reached them.
 func (src source) writeHub(out io.Writer, root, ci string) error {
 	if err := os.RemoveAll(root); err != nil {
 		return err

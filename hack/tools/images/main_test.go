@@ -100,7 +100,8 @@ func contents(t *testing.T, image v1.Image) (all []string) {
 	}
 }
 
-// What openshift-preflight requires of a certified image: HasRequiredLabel and HasNoProhibitedLabels in internal/policy/container.
+// The requirements of openshift-preflight for a certified image are HasRequiredLabel and HasNoProhibitedLabels in its
+// internal/policy/container.
 func TestTheOperatorsImageHasTheLabelsForCertification(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Dockerfile"))
 	if err != nil {

@@ -154,8 +154,8 @@ func isIncluded(r right, all map[right]bool) bool {
 	return false
 }
 
-// rules are the rights in a namespace as rules: first the verbs of one resource and name are joined, then names with the same
-// verbs, then resources with the same verbs and names.
+// rules are the rights in a namespace as rules. The verbs of one resource and name are joined first, then names with the
+// same verbs, then resources with the same verbs and names.
 func rules(needed []right, namespace string) (out []any) {
 	verbs := map[right][]string{}
 	for _, r := range needed {

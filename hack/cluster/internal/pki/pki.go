@@ -55,11 +55,11 @@ func NewAuthority(dir, name string, now time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// Identity is what a certificate says about its holder.
+// Identity is the identity of a certificate's holder.
 type Identity struct {
 	// Name becomes the file name.
 	Name string
-	// User and Groups are what the API server reads from a client certificate.
+	// User and Groups are the user and the groups that the API server reads from a client certificate.
 	User   string
 	Groups []string
 	// Hosts are the DNS names and addresses a server certificate is good for.

@@ -75,8 +75,8 @@ func (a *api) awaitServiceAccount(ctx context.Context) error {
 	})
 }
 
-// metricsObjects are created at these paths. They make the API server forward requests for metrics to a process that is no pod,
-// through a Service that is another name for this machine.
+// metricsObjects are created at these paths. They make the API server forward requests for metrics to a process that is not a
+// pod, through a Service that is another name for this machine.
 var metricsObjects = map[string]string{
 	"/api/v1/namespaces/kube-system/services": `{
   "apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics-server"},

@@ -192,7 +192,7 @@ func metricsServer(f folder, ca *pki.Authority) component {
 	}}
 }
 
-// daemon is what components share that serve on a port and ask the API server who may call them.
+// daemon has the common flags of components that serve on a port and ask the API server who may call them.
 func daemon(f folder, ca *pki.Authority, user string, port int) []string {
 	kubeconfig := f.kubeconfig(user)
 	return []string{

@@ -35,11 +35,11 @@ func (b *burner) set(millicores int64) {
 	}
 }
 
-// share is what worker number i does of the whole: 2300 millicores are 1000, 1000, 300.
+// share is the load of worker number i: 2300 millicores are 1000, 1000, 300.
 func share(millicores, i int64) int64 { return min(1000, max(0, millicores-1000*i)) }
 
-// beat is how often a worker burns its share. What a limit keeps it from in one beat is not made up for in later ones: a higher limit
-// would show the debt of the past.
+// beat is how often a worker burns its share. Load that a limit prevents in one beat is not made up for in later ones: a higher
+// limit would show the debt of the past.
 const beat = 10 * time.Millisecond
 
 func (b *burner) work(i int64) {
@@ -135,7 +135,7 @@ func (h *goHeap) set(mebibytes int64) {
 	})
 }
 
-// memoryLimit is that of the container, in MiB.
+// memoryLimit is the memory limit of the container, in MiB.
 func memoryLimit() (int64, error) {
 	var errs error
 	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {

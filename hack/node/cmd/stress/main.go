@@ -7,9 +7,9 @@
 //	stress pause
 //	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB] [-heap PERCENT] [-file PATH -read MIB] [-needs MIB] [-work SECONDS]
 //
-// -heap is for memory in percent of the limit at the start, as a JVM sizes its heap, and -read for a file of that size that is written
-// once and then read again and again. -needs ends the process at once if the limit is lower, as a heap below its minimum does, and
-// -work is processor time before it is ready.
+// -heap is for memory in percent of the limit at the start, as a JVM sizes its heap. -read is for a file of that size that is
+// written once and then read again and again. -needs ends the process at once if the limit is lower, as a heap below its minimum
+// does, and -work is processor time before it is ready.
 //
 // A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
 //

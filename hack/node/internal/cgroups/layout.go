@@ -25,7 +25,7 @@ type Tree struct {
 	Controllers []string `json:"controllers,omitempty"`
 }
 
-// Layout is what the host offers.
+// Layout is the cgroup layout of the host.
 type Layout struct {
 	Version int    `json:"version"`
 	Trees   []Tree `json:"trees"`

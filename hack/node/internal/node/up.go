@@ -152,8 +152,8 @@ func listen() (door *os.File, actual int, err error) {
 
 // Enter joins the cgroup, creates the namespaces, and waits for the process in them.
 //
-// It is a process between [Up] and the sandbox. The root of a cgroup namespace is the cgroup of the process that creates it, so
-// that process must be in the node's cgroup, and Up must stay outside to remove it. Like Up, it needs the main thread.
+// It is a process between [Up] and the sandbox. The root of a cgroup namespace is the cgroup of the process that creates it.
+// So that process must be in the node's cgroup, and Up must stay outside to remove it. Like Up, it needs the main thread.
 func Enter(f Folder, door *os.File) error {
 	spec, err := f.spec()
 	if err != nil {

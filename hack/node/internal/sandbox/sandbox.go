@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox turns a process in fresh namespaces into a small machine: its own view of /proc, /sys and cgroups,
-// its own /run, /var/lib and /var/log, a network with one address, and none of the host's files writable.
+// Package sandbox turns a process in fresh namespaces into a small machine. It has its own view of /proc, /sys and
+// cgroups, its own /run, /var/lib and /var/log, and a network with one address. None of the host's files is writable.
 //
 // Everything here runs inside the namespaces. Mounts and interfaces end with them, so there is nothing to undo.
 package sandbox
@@ -29,7 +29,7 @@ const (
 	Logs     = "/var/log"
 	Address  = "10.250.0.2"
 	PodRange = "10.244.0.0/24"
-	// ServiceAddress is what pods find in KUBERNETES_SERVICE_HOST: the first address of the service range.
+	// ServiceAddress is the value of KUBERNETES_SERVICE_HOST in pods: the first address of the service range.
 	ServiceAddress = "10.96.0.1"
 )
 
