@@ -123,7 +123,7 @@ type Trace struct {
 	Table string
 	// Step is the length of the intervals.
 	Step time.Duration
-	// Requests are those that the container has today.
+	// Requests are the current requests of the container.
 	Requests quantity.Amounts
 	// HeapBytes is the heap that a flag sets, if any. VerticalScaler lowers no memory request below it.
 	HeapBytes int64

@@ -365,7 +365,8 @@ func hasPods(s *v1beta1.VerticalScaler) bool {
 	return s.Status.Summary != nil && s.Status.Summary.Pods != "" && s.Status.Summary.Pods != "0/0"
 }
 
-// reasonTime is the start of the reason; nil if unknown. Transition times of conditions are those of their statuses.
+// reasonTime is the start of the reason; nil if unknown. The transition time of a condition is the start of its
+// status, and not of its reason.
 func reasonTime(s *v1beta1.VerticalScaler, reason string) *metav1.Time {
 	if short := s.Status.Summary; short != nil && short.Reason == reason {
 		return short.ReasonTime

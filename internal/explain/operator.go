@@ -81,7 +81,7 @@ func (o Operator) IsSilent(now time.Time) bool { return o.HasStopped || o.isOver
 // isOverdue reports whether the lease has expired.
 func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Time) > o.Lease }
 
-// nobody is the finding that no operator is in charge of a namespace. It is false if one is, or if that is not known. Its
+// This finding reports that no operator is in charge of a namespace. It is false if one is, or if that is not known. Its
 // message does not change with time.
 func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok bool) {
 	operator, isKnown := o.For(namespace)

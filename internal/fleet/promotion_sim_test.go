@@ -23,9 +23,9 @@ const (
 )
 
 // A simulation is a fleet that is promoted. A policy was created for it a week ago, so the first scalers have enough
-// evidence. The fleet is untidy: its namespaces are uneven; scalers are paused, deleted and created; one in 30 never has
-// enough evidence; the operator looks every few hours, is down now and then for up to 30 hours, and another replica with
-// another clock may follow. An OOM kill is answered at once, or when the operator is back.
+// evidence. The fleet is untidy: its namespaces are uneven, scalers are paused, deleted and created, and one in 30
+// never has enough evidence. The operator looks every few hours, is down now and then for up to 30 hours, and another
+// replica with another clock may follow. An OOM kill is answered at once, or when the operator is back.
 type simulation struct {
 	*rand.Rand
 	rollout Rollout

@@ -4,9 +4,9 @@
 // Package quantity converts between the API's quantities and the whole millicores and bytes of all
 // other packages.
 //
-// It is the only place that takes the integer value of a resource.Quantity. Outside their range,
-// those accessors silently return wrong numbers (1e18 in millicores is 0, 9223372036854775807 is
-// -1000, 1e999 is 0), so every conversion is checked by comparison first. Amounts are rounded up in
+// No other place takes the integer value of a resource.Quantity: its accessors silently return wrong
+// numbers outside their range. For example, 1e18 in millicores is 0, 9223372036854775807 is -1000,
+// and 1e999 is 0. So every conversion is checked by comparison first. Amounts are rounded up in
 // the canonical form that the API server stores, so that planning twice changes nothing.
 package quantity
 

@@ -69,8 +69,8 @@ const (
 	// NotLowered is a published target that the current history would lower, but with less
 	// evidence than the target was published with.
 	NotLowered = "NotLowered"
-	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the largest allowed, and
-	// UsageFollowsLimit the most for one whose usage grows with its memory limit.
+	// RaiseDidNotHelp is the request of a container that was OOM-killed at all sizes up to the largest allowed.
+	// UsageFollowsLimit is the largest request of one whose usage grows with its memory limit.
 	RaiseDidNotHelp   = "RaiseDidNotHelp"
 	UsageFollowsLimit = "UsageFollowsLimit"
 	// MinAllowed is the policy's minAllowed.
@@ -409,8 +409,8 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	return e
 }
 
-// spent is the percentage by which a peak may rise into its margin before the target is raised: a
-// third of the margin, or half of it while it is doubled.
+// spent is the percentage by which a peak may rise into its margin before the target is raised. It
+// is a third of the margin, or half of it while it is doubled.
 //
 //	margin 120 ‰: 1120 / 1080 → 3 %   doubled to 240 ‰: 1240 / 1120 → 10 %
 func spent(perMille int64, c float64) int64 {
@@ -421,8 +421,8 @@ func spent(perMille int64, c float64) int64 {
 	return 100 * used / (1000 + perMille - used)
 }
 
-// limitedPerMille is the smallest margin of CPU while the history is limited: 15 % until 6 to 13 hours are known, 1 % at
-// the end, and none after four to eight days.
+// limitedPerMille is the smallest margin of CPU while the history is limited. It is 15 % until 6 to 13 hours are known,
+// 1 % at the end, and none after four to eight days.
 func limitedPerMille(confidence float64) int64 {
 	if confidence <= 1.0/4 {
 		return 0
@@ -477,9 +477,9 @@ func counted(n int, phase float64) float64 {
 }
 
 // EvidenceToLower estimates the usage to observe until the upper bound falls below the request of a resource, if usage
-// stays the same. It is 0 if that is unknown: if the request is above the bound already, if it is not above the target,
-// if maxAllowed or the end of a climb cuts the bound, after a history was lost, or if no evidence is enough, because the
-// history forgets usage that is older than the default of FullEvidence.
+// stays the same. It is 0 if the request is above the bound already or not above the target. It is also 0 if maxAllowed or
+// the end of a climb cuts the bound, or after a history was lost. No evidence may be enough, because the history forgets
+// usage that is older than the default of FullEvidence: then it is 0, too.
 func (c Container) EvidenceToLower(resource string, request, maxAllowed int64) time.Duration {
 	target, upperBound := *amountOf(&c.Target, resource), *amountOf(&c.UpperBound, resource)
 	isCut := maxAllowed > 0 && maxAllowed <= upperBound || slices.ContainsFunc(c.Reasons, func(r Reason) bool {

@@ -15,7 +15,7 @@ import (
 // ClusterAccess is the part of the cluster that the operator cannot read. It is the same for
 // all scalers, for as long as the operator runs.
 type ClusterAccess struct {
-	// Namespaces are those that the operator watches, sorted; none means all.
+	// Namespaces are the namespaces that the operator watches, sorted; none means all.
 	Namespaces []string
 	// NodesForbidden means that all namespaces are watched, but nodes may not be read.
 	NodesForbidden bool

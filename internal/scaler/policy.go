@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scaler reads VerticalScalers. The operator, its collector and checkpoints, the kubectl
-// plugin and the tests read a spec and a status through this package only, so that they agree on
+// plugin and the tests read a spec and a status through this package only. So they agree on
 // defaults, on values of a newer version and on unreadable values.
 //
 // The package is pure: values in, values out.
@@ -202,8 +202,8 @@ func LimitRule(values v1beta1.ControlledValues) model.LimitRule {
 	return model.LimitsRise
 }
 
-// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get more
-// CPU: its CPU and its limit can be resized in place.
+// StartsWithoutBoost reports whether a container of a pod without a startupBoost is starting at that time, and may get
+// more CPU. Its CPU and its limit can then be resized in place.
 func StartsWithoutBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, container string, at time.Time) bool {
 	policy := spec.ResourcePolicy.For(container)
 	c, _ := pod.Container(container)

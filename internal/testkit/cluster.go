@@ -275,9 +275,10 @@ func (e *Env) NeedAudit(t testing.TB) {
 }
 
 // AwaitGarbageCollector waits until the garbage collector watches the kind of the probe, a valid object. This takes up to a
-// minute after the CRD is created or recreated. Until then, the garbage collector does not know which objects of the kind an
-// owner has: it deletes the objects of an owner that is deleted with orphan propagation, and not those of a deleted CRD.
-// The probe is created with an owner that does not exist, so the garbage collector deletes it once it watches the kind.
+// minute after the CRD is created or recreated. Until then, the garbage collector does not know the objects of the kind
+// that an owner has. It deletes the objects of an owner that is deleted with orphan propagation, and not those of a deleted
+// CRD. The probe is created with an owner that does not exist, so the garbage collector deletes it once it watches the
+// kind.
 func (e *Env) AwaitGarbageCollector(t testing.TB, within time.Duration, probe client.Object) {
 	t.Helper()
 	probe.SetNamespace(metav1.NamespaceDefault)

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit has the shared parts of tests: a real API server, a kubelet that the test
-// controls, and builders of valid objects, so that a test states only its subject.
+// Package testkit has the shared parts of tests, so that a test states only its subject. They are
+// a real API server, a kubelet that the test controls, and builders of valid objects.
 package testkit
 
 import (

@@ -30,11 +30,11 @@ type Footprint struct {
 // Sum has the pod's requests and limits, without its overhead. A LimitRange of the type Pod bounds
 // this sum. A container without a value adds nothing; the sum is 0 if no container has one.
 //
-// An init container runs alone, except for the native sidecars that have started before it. The sum is
-// the largest amount that is needed at any time: for the containers and all native sidecars, or for one
-// of the init containers and the native sidecars beside it. This is the formula of PodRequests and
-// PodLimits in k8s.io/component-helpers/resource, which quota and scheduler use, and of the API server's
-// plugin LimitRanger (KEP-753, "Resources calculation for scheduling and pod admission").
+// An init container runs alone, except for the native sidecars that have started before it. The sum is the
+// largest amount that is needed at any time. That is the need of the containers and all native sidecars,
+// or of one of the init containers and the native sidecars beside it. This is the formula of PodRequests
+// and PodLimits in k8s.io/component-helpers/resource, which quota and scheduler use, and of the API
+// server's plugin LimitRanger (KEP-753, "Resources calculation for scheduling and pod admission").
 func (f Footprint) Sum() Resources {
 	sum := sumOf(f.Running)
 	for _, c := range f.Init {
@@ -136,9 +136,9 @@ func (d Deployment) Footprint() Footprint {
 	return Footprint{Running: d.Containers, Init: d.Others, Overhead: d.Overhead, PodLevel: d.PodLevel, IsTemplate: true}
 }
 
-// NewPod is the footprint that the next pod of the template will probably have: the template's, with the
-// containers and the overhead that admission has added to the newest of the pods. A pod of the latest
-// template takes precedence; pods that end or have ended are ignored.
+// NewPod is the footprint that the next pod of the template will probably have. It is the template's,
+// with the containers and the overhead that admission has added to the newest of the pods. A pod of the
+// latest template takes precedence; pods that end or have ended are ignored.
 func (d Deployment) NewPod(pods []Pod) Footprint {
 	template := d.Footprint()
 	model, ok := newest(pods)

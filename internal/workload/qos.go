@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// QoSOf is the quality of service class that Kubernetes gives to a pod with these containers:
-// Guaranteed if every container has CPU and memory limits and equal requests, BestEffort if
-// none has any, Burstable otherwise.
+// QoSOf is the quality of service class that Kubernetes gives to a pod with these containers. It
+// is Guaranteed if every container has CPU and memory limits and equal requests, BestEffort if
+// none has any, and Burstable otherwise.
 func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 	guaranteed, bestEffort := true, true
 	for _, list := range containers {

@@ -34,8 +34,8 @@ type Bounds struct {
 	ContainerDefaultRequest quantity.Amounts
 	// DefaultName lists the LimitRanges with defaults, for messages.
 	DefaultName string
-	// PodMin and PodMax bound the sum over the containers of a pod: see Footprint.Sum. PodRatio
-	// is the maximum ratio of the sum of its limits to the sum of its requests.
+	// PodMin and PodMax bound Footprint.Sum, the sum over the containers of a pod. PodRatio is the maximum
+	// ratio of the sum of its limits to the sum of its requests.
 	PodMin   quantity.Amounts
 	PodMax   quantity.Amounts
 	PodRatio Ratios
@@ -67,8 +67,8 @@ func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
 }
 
 // Defaulted has the resources that the API server stores for a container, when its pod is created and each time it is
-// resized: a missing request becomes the limit, and then LimitRanger sets defaults for other missing values. LimitRanger
-// applies several LimitRanges in no certain order, so the strictest default is an assumption.
+// resized. A missing request becomes the limit, and then LimitRanger sets defaults for other missing values.
+// LimitRanger applies several LimitRanges in no certain order, so the strictest default is an assumption.
 func (b Bounds) Defaulted(c Container) Resources {
 	if c.Unreadable {
 		return c.Resources

@@ -136,8 +136,7 @@ type Pod struct {
 	PodLevel          Resources
 	// Overhead is the pod's need besides its containers, by its RuntimeClass.
 	Overhead quantity.Amounts
-	// Containers are those that run for as long as the pod: native sidecars in the order in which
-	// they start, then the containers.
+	// Containers run for as long as the pod: native sidecars in the order in which they start, then the containers.
 	Containers []Container
 	// Others are the init containers that end before the containers start. The operator never
 	// changes them, but they count for QoS.

@@ -42,9 +42,9 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 	return owned, nil
 }
 
-// HasResource reports whether the set contains an entry, such as "cpu", of the list "requests"
-// or "limits" of a container or an init container in a Deployment's pod template: their names differ.
-// A nil set is empty.
+// HasResource reports whether the set contains an entry, such as "cpu", of the list "requests" or
+// "limits" in a Deployment's pod template. The entry belongs to a container or an init container:
+// their names differ. A nil set is empty.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
 	leaf := Leaf{Container: container, List: list, Resource: resource}
 	sidecar := leaf

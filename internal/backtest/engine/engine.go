@@ -83,7 +83,7 @@ type policy struct {
 	// undisturbed is nil before the first kill. From then on, it learns the container's need without kills.
 	undisturbed *policy
 
-	// settled is true if the last plan was to do nothing, until wake if that is not zero.
+	// settled is true if the last plan was to do nothing. It ends at the time below, if that is not zero.
 	settled bool
 	wake    time.Time
 }
@@ -153,9 +153,9 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 	return now
 }
 
-// Recommend returns requests for a container without a scaler: the highest CPU target of the last seven days,
-// because usage follows days and weeks, but no more than was used, and the memory target, which covers eight
-// days. Targets of the first day have higher margins and count only until another day has begun.
+// Recommend returns requests for a container without a scaler. CPU is the highest target of the last seven
+// days, because usage follows days and weeks, but no more than was used. Memory is the memory target, which
+// covers eight days. Targets of the first day have higher margins and count only until another day has begun.
 func (p *policy) Recommend() (quantity.Amounts, bool) {
 	p = cmp.Or(p.undisturbed, p)
 	h := p.history.Clone()

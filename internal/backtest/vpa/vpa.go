@@ -15,10 +15,9 @@
 //
 // An OOM kill counts as a daily peak of 1.2 times the request, or 100 MiB more than it.
 //
-// The updater (Policy) applies the target when a request is outside of the bounds;
-// or when the pod is 12 hours old and the relative changes of CPU and memory add up to
-// 10 %; or when the container was killed within 10 minutes of its start. A resize in place
-// does not make the pod younger.
+// The updater (Policy) applies the target when a request is outside of the bounds, or when the container
+// was killed within 10 minutes of its start. It also applies it when the pod is 12 hours old and the
+// relative changes of CPU and memory add up to 10 %. A resize in place does not make the pod younger.
 //
 // Its promise: target and bounds equal those of VPA's own library to the last byte, and its updater
 // accepts a pod exactly when Policy does. bench/vpa tests both.
@@ -99,7 +98,7 @@ func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 type Pod struct {
 	Requests quantity.Amounts
 	Started  time.Time
-	// ContainerStarted is when its container was started last.
+	// ContainerStarted is the time of the last start of its container.
 	ContainerStarted time.Time
 	// KilledFrom and KilledAt are the start and the end of the last killed container; zero without
 	// one.

@@ -19,8 +19,7 @@ type Limits struct {
 	PodPercent int
 	// Window is the length of the window.
 	Window time.Duration
-	// Wakes is the number of scalers that are requeued at once: twice the workers of the queue keep
-	// them busy. 0 means 16.
+	// Up to this number of scalers are requeued at once: twice the workers of the queue keep them busy. 0 means 16.
 	Wakes int
 }
 

@@ -15,10 +15,10 @@ import (
 //
 // A higher class goes first. Within a class, namespaces below their share go first (the slots
 // divided by the namespaces that use or want some), then the greatest benefit, then the longest
-// wait. A scaler that has waited for five windows is overdue. Every second slot goes to
-// the longest overdue scaler, both in total and in each namespace. Higher classes therefore
-// delay a scaler but cannot starve it: if S scalers, R of them in its namespace, have waited
-// longer, it is first within 5 + 2(S/Changes + R/PerNamespace + 2) windows.
+// wait. A scaler that has waited for five windows is overdue. Every second slot goes to the
+// longest overdue scaler, both in total and in each namespace. Higher classes therefore delay a
+// scaler but cannot starve it. If S scalers, R of them in its namespace, have waited longer, it is
+// first within 5 + 2(S/Changes + R/PerNamespace + 2) windows.
 //
 // Each namespace sorts its scalers. The first one is found by looking at all namespaces.
 

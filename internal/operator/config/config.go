@@ -176,9 +176,9 @@ type Ceilings struct {
 	// node's allocatable resources, from 1 to 100. It has no effect if nodes are not read. Defaults
 	// to 75.
 	NodePercent int `json:"nodePercent"`
-	// RaiseFactor is the multiple of the request or limit in a container's template to which its resources are raised
-	// while its policy has no maxAllowed, but at least to 1 CPU and 1Gi. It is also the highest ratio of a limit to its
-	// request that is kept. From 2 to 1000; 0 means no bound. Defaults to 8.
+	// RaiseFactor bounds the raises of a container's resources while its policy has no maxAllowed. The bound is this
+	// multiple of the request or limit in the template, but at least 1 CPU and 1Gi. It is also the highest ratio of a
+	// limit to its request that is kept. From 2 to 1000; 0 means no bound. Defaults to 8.
 	RaiseFactor int `json:"raiseFactor"`
 }
 

@@ -3,8 +3,8 @@
 
 // Package fence lets a process write only while it knows that it holds its lease.
 //
-// The leader election of client-go alone is not enough: a process that was paused, with its machine or by a
-// signal, continues where it stopped, and finds out only later that another one has taken its place. See
+// The leader election of client-go alone is not enough. A process that was paused, with its machine or by
+// a signal, continues where it stopped, and finds out only later that another one has taken its place. See
 // docs/adr/0018-write-only-while-the-leader-lease-is-renewed.md.
 package fence
 
@@ -33,7 +33,7 @@ type Fence struct {
 	deadline time.Duration
 
 	mu sync.Mutex
-	// renewed is when the last successful renewal was sent; zero before the first.
+	// renewed is the time at which the last successful renewal was sent; zero before the first.
 	renewed time.Time
 	// isLost is true if another process may have led since the first renewal, or if etcd was restored from a backup.
 	isLost bool
@@ -166,8 +166,8 @@ type lease struct {
 	last  resourcelock.LeaderElectionRecord // read or written; only the leader election calls the lease
 }
 
-// Get implements resourcelock.Interface. After the process has led, a lease that it does not hold is
-// lost for good: the leader election ends at its deadline, and with it the process.
+// Get implements resourcelock.Interface. A process that has led loses a lease for good if it does not hold it.
+// The leader election then ends at its deadline, and with it the process.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {

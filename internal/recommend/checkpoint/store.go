@@ -4,10 +4,10 @@
 // Package checkpoint keeps the history of every scaler in memory, and on the API server as far as a
 // restart would lose important state.
 //
-// A checkpoint is written when its recommendation has changed, when an OOM kill was counted, when the evidence in the status is
-// updated, or when the first interval of CPU usage is complete. With steady usage, only the evidence causes writes, a few times
-// in eight days. A crash loses at most half of the observed time, or hours of it, and no recommendation. For a scaler that
-// waits to be promoted, it loses at most a tenth of the time that its policy requires.
+// A checkpoint is written when its recommendation has changed, when an OOM kill was counted, or when the evidence in the
+// status is updated. It is also written when the first interval of CPU usage is complete. With steady usage, only the evidence
+// causes writes, a few times in eight days. A crash loses at most half of the observed time, or hours of it, and no
+// recommendation. For a scaler that waits to be promoted, it loses at most a tenth of the time that its policy requires.
 package checkpoint
 
 import (

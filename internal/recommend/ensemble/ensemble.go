@@ -60,8 +60,8 @@ const (
 	// distances. They exclude a spike that has just passed.
 	Mean
 	Mean2
-	// SameTime2 and SameTime7 are the highest usage within an hour of the same time of
-	// the last 2 and 7 days, and at least 80 % of the last hour's highest usage.
+	// SameTime2 and SameTime7 are the highest usage within an hour of the same time of the last 2
+	// and 7 days. They are at least 80 % of the last hour's highest usage.
 	SameTime2
 	SameTime7
 	// Usual is the highest usage of three in four half-hours of the last day. It excludes rare
@@ -78,9 +78,9 @@ type proposal struct {
 }
 
 // holdPolicy decides how a held level follows its proposals. It rises at once: to a proposal that
-// is 12 % above it, or to 3 % above usage that it does not cover, and then to the guide's need of
-// the coming hours. It falls only to a proposal below share of it that saves a tenth of the mean
-// usage, not within gap minutes of its last fall, and never below usage or the guide.
+// is 12 % above it, or to 3 % above usage that it does not cover. Then it rises to the guide's need
+// of the coming hours. It falls only to a proposal below share of it that saves a tenth of the mean
+// usage. It does not fall within gap minutes of its last fall, and never below usage or the guide.
 type holdPolicy struct {
 	share float32
 	gap   uint16

@@ -140,8 +140,8 @@ func TestAnOutageKeepsTheTimeOfDay(t *testing.T) {
 	}
 }
 
-// A workload gets the same size from a source of any interval and window, such as metrics-server at
-// 15, 30 and 60 s, and Prometheus with a rate over 5 minutes each minute.
+// A workload gets the same size from a source of any interval and window. Examples are
+// metrics-server at 15, 30 and 60 s, and Prometheus with a rate over 5 minutes each minute.
 func TestTheIntervalOfTheSourceDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	const finest = 15 // seconds

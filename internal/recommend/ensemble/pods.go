@@ -216,8 +216,8 @@ func (c *CPU) charged(all []float32) []charged {
 }
 
 // spread is the usage of some pods relative to the mean of all pods, averaged over about eight
-// hours: of the mean itself, of the quantiles 0.7 and 0.85, and of the highest pod. A candidate
-// with a larger margin covers more of the pods.
+// hours. It has the mean itself, the quantiles 0.7 and 0.85, and the highest pod. A candidate with
+// a larger margin covers more of the pods.
 type spread [spreads]float32
 
 var (

@@ -39,10 +39,9 @@ type Prices struct {
 	// than to lack it for three minutes.
 	Unserved float64
 
-	// Starved is the price of an hour in which a pod demands more than the level, in
-	// core-hours reserved, for pods that use a core; it grows with the fourth root of usage.
-	// From 0 to some hundreds. With Unserved alone, usage would exceed the level slightly but
-	// often.
+	// Starved is the price of an hour in which a pod demands more than the level. It is in
+	// core-hours reserved, for pods that use a core, and grows with the fourth root of usage. From
+	// 0 to some hundreds. With Unserved alone, usage would exceed the level slightly but often.
 	Starved float64
 
 	// Resize is the price of one resize, in hours of usage reserved, of at least 100m. From 0 to 1.

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// A raise of memory is an experiment. It did not help if the container is killed again at the size that the raise has
-// led to, or if usage grows to the same share of the new limit. A climb is a row of such raises, within one memory
-// window. It ends:
+// A raise of memory is an experiment. It did not help if the container is killed again at the size after the raise, or
+// if usage grows to the same share of the new limit. A climb is a row of such raises, within one memory window. It ends:
 //
-//   - After two raises that did not stop the kills, the next one goes to the most that is allowed. If that does not
-//     help either, the container gets the request that it had before the climb, or the template's if that is more:
-//     it is broken, and no size repairs it.
+//   - After two raises that did not stop the kills, the next one goes to the most that is allowed. If that does
+//     not help either, the container gets the request from before the climb, or the template's if that is more. It
+//     is broken, and no size repairs it.
 //   - After two raises by half or more that usage has followed, the request stays: a heap, a cache or a pool is sized
 //     from the limit. A kill refutes that.
 //

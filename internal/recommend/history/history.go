@@ -197,8 +197,8 @@ func (c *Container) countChange() {
 	c.changes = float32(mean + (change-mean)/float64(c.counted+firstCounted))
 }
 
-// Volatility is the change of the memory peak from one slot to the next, a 32nd of the memory
-// window: the mean of |ln(peak / peak before)|, over about a week.
+// Volatility is the change of the memory peak from one slot to the next. A slot is a 32nd of the
+// memory window. Volatility is the mean of |ln(peak / peak before)|, over about a week.
 //
 //	peaks 400, 400, 440, 400 MiB, and so on → 0.095   nothing known yet → 0.07
 func (c *Container) Volatility() float64 {
@@ -208,8 +208,8 @@ func (c *Container) Volatility() float64 {
 	return float64(c.changes)
 }
 
-// Growth is the share by which the current slot's peak exceeds the highest of the slot before it; 0
-// if it does not, or if that is not the highest of the window.
+// Growth is the share by which the current slot's peak exceeds the peak of the slot before it. It
+// is 0 if it does not, or if the current peak is not the highest of the window.
 func (c *Container) Growth() float64 {
 	if c.peaks[1] <= 0 || c.peaks[0] < c.Peak() || c.peaks[0] <= c.peaks[1] {
 		return 0

@@ -53,7 +53,7 @@ const (
 	lasting = 5
 
 	// rememberedFor is the number of memory windows for which the need of a killed container is
-	// remembered: 36 days by default, so that a monthly batch is killed in its first month only.
+	// remembered. The default is 36 days, so that a monthly batch is killed in its first month only.
 	rememberedFor = 4.5
 
 	// usedAgain is the percentage of the remembered need from which on usage shows it again.
@@ -103,10 +103,9 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 // RecordKill takes an OOM kill of a pod's container into account, and reports whether it counts. A
 // kill counts once, even if a pod's status reports it often: see countedKills.
 //
-// The floor then is a step above the insufficient size: the size that was hit, or the peak if that was
-// higher (a limit may have been lowered, or the node short of memory). Another kill never lowers it. The
-// step is 20 %. It is 70 % and then 100 % for kills at the floor of the kill before, within a memory
-// window:
+// The floor then is a step above the insufficient size. This is the size that was hit, or the peak if that
+// was higher (a limit may have been lowered, or the node short of memory). Another kill never lowers it. The
+// step is 20 %. It is 70 % and then 100 % for kills at the floor of the kill before, within a memory window:
 //
 //	hit    1000   1200   2040 MiB
 //	floor  1200   2040   4080 MiB, or MostBytes
@@ -211,10 +210,9 @@ func (c *Container) stepOf(k Kill, at, now int64) int64 {
 	return steps[c.oom.row]
 }
 
-// OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
-// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above the proven need while
-// that is remembered: for 4.5 memory windows, 36 days by default, after usage has last come near
-// it.
+// OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a kill. It
+// halves with each OOMHalfLife, down to the peak, or to 5 % above the proven need while that is remembered.
+// The need is remembered for 4.5 memory windows, 36 days by default, after usage has last come near it.
 //
 //	1200 MiB, hit 800, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 945 MiB   37 d → 900 MiB
 func (c *Container) OOMFloor(p Params) int64 {

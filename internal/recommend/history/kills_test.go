@@ -75,8 +75,7 @@ func TestTheFloorOfKills(t *testing.T) {
 	}
 }
 
-// A container that may get no more memory is killed at the same size again and again. That is no
-// new evidence of its need.
+// A container that may get no more memory is killed at the same size again and again. That is not new evidence of its need.
 func TestKillsAtABoundDoNotInflateTheFloor(t *testing.T) {
 	for name, every := range map[string]time.Duration{"in a row": 2 * time.Minute, "each on its own": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

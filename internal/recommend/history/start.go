@@ -38,8 +38,8 @@ func IsCappedStart(s usage.Sample) bool {
 	return s.Starting && s.LimitFactor > 0 && s.CPULimitMillis > 0 && float64(s.CPUMillis) > ensemble.CappedShare*float64(s.CPULimitMillis)
 }
 
-// useStart takes the CPU usage of a start into account, and reports whether it counts only for starts: after a capped start,
-// starting pods get their need, and their usage does not raise the request.
+// useStart takes the CPU usage of a start into account, and reports whether it counts only for starts. After a capped
+// start, starting pods get their need, and their usage does not raise the request.
 func (c *Container) useStart(s usage.Sample) (isOnlyStart bool) {
 	if !s.Starting || s.LimitFactor <= 0 {
 		return false

@@ -74,7 +74,7 @@ type Filler struct {
 	// stays.
 	Lookback time.Duration
 	Clock    clock.WithTicker
-	// Wake receives the scalers to reconcile.
+	// Scalers to reconcile are sent to this channel.
 	Wake chan<- event.GenericEvent
 
 	mu     sync.Mutex

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect asks the source of usage once per interval for all scalers of a namespace, or of all
-// namespaces, feeds their histories, and triggers a reconcile only of scalers with changes.
+// Package collect asks the source of usage once per interval for all scalers of a namespace, or of
+// all namespaces. It feeds their histories, and triggers a reconcile only of scalers with changes.
 package collect
 
 import (
@@ -95,7 +95,7 @@ type Collector struct {
 	Clock     clock.WithTicker
 	// Params are the parameters of the recommendation.
 	Params recommend.Params
-	// Wake receives the scalers to reconcile.
+	// Scalers to reconcile are sent to this channel.
 	Wake chan<- event.GenericEvent
 	// CountPods counts the pods of all namespaces; nil if usage must be read for each namespace.
 	CountPods func(ctx context.Context) (int, error)
@@ -300,8 +300,7 @@ func groupByPod(samples []usage.Sample) map[string][]usage.Sample {
 	return byPod
 }
 
-// feed gives one scaler's history the samples of its pods, and wakes it if that
-// changes anything.
+// feed gives one scaler's history the samples of its pods, and triggers a reconcile if that changes anything.
 func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, samples map[string][]usage.Sample, repeated map[string]bool, refused map[string][]usage.Refused, now time.Time) {
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
@@ -377,8 +376,8 @@ func usageOf(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[
 				sample.CPULimitMillis = has.Limits.CPUMillis
 			}
 			sample.MemoryRequest, sample.MemoryLimit = has.Requests.MemoryBytes, has.Limits.MemoryBytes
-			// CPU usage of a boosted start does not predict later usage. A sample belongs to the
-			// start if its window begins there.
+			// CPU usage during a startup boost does not predict later usage. A sample belongs to
+			// the start if its window begins there.
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, began)
 			sample.Starting = scaler.StartsWithoutBoost(spec, pod, sample.Container, began)
 			u.samples = append(u.samples, sample)

@@ -753,7 +753,7 @@ func (w *collectorFixture) expectAsked(want ...string) {
 	}
 }
 
-// expectWoken compares who was woken since it was last called.
+// expectWoken compares the scalers that were to be reconciled since its last call.
 func (w *collectorFixture) expectWoken(want ...string) {
 	w.t.Helper()
 	var got []string

@@ -20,8 +20,8 @@ const (
 	afterResize = 5 * time.Minute
 )
 
-// memoryOf is the memory of a sample. It is not ok, and the sample must be rejected, if that is
-// more than the container can have: one such sample would be the peak of the whole memory window. A
+// memoryOf is the memory of a sample. If that is more than the container can have, it is not ok,
+// and the sample must be rejected. One such sample would be the peak of the whole memory window. A
 // container without a memory limit can have any amount.
 //
 // The limit is the higher one of the declared and the applied limit, as a resize may not be applied

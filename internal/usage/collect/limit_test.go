@@ -62,8 +62,8 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 	}
 }
 
-// The source's list has the delivered samples, and is not changed. Pod a became Ready half a minute ago, within the window of
-// its sample, and pod b two minutes ago: the CPU of a boosted start is marked, and other starts are.
+// The source's list has the delivered samples, and is not changed. Pod a became Ready half a minute ago, within the window
+// of its sample, and pod b two minutes ago. The CPU usage during a startup boost is marked, and so are other starts.
 func TestUsageOfPods(t *testing.T) {
 	sample := func(pod, container string, mib int64) usage.Sample {
 		return usage.Sample{Pod: pod, Container: container, Time: noon, Window: time.Minute, MemoryBytes: mib * mebi}

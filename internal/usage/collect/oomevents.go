@@ -15,9 +15,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// With cgroup v1, and with the kubelet's singleProcessOOMKill, the kernel kills one process of a container: a worker, or a
-// compiler. The container continues, so no status of a pod has the kill, and usage is lower after it. Only the counters of
-// the kubelet's cAdvisor, which Prometheus may have, show that this is no evidence for less.
+// With cgroup v1, and with the kubelet's singleProcessOOMKill, the kernel kills one process of a container: a worker, or
+// a compiler. The container continues, so no status of a pod has the kill, and usage is lower after it. Only the counters
+// of the kubelet's cAdvisor, which Prometheus may have, show that this is not evidence for less.
 
 const (
 	// oomEventsPeriod is the time between reads.

@@ -24,8 +24,8 @@ import (
 const (
 	// podBytes is the size of a pod in a list of metrics-server, with two containers and a few labels.
 	podBytes = 600
-	// requestBytes is the size of a request besides its pods: the headers of request and answer, to the API
-	// server and from there to metrics-server, and its line in the audit log.
+	// requestBytes is the size of a request without its pods. It includes the headers of request and
+	// answer, to the API server and from there to metrics-server, and its line in the audit log.
 	requestBytes = 3 << 10
 	// fewestNamespaces is the least number of namespaces with scalers for one list of all. A few requests are not
 	// worth that one failure concerns all namespaces.

@@ -21,7 +21,7 @@ import (
 // Zero means unset.
 type FleetSize struct {
 	FleetContainer
-	// Replicas is the number of pods that the Deployment shall have.
+	// Replicas is the desired number of pods of the Deployment.
 	Replicas         int
 	Requests, Limits quantity.Amounts
 }

@@ -27,9 +27,9 @@ const (
 	// randomSuffix ends a name that the API server generates.
 	randomSuffix = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 
-	// LongestDeployment is the longest name of a Deployment whose pods have it in full in their names, because
-	// the API server cuts a generated name to 58 characters plus the suffix. Pods of Deployments with longer,
-	// similar names cannot be distinguished.
+	// LongestDeployment is the length of the longest name of a Deployment that the names of its pods have in
+	// full. The API server cuts a generated name to 58 characters plus the suffix. Pods of Deployments with
+	// longer, similar names cannot be distinguished.
 	LongestDeployment = 58 - len("-") - 10 - len("-")
 )
 

@@ -39,7 +39,7 @@ func shareInScaler(vs *v1beta1.VerticalScaler) {
 	}
 }
 
-// quantities are those that were seen in one object.
+// quantities are the quantities that were seen in one object.
 type quantities []*resource.Quantity
 
 // share replaces pointers to equal quantities by the same pointer.
