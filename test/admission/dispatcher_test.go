@@ -187,9 +187,9 @@ func askingWeb() *v1beta1.ScaledDeployment {
 	return asking("web", objects.Deployment("shop", "web").Spec.Template)
 }
 
-// Whatever is missing in the cluster, each policy refuses the operator the same, and no other user is refused to restore, update
-// or delete a Deployment. Without its binding, a policy refuses nothing. An account that has the operator's name in another
-// namespace gets nothing that only the operator may do, with the names of the default installation and those of OLM.
+// Each policy refuses the operator the same, even if objects are missing in the cluster. No other user is refused to restore,
+// update or delete a Deployment. Without its binding, a policy refuses nothing. An account that has the operator's name in
+// another namespace gets nothing that only the operator may do, with the names of the default installation and those of OLM.
 func TestEachPolicyRefusesWhateverIsMissing(t *testing.T) {
 	t.Cleanup(generic.SetPolicyRefreshIntervalForTests(time.Millisecond))
 	klog.SetLogger(logr.Discard()) // a missing kind is an error each time

@@ -139,7 +139,7 @@ func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
 
 const own = "autoscaling.verticalscaler.io/restore-original-resources"
 
-// What a policy asks for is written for both kinds, and nothing that would outlive the policy.
+// The operator may write the scalers of both kinds of policies, but nothing that would outlive the policy.
 func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_scalers.yaml")

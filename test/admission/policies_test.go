@@ -34,7 +34,7 @@ func modes(start, template string) string {
 	return fmt.Sprintf("{deploymentSelector: {matchLabels: {a: b}}, rollout: {start: %s}, template: {updatePolicy: {updateMode: %s}}}", start, template)
 }
 
-// Who writes a policy has all the rights that the operator uses for it, in the namespace or in all namespaces.
+// The author of a policy needs all the rights that the operator uses for it, in the namespace or in all namespaces.
 func TestAuthorsOfPoliciesNeedTheRightsThatTheyUse(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "users_policies.yaml")
@@ -96,7 +96,8 @@ func TestAuthorsOfPoliciesNeedTheRightsThatTheyUse(t *testing.T) {
 // tenantAccount is a service account of a tenant that has the operator's name.
 const tenantAccount = "system:serviceaccount:shop:verticalscaler-operator"
 
-// The author of a policy has been checked, so the operator is not. Nobody else passes by what a scaler says about its owner.
+// The author of a policy has been checked, so the operator is not. No other account can skip the check by naming an owner
+// in the scaler.
 func TestOnlyTheOperatorIsNotAskedForTheRightsOfAPolicy(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "users.yaml")
@@ -142,7 +143,7 @@ func TestOnlyTheOperatorIsNotAskedForTheRightsOfAPolicy(t *testing.T) {
 	}
 }
 
-// What the operator has learned, the sizes of new pods, and the notes of a promotion cannot be forged, changed or hidden.
+// Checkpoints, the sizes of new pods, and the notes of a promotion cannot be forged, changed or hidden.
 func TestNoOtherAccountForgesWhatTheOperatorWrites(t *testing.T) {
 	t.Parallel()
 	s := func(changes ...func(*v1beta1.VerticalScaler)) runtime.Object {
@@ -235,7 +236,7 @@ func testkitScaler(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalSc
 	return s
 }
 
-// What a policy selects and how it begins is questioned, once, and so are its bounds.
+// Users are warned once about the selection and the start of a policy, and about its bounds.
 func TestWarningsAboutPolicies(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "warnings.yaml")

@@ -163,9 +163,9 @@ func filledTemplate(t *testing.T) (template corev1.PodTemplateSpec) {
 	return template
 }
 
-// The fields of a pod template that the operator may set to values that the
-// ScaledDeployment does not ask for: CPU and memory, amounts that the API server rewrites,
-// and parts that it sets by default. None decides what runs, as whom, or what it reads.
+// The operator may set these fields of a pod template to values that the ScaledDeployment does not
+// ask for. They are CPU and memory, amounts that the API server rewrites, and parts that it sets
+// by default. None decides what runs, as whom, or what it reads.
 var (
 	freeOfPod = []string{
 		// The ReplicaSet controller copies nothing else of the metadata to pods.
@@ -256,7 +256,8 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 	t.Logf("%d changes", fields)
 }
 
-// What the walk above does not try: the order of what the ScaledDeployment asks for, and one thing for another.
+// The walk above does not try another order of the parts that the ScaledDeployment asks for, or one part in
+// place of another.
 func TestStolenTokenRemovesNothingThatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_owned.yaml")

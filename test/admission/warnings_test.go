@@ -278,7 +278,7 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 	}
 }
 
-// What the API server lets users write is evaluated within its budget.
+// The largest specs that the API server accepts are evaluated within its budget.
 func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 	t.Parallel()
 	var policies []string

@@ -208,8 +208,8 @@ func TestHealthOfAScaledDeployment(t *testing.T) {
 	}
 }
 
-// Every combination of conditions has a health that Argo CD knows. Degraded means that somebody must
-// act, and nothing else hides that.
+// Every combination of conditions has a health that Argo CD knows. Degraded means that a user must
+// act, and no other health hides that.
 func TestEveryStateHasAHealth(t *testing.T) {
 	script := settings(t)[healthKey]
 	statuses := []metav1.ConditionStatus{"", "True", "False", "Unknown"}

@@ -107,8 +107,8 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	})
 }
 
-// The node has room for a pod with the template's requests, but not with the decided ones: the new pod is unschedulable and
-// the rollout is stuck until the operator reduces the pod's requests.
+// The node has room for a pod with the template's requests, but not with the decided ones. The new pod is unschedulable,
+// and the rollout is stuck until the operator reduces the pod's requests.
 func TestARolloutWithoutRoomEnds(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)

@@ -58,7 +58,7 @@ func filesOf(t *testing.T, pattern ...string) []string {
 	return found
 }
 
-// The content is that of the component: "make verify" renders dist again.
+// The content is not compared here: "make verify" renders dist again.
 func TestEveryComponentIsInAFile(t *testing.T) {
 	published := map[string]bool{}
 	for _, o := range objectsIn(t, filesOf(t, "dist", "*.yaml")...) {
@@ -96,7 +96,7 @@ func objectsOf(t *testing.T, folder string) []unstructured.Unstructured {
 	return objectsIn(t, paths...)
 }
 
-// A binding for an account that does not exist grants nothing, and nobody is told.
+// A binding for an account that does not exist grants nothing, and causes no error.
 func TestEveryBindingNamesAnAccountThatExists(t *testing.T) {
 	var accounts []string
 	objects := objectsIn(t, filesOf(t, "dist", "*.yaml")...)

@@ -15,7 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// The numbers of the README and of the bundle's description are those that their commands print: into docs/record.md and docs/rivals.md.
+// The numbers in the README and in the bundle's description equal the output of their commands in docs/record.md and
+// docs/rivals.md.
 func TestTheNumbersOfTheReadme(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
 	csv := read(t, filepath.Join(root, "config", "manifests", "bases", "verticalscaler-operator.clusterserviceversion.yaml"))

@@ -30,7 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/podmetrics"
 )
 
-// action is what happens to a write.
+// action is the treatment of a write.
 type action string
 
 const (

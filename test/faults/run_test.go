@@ -46,7 +46,7 @@ type run struct {
 	folder   string
 }
 
-// outcome is what runs are compared by.
+// outcome has the results in which runs are compared.
 type outcome struct {
 	state  world.State
 	writes []write
@@ -184,7 +184,7 @@ func (r *run) startOperator(name string, p *proxy, changes ...func(*operatorconf
 	return o
 }
 
-// start starts a process. The caller holds the lock, or nobody else has the operator yet.
+// start starts a process. The caller holds the lock, or is the only one with access to the operator.
 func (o *operator) start() {
 	command := exec.Command(manager, o.args...)
 	command.Env = append(os.Environ(), app.WatchNamespaceEnv+"="+o.namespace)

@@ -112,8 +112,8 @@ func bare(t *testing.T) {
 var kinds = []string{"clusterscalingpolicies", "scalingpolicies", "scaleddeployments", "verticalscalers", "verticalscalercheckpoints", "newpodsizes"}
 
 // listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects.
-// Of a kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes. In a
-// cluster in use the operator reads all of them.
+// It cannot at once list a kind that was never read since it was created, and may try again only after five minutes. In
+// a cluster in use the operator reads all of them.
 func listed(t *testing.T) {
 	t.Helper()
 	for _, kind := range kinds {

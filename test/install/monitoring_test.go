@@ -67,7 +67,7 @@ func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 		}
 		return ""
 	})
-	// What every account may read is public: itself, and the bundles of certificate authorities.
+	// Every account may read public data only: itself, and the bundles of certificate authorities.
 	rules, err := reviews.SelfSubjectRulesReviews().Create(t.Context(),
 		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: system}}, metav1.CreateOptions{})
 	must.Succeed(t, err)

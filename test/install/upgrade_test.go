@@ -123,9 +123,9 @@ func TestUpgradeByApplyingTheNewFile(t *testing.T) {
 	}
 }
 
-// previous writes the file of the previous version, as far as an upgrade can tell: another image
-// and configuration, a variable that is gone, older rules and columns, and atomic fields
-// without the defaults of the API.
+// previous writes the file of the previous version, as far as an upgrade depends on it. It has
+// another image and configuration, a variable that is gone, older rules and columns, and atomic
+// fields without the defaults of the API.
 func previous(t *testing.T) (path string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "dist", "install.yaml"))

@@ -119,7 +119,7 @@ func enforcedQuota(t *testing.T, namespace string) *corev1.ResourceQuota {
 	return quota
 }
 
-// usedOf is what the quota counts now.
+// usedOf is the usage that the quota counts now.
 func usedOf(t *testing.T, quota *corev1.ResourceQuota) (used workload.Resources) {
 	t.Helper()
 	must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))

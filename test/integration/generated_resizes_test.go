@@ -222,7 +222,7 @@ func randomLimitRange(t *testing.T, r *rand.Rand, namespace string) corev1.Limit
 		return list
 	}
 	limits := corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}}
-	// What does not fit together is refused: try again.
+	// Values that do not fit together are rejected: try again.
 	for {
 		container := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: some(1), Max: some(4), Default: some(3), MaxLimitRequestRatio: corev1.ResourceList{}}
 		if r.IntN(3) == 0 {

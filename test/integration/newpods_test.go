@@ -26,9 +26,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// BenchmarkNewPods measures what the policy for new pods adds to the creation of a pod, in ms: the median of the differences to
-// a pod that the policy does not select. Pods of all kinds are created in turn, as a dry run: the API server does all but
-// store them. A namespace has the sizes of 1,000 Deployments of two containers.
+// BenchmarkNewPods measures the time that the policy for new pods adds to the creation of a pod, in ms. It is the median of
+// the differences to a pod that the policy does not select. Pods of all kinds are created in turn, as a dry run: the API
+// server does all but store them. A namespace has the sizes of 1,000 Deployments of two containers.
 //
 //	make test-integration PKG=./test/integration ARGS="-run XXX -bench NewPods -benchtime 600x"
 func BenchmarkNewPods(b *testing.B) {

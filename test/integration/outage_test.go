@@ -28,9 +28,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// What is deleted while all watches are broken sends no event: the next list does not have it. The informers of scalers and
-// ScaledDeployments tell by a DeletedFinalStateUnknown, and our own feeds of Deployments compare. All controllers react as to any
-// deletion. There is no resync.
+// Deletions while all watches are broken cause no event: the next list does not have the objects. The informers of scalers and
+// ScaledDeployments tell by a DeletedFinalStateUnknown, and our own feeds of Deployments compare. All controllers react as to
+// any deletion. There is no resync.
 func TestADeletionDuringABrokenWatchIsSeen(t *testing.T) {
 	namespace, fleet := env.Namespace(t), env.Namespace(t)
 	broken := breakable(t)

@@ -60,7 +60,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	usage.Set(namespace, pod.Name, "app", 300, 240<<20)
 	first := own.StartOperator(t, c, usage, namespace)
 
-	// asksFor is what a user demands; the test plays the kubelet until the pod has it.
+	// asksFor demands an amount of CPU as a user; the test plays the kubelet until the pod has it.
 	asksFor := func(cpu string) {
 		t.Helper()
 		testkit.Eventually(t, soon, func() string {

@@ -188,8 +188,8 @@ func TestRefusedSpecs(t *testing.T) {
 			{fullSpec(33), "spec.resourcePolicy.containerPolicies", "must have at most 32 items"},
 			{fullSpec(3_000), "spec.resourcePolicy.containerPolicies", "must have at most 32 items"},
 		},
-		// A template's own schema is that of Kubernetes' Go types; what it does not say is the API server's to refuse, once
-		// there is a Deployment.
+		// A template's own schema is the schema of Kubernetes' Go types. The API server rejects other errors once there is
+		// a Deployment.
 		"ScaledDeployment": {
 			{`null`, "spec", "Required value"},
 			{`{template: null}`, "spec.template", "Required value"},

@@ -215,9 +215,9 @@ func await(t *testing.T, pod corev1.Pod, pattern string, n int) {
 	})
 }
 
-// TestRealProgramsKeepTheirLimits compares, for each program, a process from before the reduction of requests, one that starts after it,
-// and those of the next revision: none is killed, has less heap than the template's limits give, or starts with less CPU. It is not
-// parallel to other tests, because it reports how long starts take.
+// TestRealProgramsKeepTheirLimits compares, for each program, a process from before the reduction of requests, one that starts
+// after it, and those of the next revision. None is killed, has less heap than the template's limits give, or starts with less
+// CPU. It is not parallel to other tests, because it reports how long starts take.
 func TestRealProgramsKeepTheirLimits(t *testing.T) {
 	images := t.TempDir()
 	if out, err := realnode.Script("node/programs.sh", images).CombinedOutput(); err != nil {
@@ -362,11 +362,11 @@ func (s scene) update(t *testing.T, edit func(*appsv1.Deployment)) {
 	}))
 }
 
-// record is what happens to the pods of a scene.
+// record has the events of the pods of a scene.
 type record struct {
 	template corev1.ResourceRequirements
-	// saved is what the reduction saves, and ready the time from the start of a container until its pod is Ready, for the last pod of
-	// each kind.
+	// saved is the amount that the reduction saves. ready has the times from the start of a container until its pod is Ready,
+	// for the last pod of each kind.
 	saved string
 	ready []time.Duration
 	old   map[types.UID]bool

@@ -29,12 +29,11 @@ func (i *installation) requests(t *testing.T) []testkit.Write {
 
 // isAllowed fails the test for each request that lacked a right or a valid token.
 //
-// OLM itself leaves a gap: if all namespaces are watched, it deletes the old version's
-// ClusterRoles with the old version, and creates those of the new one half a second later.
-// The operator retries requests that are forbidden in the gap, so they are only logged. The
-// same applies to a kind that OwnerReferencesPermissionEnforcement does not know yet: it
-// refreshes its discovery only from time to time, and to the dry runs that show whether the
-// admission policies are installed.
+// OLM itself leaves a gap if all namespaces are watched: it deletes the old version's ClusterRoles with
+// the old version, and creates the new ones half a second later. The operator retries requests that are
+// forbidden in the gap, so they are only logged. The same applies to a kind that
+// OwnerReferencesPermissionEnforcement does not know yet, because it refreshes its discovery only from
+// time to time. It also applies to the dry runs that show whether the admission policies are installed.
 func (i *installation) isAllowed(t *testing.T) {
 	t.Helper()
 	all := i.requests(t)

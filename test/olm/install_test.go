@@ -61,7 +61,7 @@ type installation struct {
 	// targets are the namespaces to watch; empty for all.
 	targets []string
 	began   testkit.AuditMark
-	// swapped is when OLM replaced one version's rights by the next one's.
+	// swapped is the time in which OLM replaced one version's rights by the next one's.
 	swapped window
 }
 
@@ -140,7 +140,7 @@ func (i *installation) succeeds(t *testing.T) {
 	})
 }
 
-// phase is that of a ClusterServiceVersion, with its reason and message.
+// phase is the phase of a ClusterServiceVersion, with its reason and message.
 func (i *installation) phase(t *testing.T, name string) string {
 	t.Helper()
 	csv := object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", i.namespace, name)
@@ -236,8 +236,8 @@ func (i *installation) gone(t *testing.T) {
 	})
 }
 
-// listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects. Of a
-// kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes.
+// listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects. It
+// cannot at once list a kind that was never read since it was created, and may try again only after five minutes.
 func listed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{"ClusterScalingPolicy", "ScalingPolicy", "ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint", "NewPodSizes"} {

@@ -192,7 +192,7 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 	return metav1.Condition{}
 }
 
-// hasField fails the test unless the CRD is that of the next version.
+// hasField fails the test unless the next version of the CRD is installed.
 func hasField(t *testing.T) {
 	t.Helper()
 	crd := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)

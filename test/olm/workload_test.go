@@ -43,9 +43,8 @@ func deploy(t *testing.T, namespace, name string, replicas int32) {
 	create(t, d)
 }
 
-// enough is the maxAllowed of the tests' scalers. It is less than the recommendation for
-// 340m of usage, so that the decision does not depend on a measured CPU usage, which is off
-// after a pause of the machine.
+// enough is the maxAllowed of the tests' scalers. It is less than the recommendation for 340m of usage.
+// So the decision does not depend on a measured CPU usage, which is off after a pause of the machine.
 func enough() *v1beta1.ResourcePolicy {
 	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
 		{ContainerName: "*", MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("300m"))}},
@@ -84,9 +83,8 @@ func sized(t *testing.T, namespace, name, cpu string) {
 	}
 }
 
-// fingerprint is what must not change on workloads that are not managed: identities, specs,
-// labels, annotations and restarts. Statuses that Kubernetes controllers write at the end
-// of a rollout do not count.
+// fingerprint has the parts of workloads that must not change if they are not managed: identities, specs, labels,
+// annotations and restarts. Statuses that Kubernetes controllers write at the end of a rollout do not count.
 func fingerprint(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

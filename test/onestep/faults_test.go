@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// action is what happens to a write.
+// action is the treatment of a write.
 type action struct {
 	name string
 	do   func(o *world.Operator, w world.Write, send func() error) error
@@ -51,7 +51,7 @@ var actions = []action{
 	refused(http.StatusServiceUnavailable),
 }
 
-// outcome is what a run is compared by.
+// outcome has the results in which runs are compared.
 type outcome struct {
 	state  world.State
 	writes []world.Write

@@ -21,8 +21,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/realprometheus"
 )
 
-// A real Prometheus scrapes the operator, while it sizes a Deployment beside a scaler whose Deployment
-// does not exist, and a policy that has nothing to do. No panel of a dashboard is empty, and the values are those of the status.
+// A real Prometheus scrapes the operator, while it sizes a Deployment beside a scaler whose Deployment does not exist, and a
+// policy that has nothing to do. No panel of a dashboard is empty, and the values equal the status.
 func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	w := newFixture(t)
 	w.config.Metrics.BindAddress, w.config.Metrics.Secure = testkit.FreeAddress(t), false

@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 		if prometheus, err = url.Parse(server.Address); err != nil {
 			panic(err)
 		}
-		// What Prometheus has recorded is about one even pod. The clock of its node must be right.
+		// The recorded data in Prometheus is about one even pod. The clock of its node must be right.
 		return testkit.Main(m, &env)
 	}())
 }
@@ -145,9 +145,9 @@ func write(path string, now time.Time) error {
 	return errors.Join(out.Flush(), f.Close())
 }
 
-// writeSizes writes what kube-state-metrics reports about the same pods, about a failed pod that is
-// not deleted, and about pods of other Deployments; and what the operator reports about its scalers.
-// The second pod of web has half the CPU and no limit.
+// writeSizes writes the metrics of kube-state-metrics about the same pods, about a failed pod that
+// is not deleted, and about pods of other Deployments. It also writes the operator's metrics about
+// its scalers. The second pod of web has half the CPU and no limit.
 func writeSizes(out io.Writer, start, change, now time.Time) {
 	const first, second, failed, other = "web-7c9b5d8f44-x2z9k", "web-5d4f8b9c4-bcdfg", "web-5d4f8b9c4-zzzzz", "web-api-5d4f8b9c4-bcdfg"
 	type series struct {
@@ -414,7 +414,7 @@ func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 	isAboutPrometheus(false)
 }
 
-// The requests and limits that the dashboard plots are those of the pods that ran, at the time.
+// The dashboard plots the requests and limits that the pods had at the time.
 func TestTheDashboardsPast(t *testing.T) {
 	s, err := source.New(source.Options{Address: prometheus.String(), Step: 38 * time.Minute, RateWindow: 38 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 4 << 20})
 	must.Succeed(t, err)

@@ -15,9 +15,9 @@ import (
 )
 
 // With a CPU limit near the request, a short peak is throttled. TestThrottling measures how often,
-// on a day's curve with noise of 25 % from minute to minute, from the third day on: the mean request,
-// and the share of minutes in which demand is above the limit. The lines without the limit's factor
-// are what an average alone would lead to.
+// on a day's curve with noise of 25 % from minute to minute. From the third day on, it takes the
+// mean request, and the share of minutes in which demand is above the limit. The lines without the
+// limit's factor show the result of an average alone.
 func TestThrottling(t *testing.T) {
 	for _, tc := range []struct{ limit, most float64 }{{1, 0.002}, {1.2, 0.002}, {1.5, 0.001}} {
 		average, throttledByAverage := throttled(tc.limit, false)

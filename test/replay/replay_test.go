@@ -7,7 +7,7 @@
 //
 //	go test ./test/replay -update
 //
-// and read the difference: it is what users would see.
+// and read the difference, because users would see it.
 package replay
 
 import (
@@ -33,7 +33,7 @@ const (
 	day  = 24 * hour
 )
 
-// midnight is when each replay begins.
+// midnight is the start of each replay.
 var midnight = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 // series is the usage of a container without any limits, minute by minute.

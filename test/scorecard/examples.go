@@ -157,8 +157,8 @@ func (t tester) await(ctx context.Context, object *unstructured.Unstructured, ex
 	})
 }
 
-// reported checks the status of an object by the rules of kstatus: it is about the current spec, and does not need a user, except
-// to grant the rights for policies, which are not part of the bundle.
+// reported checks the status of an object by the rules of kstatus. It must be about the current spec, and not need a user,
+// except to grant the rights for policies, which are not part of the bundle.
 func reported(object *unstructured.Unstructured) error {
 	var o struct {
 		Status struct {

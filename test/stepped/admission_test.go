@@ -131,8 +131,8 @@ func asking(namespace, name string, mode v1beta1.UpdateMode) *v1beta1.ScaledDepl
 	return o
 }
 
-// Each policy is bound to the requests that it is for, and refuses as itself. What it refuses and accepts, field by field,
-// is in test/admission. All requests are dry runs.
+// Each policy is bound to the requests that it is for, and refuses as itself. The fields that it refuses and accepts are
+// tested in test/admission. All requests are dry runs.
 func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)
@@ -299,7 +299,7 @@ func (h *heard) taken() (out []string) {
 	return out
 }
 
-// What the policies warn about is in test/admission.
+// The warnings of each policy are tested in test/admission.
 func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

@@ -207,8 +207,8 @@ func (i *install) run(ports ...string) (*testkit.Account, *testkit.Operator) {
 	return account, env.RunOperator(i.T, account, c, app.Options{Source: i.usage, Clock: i.clock}, i.log.logger(), i.watched...)
 }
 
-// mayLead waits until the API server's authorizer knows the rights of a service account. What is refused before counts as
-// a missing right.
+// mayLead waits until the API server's authorizer knows the rights of a service account. An earlier refusal counts as a
+// missing right.
 func (i *install) mayLead(account string) {
 	i.Helper()
 	learned(i.T, func() string {

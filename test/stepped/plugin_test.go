@@ -105,8 +105,8 @@ func (w *fixture) remain(name, cpu, memory string) {
 	}
 }
 
-// A rollback of a lowering returns at once to the requests from before it, in spite of a cooldown of an hour, and whether
-// all pods were lowered or only those that are verified first. Usage still raises them.
+// A rollback of a lowering returns at once to the requests from before it, in spite of a cooldown of an hour. It does so
+// if all pods were lowered, and if only the pods to verify first were. Usage still raises them.
 func TestThePluginRollsBackALowering(t *testing.T) {
 	t.Parallel()
 	for name, verificationSeconds := range map[string]int32{"of all pods": 0, "while it is verified": 3600} {

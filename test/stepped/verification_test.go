@@ -50,7 +50,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 		t.Fatal("nothing is reverted")
 	}
 	w.Noted(w.Scaler("web").UID, "Reverted", first[0].Name, "was OOM-killed")
-	// What was not lowered with it may be lowered later.
+	// Only reverted resources are checked: others may be lowered later.
 	stays := func() {
 		t.Helper()
 		for _, failed := range w.Scaler("web").Status.RevertedChanges {

@@ -105,7 +105,8 @@ func TestTheFirstMinutesOfAWaveCostFewWrites(t *testing.T) {
 	checkWritesPerChange(t, w, before, many, 2.8)
 }
 
-// While most of a fleet waits for the budget, and each turn changes one pod, its usage goes on growing. What waits writes little.
+// While most of a fleet waits for the budget, and each turn changes one pod, its usage goes on growing. Waiting scalers write
+// little.
 func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
 	t.Parallel()
 	const many = 10
@@ -121,7 +122,7 @@ func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
 	checkWritesPerChange(t, w, before, many, 3.4)
 }
 
-// A request above its target waits for evidence, which grows. That is no reason to write.
+// A request above its target waits for evidence, which grows. That does not cause a write.
 func TestGrowingEvidenceCostsAtMostOneWriteADoubling(t *testing.T) {
 	t.Parallel()
 	const many = 4

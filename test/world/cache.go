@@ -96,7 +96,7 @@ func itemsOf(list client.ObjectList) (objects []client.Object) {
 	return objects
 }
 
-// indexes are those of the operator's cache.
+// indexes are the indexes of the operator's cache.
 var indexes = indexesOf()
 
 // fieldIndex is an index of a kind.

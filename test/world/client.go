@@ -33,9 +33,9 @@ type Write struct {
 	Name     string
 	// Code is the API server's answer; 0 if the write has not reached it.
 	Code int
-	// At is when the API server got it.
+	// At is the time at which the API server got it.
 	At time.Time
-	// Err is what the operator was told; nil if the write was accepted.
+	// Err is the error that the operator got; nil if the write was accepted.
 	Err error
 
 	// changes is true if the write has changed its object.
@@ -105,8 +105,8 @@ func Refuse(code int) func(Write, func() error) error {
 	}
 }
 
-// client is how the operator reaches the API server. Its writes are recorded and may fail. A client that is not live reads
-// from a cache with the indexes of the operator's.
+// client is the operator's client of the API server. Its writes are recorded and may fail. A client that is not live
+// reads from a cache with the indexes of the operator's.
 func (o *Operator) client(isLive bool) client.WithWatch {
 	reader := func(api client.Reader, like runtime.Object) client.Reader {
 		_, isCheckpoint := like.(*v1beta1.VerticalScalerCheckpoint) // They are not cached.

@@ -317,7 +317,7 @@ func (c *Controllers) collect(ctx context.Context) error {
 	return nil
 }
 
-// objects are those that may own another one, or have an owner.
+// objects are the objects that may own another one, or have an owner.
 func (c *Controllers) objects(ctx context.Context) (map[types.UID]client.Object, error) {
 	objects := map[types.UID]client.Object{}
 	for _, list := range []client.ObjectList{

@@ -299,7 +299,7 @@ func (w *World) Events(uid types.UID) []Event {
 	return slices.DeleteFunc(slices.Clone(w.events), func(e Event) bool { return e.UID != uid })
 }
 
-// Gone fails the test if the object exists once nobody has anything to do.
+// Gone fails the test if the object exists once the world has settled.
 func (w *World) Gone(object client.Object) {
 	w.Helper()
 	w.Settle()

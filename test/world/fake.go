@@ -48,10 +48,10 @@ type API struct {
 	created int
 }
 
-// NewAPI returns an API server in memory with these objects. Its clock is that of the world on it.
+// NewAPI returns an API server in memory with these objects. Its clock is the clock of the world on it.
 //
-// As on a real one, an object has a UID, a generation, a deletion timestamp and finalizers, status is a subresource, a write
-// without a change changes nothing, resource versions order all writes, and a write of an old version is a conflict.
+// As on a real one, an object has a UID, a generation, a deletion timestamp and finalizers, and status is a subresource. A
+// write without a change changes nothing, resource versions order all writes, and a write of an old version is a conflict.
 // Preconditions, dry runs, server-side apply, field managers of Deployments and of resizes, evictions under a
 // PodDisruptionBudget, and pods that terminate for a while work. New pods get their sizes if the policy and the binding of
 // package admission exist. LimitRanges set defaults, and bound pods.

@@ -106,7 +106,7 @@ func (w write) merge(before client.Object, applied *unstructured.Unstructured, f
 	return after, nil
 }
 
-// live is what a field manager compares with: a copy of the stored object, or an empty one.
+// live is the object that a field manager compares with: a copy of the stored object, or an empty one.
 func (w write) live(before client.Object) (client.Object, error) {
 	empty, err := scheme().New(w.kind)
 	if err != nil {

@@ -47,7 +47,7 @@ func isTerminating(o client.Object) bool {
 	return terminationOf(o, o.GetDeletionGracePeriodSeconds()) > 0
 }
 
-// admit is what the API server does with a new pod.
+// admit completes, sizes and checks a new pod, as a real API server does.
 func (a *API) admit(pod *corev1.Pod) error {
 	a.complete(pod)
 	a.size(pod)

@@ -27,7 +27,7 @@ var Nodes = []struct {
 	Ahead time.Duration
 }{{"node-1", 0}, {"node-ahead", 5 * time.Second}, {"node-behind", -20 * time.Second}}
 
-// Answer is what a kubelet does with a resize.
+// Answer is the answer of a kubelet to a resize.
 type Answer string
 
 // The answers of a kubelet.

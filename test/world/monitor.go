@@ -21,9 +21,9 @@ import (
 
 // monitor checks that a scaler may make each write of the operator to a pod or a template:
 //
-//   - The scaler names the Deployment, is not deleted or suspended, and its mode allows it: pods are resized in the mode
-//     InPlace, and templates are written in the mode Rollout or as its fallback. Restoring the original values is allowed in
-//     any mode.
+//   - The scaler names the Deployment, is not deleted or suspended, and its mode allows it. Pods are resized in the mode
+//     InPlace, and templates are written in the mode Rollout or as its fallback. Restoring the original values is allowed
+//     in any mode.
 //   - Only resources of containers are written, never those of init containers. Other writes of pods, and those that change
 //     the QoS class, are refused by the API server.
 //   - A resized pod differs in what was requested only: the API server has added nothing.

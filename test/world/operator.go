@@ -35,7 +35,7 @@ type Operator struct {
 	Errors []error
 
 	world *World
-	// cache is what the operator knows of the API server; nil if it reads live.
+	// cache is the operator's cache of the API server; nil if it reads live.
 	cache  *view
 	wakes  chan event.GenericEvent
 	known  map[types.NamespacedName]bool // owners and scalers that it has seen

@@ -44,7 +44,7 @@ type Change struct {
 	Type watch.EventType
 	// Before is the object before; nil if it is new.
 	Before, Object client.Object
-	// Seen is when it was seen.
+	// Seen is the time at which it was seen.
 	Seen time.Time
 	// isOurs is true if the operator has updated or patched the object.
 	isOurs bool
@@ -103,10 +103,9 @@ func (w *World) onlyOwnWrites() (out []string) {
 	return out
 }
 
-// noFlapping checks that what a pod has applied, and a template, do not return to a size that
-// the operator has taken away. Restoring original values is no return: the scaler is then
-// gone or names another Deployment, or reverts a change. Neither is to withdraw a resize that
-// the kubelet has not granted.
+// noFlapping checks that what a pod has applied, and a template, do not return to a size that the operator
+// has taken away. Restoring original values is not a return: the scaler is then gone or names another
+// Deployment, or reverts a change. Neither is to withdraw a resize that the kubelet has not granted.
 func (w *World) noFlapping() (out []string) {
 	sizes := map[types.UID][]string{}
 	reverts := false
@@ -152,8 +151,8 @@ func isEvicted(p *corev1.Pod) bool {
 	})
 }
 
-// evictions checks that only pods are evicted that wait for a resize, of a Deployment whose scaler falls back to it, and
-// that at most one pod of a Deployment is missing because of them. A replacement counts once it is ready.
+// evictions checks that only pods are evicted that wait for a resize, of a Deployment whose scaler falls back to it. It
+// also checks that evictions remove at most one pod of a Deployment at a time. A replacement counts once it is ready.
 func (w *World) evictions() (out []string) {
 	pods := map[types.UID]*corev1.Pod{}
 	want, mayEvict := map[string]int32{}, map[string]bool{} // by app
@@ -240,8 +239,8 @@ func isSurer(before, after *v1beta1.VerticalScaler) bool {
 }
 
 // everyWriteCounts checks that each accepted write changes its object, and that no accepted resize is directly followed by
-// another of the same pod: the operator would have acted on a cache that is older than its own last write. The API server
-// accepts a write without a change, and delivers no event. Each injected fault excuses one of these, of each object.
+// another of the same pod. The operator would then have acted on a cache that is older than its own last write. The API
+// server accepts a write without a change, and delivers no event. Each injected fault excuses one of these, of each object.
 func (w *World) everyWriteCounts(injected int) (out []string) {
 	idle := map[string]int{}
 	again := 0
@@ -266,10 +265,10 @@ func (w *World) everyWriteCounts(injected int) (out []string) {
 	return out
 }
 
-// kstatus checks the rules that our conditions document, at each version of an object:
-// observedGeneration is never ahead, never goes back, and each condition is about it;
-// Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
-// False on a scaler that is Ready: it learns, waits, or is suspended.
+// kstatus checks the rules that our conditions document, at each version of an object.
+// observedGeneration is never ahead, never goes back, and each condition is about it. Reconciling
+// and Stalled exclude each other, and a stalled object is not Ready. Applied may be False on a
+// scaler that is Ready: it learns, waits, or is suspended.
 func (w *World) kstatus() (out []string) {
 	for _, e := range w.changes {
 		var was, observed int64

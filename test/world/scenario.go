@@ -9,8 +9,8 @@ import (
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
-// Scenario is what happens in a run without faults. Its users reach the API server
-// directly, so faults between the operator and the server do not reach them.
+// Scenario is the course of a run without faults. Its users reach the API server directly, so
+// faults between the operator and the server do not reach them.
 type Scenario struct {
 	// Name is the first part of the names of its runs.
 	Name string
@@ -18,7 +18,8 @@ type Scenario struct {
 	Config func(*operatorconfig.Operator)
 	// Setup creates the workloads. It runs before the operator starts, or while it has nothing to do.
 	Setup func(w *World)
-	// Act is what users, or the rest of the world, do. It may await what the operator does to a first action, before the second.
+	// Act is an action of users, or of the rest of the world. It may await what the operator does to a first action, before the
+	// second.
 	Act func(w *World)
 	// Done describes what lacks for the end of the scenario; "" if nothing does.
 	Done func(w *World) string

@@ -16,8 +16,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// sibling writes the template of a Deployment that another tool applies on the server, again and again: first without a
-// change, then with a new image and another order of containers. The tool leaves resources to the operator.
+// sibling writes the template of a Deployment that another tool applies on the server, again and again. The first write is
+// without a change, then it has a new image and another order of containers. The tool leaves resources to the operator.
 func sibling() Scenario {
 	return Scenario{
 		Name: "sibling",

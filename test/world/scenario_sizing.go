@@ -21,13 +21,13 @@ type sizing struct {
 	// to is the size of the scaler's bounds, and end that of the pods at the end if it differs.
 	to, end size
 	mode    v1beta1.UpdateMode
-	// answers are what the kubelets do with resizes, by the ordinal of the pod.
+	// answers are the answers of the kubelets to resizes, by the ordinal of the pod.
 	answers map[int]Answer
 	config  func(*operatorconfig.Operator)
 	// before runs before the Deployment is created, and change changes the scaler.
 	before func(w *World)
 	change func(s *v1beta1.VerticalScaler)
-	// then is what happens once the scaler exists.
+	// then runs once the scaler exists.
 	then func(w *World)
 	// template is the size of the template at the end, if that matters.
 	template size

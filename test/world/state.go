@@ -35,7 +35,7 @@ type DeploymentState struct {
 	Name string
 	// Containers are the template's containers with their resources, in order.
 	Containers []string
-	// Fields are who owns which resources of containers, sorted.
+	// Fields are the owners of resources of containers, sorted.
 	Fields []string
 	// Pods are the pods' containers with their resources in the spec and as applied, sorted.
 	Pods []string
@@ -43,7 +43,7 @@ type DeploymentState struct {
 	ReplicaSets int
 }
 
-// ScalerState is a VerticalScaler. What differs between two runs is left out of its status.
+// ScalerState is a VerticalScaler. Its status lacks the fields that differ between two runs.
 type ScalerState struct {
 	Name                 string
 	Deleting, Checkpoint bool
@@ -56,9 +56,9 @@ type ScalerState struct {
 	NewPods    []v1beta1.NewPodContainer
 }
 
-// DiffAfterFaults describes how the end of a run with faults differs from this one, which had none. Three differences are
-// tolerated. A decision that was lost after it was applied is adopted from the pods, if they disagree, or not needed, if
-// they agree; and the silent pod may have no usage just now.
+// DiffAfterFaults describes how the end of a run with faults differs from this one, which had none. Three differences
+// are tolerated. A decision that was lost after it was applied is adopted from the pods, if they disagree, or not
+// needed, if they agree. The silent pod may have no usage just now.
 func (s State) DiffAfterFaults(got State) string {
 	got.Scalers = slices.Clone(got.Scalers)
 	for i := range min(len(got.Scalers), len(s.Scalers)) {

@@ -5,9 +5,9 @@
 // scripts, and an operator that is reconciled when the test says so. It runs on any client: of a real API server, or of
 // a fake one.
 //
-// Nothing happens by itself. Settle lets everybody work until nobody has anything to do, and Minutes lets time pass, with
-// one round of usage a minute. So a test never waits, and is the same on a busy machine. That nothing happens is shown by
-// settling again, and counting no writes.
+// Nothing happens by itself. Settle lets controllers, kubelets and the operator work until none has anything to do, and
+// Minutes lets time pass, with one round of usage a minute. So a test never waits, and is the same on a busy machine.
+// That nothing happens is shown by settling again, and counting no writes.
 //
 //	w := world.New(t, api, namespace)
 //	w.Deploy(deployment)            // pods run
@@ -56,7 +56,7 @@ type World struct {
 
 	// Clock is the time of operator, kubelets and usage. It moves only in Settle, Minutes and Pass.
 	Clock *clocktesting.FakeClock
-	// Usage is what the pods use.
+	// Usage is the usage of the pods.
 	Usage *Usage
 	// Kubelet plays the kubelets.
 	Kubelet *Kubelet
@@ -79,7 +79,7 @@ type World struct {
 
 	// api is the API server, if it is in memory.
 	api *API
-	// views are what it had at the beginning of the last rounds, the newest last.
+	// views are the states of the API server at the beginning of the last rounds, the newest last.
 	views []*view
 	// trimmed are objects as they are in the cache.
 	trimmed map[client.Object]client.Object
@@ -91,7 +91,7 @@ type World struct {
 	quiet  time.Time // since when each write is a violation; zero if it never was
 }
 
-// Options are how a world differs from the usual one.
+// Options are the differences of a world from the usual one.
 type Options struct {
 	// Configure changes the operator's configuration.
 	Configure func(*operatorconfig.Operator)
@@ -144,7 +144,7 @@ func New(t testing.TB, api client.WithWatch, namespace string, options Options) 
 	return w
 }
 
-// Enter moves the world to another namespace, with the same operator. What has happened so far is forgotten.
+// Enter moves the world to another namespace, with the same operator. Its earlier changes, writes and events are forgotten.
 func (w *World) Enter(namespace string) {
 	w.Namespace, w.cache.namespace = namespace, namespace
 	w.changes, w.writes, w.events = nil, nil, nil
@@ -158,7 +158,7 @@ func (w *World) Start() {
 	w.Operator = newOperator(w)
 }
 
-// Stop stops the operator. What it has not written is lost.
+// Stop stops the operator. State that it has not written is lost.
 func (w *World) Stop() { w.Operator = nil }
 
 // Restart stops the operator and starts another process.
@@ -169,7 +169,7 @@ func (w *World) Restart() {
 	w.Settle()
 }
 
-// Settle lets controllers, kubelets and the operator work until nobody has anything to do. The clock moves only if the
+// Settle lets controllers, kubelets and the operator work until none has anything to do. The clock moves only if the
 // operator asks to be called again within seconds.
 func (w *World) Settle() {
 	w.Helper()
@@ -267,8 +267,7 @@ func (w *World) Pass(d time.Duration) {
 // patience is how many minutes of the world's clock pass at most until something must be so.
 const patience = 180
 
-// Until lets minutes pass until f describes nothing that is wrong. Unlike Await, it only asks once nobody has anything
-// to do.
+// Until lets minutes pass until f describes nothing that is wrong. Unlike Await, it only asks once the world has settled.
 func (w *World) Until(f func() string) {
 	w.Helper()
 	if w.RealTime != nil {

@@ -48,7 +48,7 @@ func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
 }
 
 // A server serves the lists and watches of a manager from memory. Informers, handlers, queue and
-// controller are those of a cluster.
+// controller are the real ones.
 type server struct {
 	scalers, deployments *cachetesting.FakeControllerSource
 
@@ -106,7 +106,7 @@ func (s *server) act(_ context.Context, scaler *v1beta1.VerticalScaler, deployme
 	return nil
 }
 
-// version is what a reconcile sees of a Deployment.
+// version describes the Deployment that a reconcile has read.
 func version(d *appsv1.Deployment) string {
 	if d == nil {
 		return "absent"

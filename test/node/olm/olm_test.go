@@ -133,7 +133,7 @@ func resizes(t *testing.T) {
 	noRestart(t)
 }
 
-// unapplied is why the cgroups of the pods do not have a decision that covers the usage.
+// unapplied is the reason why the cgroups of the pods do not have a decision that covers the usage.
 func unapplied(t *testing.T) string {
 	t.Helper()
 	s := scaler(t)

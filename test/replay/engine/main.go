@@ -45,10 +45,10 @@
 // An answer depends on all samples so far, and on cur_cpu and cur_mem, which say whether the caller
 // has applied the answers. The same lines lead to the same answers.
 //
-// The engine writes a message to stderr and exits with 1 at the first line that is not JSON, or that
-// has an unknown type or a value out of range, such as a negative one. So it does at a second init,
-// and at a sample before init or earlier than the one before. The exit code of end, or of the end of
-// stdin, is 0; that of a wrong flag is 2.
+// The engine writes a message to stderr and exits with 1 at the first line that is not JSON. It
+// does the same at an unknown type or a value out of range, such as a negative one. So it does at a
+// second init, and at a sample before init or earlier than the one before. The exit code of end, or
+// of the end of stdin, is 0; that of a wrong flag is 2.
 package main
 
 import (

@@ -113,7 +113,7 @@ func (n *Node) Exec(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, path, append([]string{"-dir", n.Dir, "--", "env", "-C", "/run/node/shared"}, args...)...)
 }
 
-// Limits are what the kernel enforces on a container, and how many of its processes it has killed for memory. CPUShares are of
+// Limits are the limits that the kernel enforces on a container, and the number of its OOM-killed processes. CPUShares are of
 // cgroup version 1.
 type Limits struct {
 	CgroupVersion    int

@@ -71,7 +71,7 @@ func Run(dir string, config map[string]any, flags ...string) (*Prometheus, error
 		return nil, err
 	}
 	p := &Prometheus{server, "http://" + address}
-	// Prometheus tells nobody when it is ready, and must be asked.
+	// Prometheus does not announce that it is ready, and must be asked.
 	err = wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		response, err := http.Get(p.Address + "/-/ready")
 		if err != nil {
