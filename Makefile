@@ -76,9 +76,11 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 # Documentation, and what users read of CRDs, the bundle, alerts, policies and Go code.
 PROSE_DOCS := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
 PROSE_SOURCES := config/crd/bases config/manifests/bases config/components config/monitoring cmd controllers internal
+# Go code whose comments are checked. The comments of api are the descriptions of the CRDs.
+COMMENT_SOURCES := bench cmd controllers hack internal test
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and the language of documentation, CRDs and messages. ARGS=--fix mends and formats.
+lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and the language of documentation, CRDs, messages and comments. ARGS=--fix mends and formats.
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run $(ARGS)
 	cd api && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml $(ARGS)
@@ -88,6 +90,7 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 	@hack/vale/check.sh $(VALE)
 	@rm -rf bin/vale
 	@go run ./hack/prose -out bin/vale $(PROSE_SOURCES)
+	@go run ./hack/prose -comments -out bin/vale/comments $(COMMENT_SOURCES)
 	$(VALE) --output=line $(PROSE_DOCS) bin/vale
 
 .PHONY: build

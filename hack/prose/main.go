@@ -3,12 +3,14 @@
 
 // Command prose extracts the texts that users read from Go and YAML files, so that Vale can
 // check them: string literals with several words, and descriptions, summaries and messages.
+// With -comments, it extracts the comments of Go files instead, including those of tests.
 //
-// Each text is a list item on the line that it has in its source, so that Vale's line numbers
-// are those of the source: bin/vale/internal/plan/plan.go.md:57 is internal/plan/plan.go:57.
+// Each text is a list item on the line that it has in its source, so Vale's line numbers are the
+// source's. For example, bin/vale/internal/plan/plan.go.md:57 is internal/plan/plan.go:57.
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -25,13 +27,19 @@ import (
 
 func main() {
 	out := flag.String("out", "bin/vale", "The folder for the extracted texts.")
+	comments := flag.Bool("comments", false, "Extract the comments of Go files instead.")
 	flag.Parse()
+	readers := map[string]reader{".go": ofGo, ".yaml": ofYAML}
+	if *comments {
+		readers = map[string]reader{".go": ofComments}
+	}
 	for _, root := range flag.Args() {
 		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+			read := readers[filepath.Ext(path)]
+			if err != nil || d.IsDir() || read == nil || strings.HasSuffix(path, "_test.go") && !*comments {
 				return err
 			}
-			return extract(path, filepath.Join(*out, path+".md"))
+			return extract(path, filepath.Join(*out, path+".md"), read)
 		}); err != nil {
 			fmt.Fprintln(os.Stderr, "prose:", err)
 			os.Exit(1)
@@ -39,19 +47,16 @@ func main() {
 	}
 }
 
+// A reader finds the texts of a file.
+type reader func(source []byte) (texts, error)
+
 // extract writes the texts of one file, if it has any.
-func extract(path, to string) error {
+func extract(path, to string, read reader) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var found texts
-	switch filepath.Ext(path) {
-	case ".go":
-		found, err = ofGo(source)
-	case ".yaml":
-		found = ofYAML(source)
-	}
+	found, err := read(source)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -128,10 +133,38 @@ func literal(e ast.Expr) (text string, ok bool) {
 	return "X", false
 }
 
+// notProse are licences, directives, markers and examples of code.
+var notProse = regexp.MustCompile(`^//(?:\t|[a-z]+:|nolint| ?\+| Copyright | SPDX-)`)
+
+// ofComments finds the comments on lines of their own.
+func ofComments(source []byte) (found texts, err error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || ast.IsGenerated(file) {
+		return nil, err
+	}
+	lines := bytes.Split(source, []byte("\n"))
+	for _, group := range file.Comments {
+		start, text := files.Position(group.Pos()), ""
+		if len(bytes.TrimSpace(lines[start.Line-1][:start.Column-1])) > 0 {
+			continue // at the end of a line of code
+		}
+		for _, comment := range group.List {
+			if line := comment.Text; !notProse.MatchString(line) {
+				text += strings.TrimSpace(strings.TrimPrefix(line, "//"))
+			}
+			text += "\n"
+		}
+		prose := strings.TrimLeft(text, "\n")
+		found.add(start.Line+len(text)-len(prose), prose)
+	}
+	return found, nil
+}
+
 var key = regexp.MustCompile(`^(\s*(?:- )?)(?:description|summary|message): (.+)$`)
 
 // ofYAML finds descriptions, summaries and messages, of one or several lines.
-func ofYAML(source []byte) (found texts) {
+func ofYAML(source []byte) (found texts, err error) {
 	lines := strings.Split(string(source), "\n")
 	for i := 0; i < len(lines); i++ {
 		m := key.FindStringSubmatch(lines[i])
@@ -147,5 +180,5 @@ func ofYAML(source []byte) (found texts) {
 		}
 		found.add(start, strings.TrimPrefix(text, "\n"))
 	}
-	return found
+	return found, nil
 }
