@@ -17,7 +17,7 @@ import (
 )
 
 // Average is a metric of an HPA that divides usage by requests, and the absolute amount at which the HPA scales on the
-// same usage. With that amount, both work together, because requests no longer count.
+// same usage. HPA and operator then work together, because requests no longer count.
 type Average struct {
 	Resource corev1.ResourceName
 	// Advice is the command that sets the amount, or the field to edit.

@@ -166,8 +166,8 @@ type lease struct {
 	last  resourcelock.LeaderElectionRecord // read or written; only the leader election calls the lease
 }
 
-// Get implements resourcelock.Interface. A process that has led loses a lease for good if it does not hold it.
-// The leader election then ends at its deadline, and with it the process.
+// Get implements resourcelock.Interface. Once the process has led, a lease without its identity is
+// lost for good: the leader election ends at its deadline, and with it the process.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {
