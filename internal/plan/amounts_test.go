@@ -23,9 +23,8 @@ import (
 // shapes are amounts as users write them; empty for none. An amount of 256m of memory is a quarter of a byte.
 var shapes = []string{"", "0", "256m", "0.1", "1", "1e3", "100Mi", "1e9", "1Pi"}
 
-// A container with any pair of a request and a limit, for both resources, ends with what usage needs, and in place in its QoS class. No
-// limit is raised further than without maxAllowed.
-// What it has does not depend on what was decided before.
+// A container with any pair of a request and a limit, for both resources, ends with what usage needs, and in place in its QoS
+// class. No limit is raised further than without maxAllowed. The result does not depend on earlier decisions.
 func TestAnyAmountsOfATemplate(t *testing.T) {
 	var pairs [][2]string
 	n := 0

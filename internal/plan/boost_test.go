@@ -268,9 +268,9 @@ func TestNoteStarts(t *testing.T) {
 	}
 }
 
-// FuzzBoost lets pods of made-up worlds start, become Ready or not, and crash, and checks
-// what is promised of boosts: they stay within the bounds, each start has one, they end,
-// and at the end all is as if there had been none. A failure is found again with
+// FuzzBoost lets pods of made-up worlds start, become Ready or not, and crash. It checks the
+// promises of boosts: they stay within the bounds, each start has one, they end, and at the end
+// all is as if there had been none. A failure is found again with
 //
 //	go test ./internal/plan -run FuzzBoost/seed#N
 func FuzzBoost(f *testing.F) {

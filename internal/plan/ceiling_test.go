@@ -147,7 +147,7 @@ func TestABoundWithAWrongUnit(t *testing.T) {
 			}),
 		}, more...)...)
 	}
-	// demands is what usage asks for, beside minAllowed.
+	// demands sets the request that usage asks for, besides minAllowed.
 	demands := func(cpu int64) func(*world) {
 		return func(w *world) {
 			r := rec(amounts(400_000, 0), amounts(400_000, 0), amounts(400_000, 0))

@@ -24,7 +24,7 @@ import (
 )
 
 // loop closes the loop between a container and its size: what the container uses depends on what it has, and what it
-// gets on what it uses. History, recommendation and plan are those of the operator; kubelets apply each resize at once.
+// gets on what it uses. History, recommendation and plan are the operator's; kubelets apply each resize at once.
 type loop struct {
 	kind    kind
 	random  *rand.Rand
@@ -74,7 +74,7 @@ type kind struct {
 	factor int64
 	step   time.Duration
 	steps  int
-	// memory is what the container wants, in bytes. More than its limit kills it.
+	// memory is the demand of the container, in bytes. More than its limit kills it.
 	memory func(l *loop, i int, p *looped, limit int64, now time.Time) float64
 	cpu    func(l *loop, limit int64) float64
 	check  func(l *loop) string
@@ -353,8 +353,8 @@ var kinds = map[string]kind{
 	},
 }
 
-// TestClosedLoop: whatever a container does, its size never exceeds the leash, at most three raises do not help, each pod
-// starts, and 99 % of the healthy ones are left alone.
+// TestClosedLoop runs containers of any behavior. Their sizes never exceed the leash, at most three raises do not help,
+// each pod starts, and 99 % of the healthy ones are left alone.
 func TestClosedLoop(t *testing.T) {
 	workloads := 1000
 	if testing.Short() {

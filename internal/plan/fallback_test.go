@@ -37,8 +37,7 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 		"keeps app 200m 256Mi · Deferred: pod web-1: Node didn't have enough resource: cpu · 0/1, again in 9m0s")
 }
 
-// The values that a template gets, and what is held for it, are those of the mode
-// Rollout: see TestHowATemplateIsRewritten.
+// A template gets the same values as in the mode Rollout, with the same original values: see TestHowATemplateIsRewritten.
 func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 	infeasible := infeasible("web-1")
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })

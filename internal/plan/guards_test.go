@@ -30,8 +30,7 @@ var guards = []axis{
 	{"the API server says", []string{"yes", "NodeCapacity", "QuotaExceeded"}},
 }
 
-// recommendation is what usage recommends for pods that request 100m and 128Mi, with a reason of each
-// urgency.
+// recommendation is the recommendation for pods that request 100m and 128Mi, with a reason of each urgency.
 func (c cell) recommendation() recommend.Container {
 	switch c["usage recommends"] {
 	case "more":
@@ -89,7 +88,7 @@ func (c cell) guarded() world {
 	return w
 }
 
-// guardedOutcome is what is decided, the step and the reason.
+// guardedOutcome describes the decision, the step and the reason.
 func (c cell) guardedOutcome() string {
 	w := c.guarded()
 	w.effective()

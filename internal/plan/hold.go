@@ -85,8 +85,8 @@ func hold(p Plan, s Situation, policy Policy, now time.Time) Plan {
 	return p
 }
 
-// waitsForRecord reports whether the plan must not be carried out before the usage history is saved: a container
-// that is OOM-killed or starved does not wait for that, and original values are restored in any case.
+// waitsForRecord reports whether the plan must not be carried out before the usage history is saved. A
+// container that is OOM-killed or starved does not wait for that, and original values are restored in any case.
 func waitsForRecord(p Plan) bool {
 	if _, restores := p.Step.(Restore); restores || p.Step == nil && !p.Decided {
 		return false
@@ -94,8 +94,8 @@ func waitsForRecord(p Plan) bool {
 	return classOf(p) < budget.Urgent
 }
 
-// changes reports whether the plan changes something, decides something, or gives new pods other sizes although
-// that is what the scaler is for.
+// changes reports whether the plan changes something, decides something, or gives new pods other sizes while
+// the policy needs sized new pods.
 func changes(p Plan, s Situation, policy Policy) bool {
 	if p.Decided || isChange(p.Step) {
 		return true

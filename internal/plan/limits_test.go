@@ -80,7 +80,7 @@ func TestGuaranteedPodsKeepTheirMemory(t *testing.T) {
 	rule("RequestsAndLimits lowers it", given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsFollow })), "decides app 50m 64Mi (ScaleDown) · resizes web-1 to app 50m 64Mi of 50m 64Mi · Resizing · 0/1 changing")
 }
 
-// What a boost has raised a limit to stays: the process has seen it.
+// A limit that a boost has raised stays: the process has seen it.
 func TestTheLimitOfABoostStays(t *testing.T) {
 	boost := boosts(func(b *plan.Boost) { b.Percent = 200 })
 	rule := rulesOf(t)

@@ -100,8 +100,8 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 	}
 }
 
-// Whatever prevents the creation of pods with our sizes, new pods then start as in the template, also while the scaler may
-// change nothing.
+// If pods with our sizes cannot be created, for any reason, new pods then start as in the template, also while the scaler
+// may change nothing.
 func TestPodsThatTheAPIServerRefuses(t *testing.T) {
 	refused := func(w *world) { w.situation.Deployment.CreateFailure = `policy "cap" denied the request` }
 	before := func(ago time.Duration) func(*world) {
@@ -347,7 +347,7 @@ func withoutNode(name string, containers ...workload.Container) workload.Pod {
 // tooLong is how long a pod without a node keeps the decided size, and more.
 func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 
-// Without this, a rollout would wait until somebody deletes the pod.
+// Without this, a rollout would wait until a user deletes the pod.
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))

@@ -44,8 +44,8 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	return p
 }
 
-// corrections adjust an active plan, in this order. A cause that stalls the scaler comes before one that only waits, each later
-// one keeps the time of the earlier ones, and the last word is with what forbids any change.
+// corrections adjust an active plan, in this order. A cause that stalls the scaler comes before one that only waits, and each
+// later one keeps the time of the earlier ones. A cause that forbids any change has the last word.
 var corrections = [...]func(Plan, Situation, Policy, time.Time) Plan{
 	reportInvalidWindow,
 	reportUnsizedPods, // replaces the verdict: without sizes for new pods, Initial does nothing
@@ -170,9 +170,9 @@ func (o outcome) follow(decided Plan) Plan {
 	return p
 }
 
-// recordFirst replaces the step with Record if a restart of the operator would lose what the
-// step depends on: the good values before a decision, the decision that the template is about
-// to carry, or findings about new pods.
+// recordFirst replaces the step with Record if a restart of the operator would lose data that the
+// step depends on. These are the good values before a decision, the decision that the template is
+// about to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
 	before, mustVerify := o.situation.NewPods, o.Decision.Verification != nil || p.Reverted != ""
 	v, known := o.Decision.Verification, o.recorded.Verifying()

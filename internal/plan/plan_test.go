@@ -110,7 +110,7 @@ type world struct {
 	vain        int
 	// crowded is true if the nodes of some pods have no room for more.
 	crowded bool
-	// node is what the node of all pods can allocate; zero if that is not known.
+	// node is the allocatable amount on the node of all pods; zero if that is not known.
 	node quantity.Amounts
 }
 
@@ -332,7 +332,7 @@ var usual = strings.NewReplacer(
 	"NewPodsOnly: New pods get the decided size, and running pods stay unchanged", "NewPodsOnly",
 )
 
-// brief is what a plan says in one line, without the usual messages.
+// brief is a plan in one line, without the usual messages.
 func brief(said string) string {
 	return strings.ReplaceAll(usual.Replace(strings.ReplaceAll(said, "\t", "")), "\n", " · ")
 }

@@ -92,10 +92,10 @@ var foundSeeds = []uint64{
 	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413, 7302255, 7303194, 7303668, 7385888, 13082134, 18076586,
 }
 
-// troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and polls
-// while pods could not be created. What was not verified yet made room that was given away, or was restored beyond a new bound,
-// and a pod that was down was evicted whatever it had. A pod that was killed alone got more than its policy allows, and a fraction
-// of a CPU that fit was lowered to a whole one.
+// troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and
+// polls while pods could not be created. Values that were not verified yet made room that was given away, or were restored
+// beyond a new bound. A pod that was down was evicted regardless of its size. A pod that was killed alone got more than its
+// policy allows, and a fraction of a CPU that fit was lowered to a whole one.
 var troubledSeeds = []uint64{
 	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
 	9999333, 13004553, 17010583, 17051795, 18019035,
@@ -195,8 +195,8 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 // undecidedSizes are the sizes that pods have, by pod and container, where something else has been
 // decided. They may be lowered to what is decided, and raised again by what usage or bounds demand later.
 //
-// It is the same after a lost status: the first decision is what the largest pod has, pods that have been
-// lowered are raised to it, and usage may lower them all again.
+// It is the same after a lost status. The first decision has the size of the largest pod, lowered pods
+// are raised to it, and usage may lower them all again.
 func (w *world) undecidedSizes() map[string]workload.Resources {
 	out := map[string]workload.Resources{}
 	if w.situation.Decision == nil {
@@ -220,7 +220,7 @@ func isFirst(before, after *plan.Decision, container string) bool {
 	})
 }
 
-// isRestored reports whether a decision restores, as far as bounds allow, what was lowered and is not verified yet.
+// isRestored reports whether a decision restores, as far as bounds allow, the lowered values that are not verified yet.
 func isRestored(before, after *plan.Decision, container string) bool {
 	return before.Verifying() != nil && slices.ContainsFunc(both, func(r plan.Resource) bool {
 		return r.Of(before.Verification.Good[container]) > 0 && after.Request(container, r) > before.Request(container, r)
@@ -340,7 +340,7 @@ func (w *world) count() {
 	}
 }
 
-// requested is what the scheduler counts of all pods.
+// requested is the sum of all pods that the scheduler counts.
 func (w *world) requested(r plan.Resource) (sum int64) {
 	for _, pod := range w.situation.Pods {
 		sum += r.Request(kubernetesSum(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
@@ -348,7 +348,7 @@ func (w *world) requested(r plan.Resource) (sum int64) {
 	return sum
 }
 
-// countedBy is what a quota counts for a pod.
+// countedBy is the amount that a quota counts for a pod.
 func countedBy(key string, pod workload.Pod) int64 {
 	sum := kubernetesSum(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 	return map[string]int64{
@@ -588,7 +588,7 @@ func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...an
 	}
 }
 
-// isOneOf reports whether each amount is what is declared or what is applied. One less keeps the QoS class.
+// isOneOf reports whether each amount is either the declared or the applied one. One less keeps the QoS class.
 func isOneOf(size, declared, applied workload.Resources) bool {
 	for _, r := range both {
 		for _, of := range []func(workload.Resources) int64{r.Request, r.Limit} {
@@ -635,8 +635,8 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// withoutSlack is the requests of a size, without the smallest amount that may be missing to a limit: it
-// keeps the pod Burstable, because no pod may change its QoS class.
+// withoutSlack has the requests of a size, without the smallest amount that may be missing to a limit.
+// That amount keeps the pod Burstable, because no pod may change its QoS class.
 func withoutSlack(pod workload.Pod, size plan.Size) quantity.Amounts {
 	out := size.Requests
 	if pod.QoS != corev1.PodQOSBurstable {
@@ -688,7 +688,7 @@ func (w world) broken(container string) int64 {
 	return 0
 }
 
-// checkNotLower fails if a request that may stay is lowered. 0 is no request.
+// checkNotLower fails if a request that may stay is lowered. 0 means no request.
 func (w world) checkNotLower(what, container string, before, after quantity.Amounts, fail func(string, ...any)) {
 	most := w.mostAllowed(container)
 	for _, r := range both {
@@ -704,8 +704,8 @@ const evicted = "-e"
 // evicts reports whether pods are evicted where they cannot be resized.
 func (w world) evicts() bool { return w.policy.MayEvict() }
 
-// checkEviction: one at a time, of enough replicas that are all available, or one that is down for an urgent decision, and none
-// once the API server is known not to size new pods.
+// checkEviction allows one eviction at a time, if there are enough replicas and all are available, or of a pod that is down
+// for an urgent decision. It allows none once the API server is known not to size new pods.
 func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !w.evicts() {
@@ -872,7 +872,7 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// requestIn is what the API server gives a pod of a template.
+// requestIn is the request that the API server gives a pod of a template.
 func requestIn(template workload.Resources, r plan.Resource) int64 {
 	return cmp.Or(r.Request(template), r.Limit(template))
 }
@@ -934,8 +934,7 @@ func checkLimit(w world, name string, r plan.Resource, from, to workload.Resourc
 	}
 }
 
-// current is what has been decided for a container, else the most that a pod has,
-// else what the template says.
+// current is the decided size of a container, else the largest size in a pod, else the template's.
 func (w world) current(c workload.Container) quantity.Amounts {
 	var most quantity.Amounts
 	for _, pod := range w.situation.Pods {

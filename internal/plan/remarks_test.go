@@ -11,7 +11,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// What an HPA scales on is named in every state, not only once everything else is applied.
+// The resource that an HPA scales on is named in every state, not only once everything else is applied.
 func TestALeftAloneResourceIsNamedInEveryState(t *testing.T) {
 	hpa := func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web"} }
 	const note = "cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization"

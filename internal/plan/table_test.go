@@ -23,10 +23,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// axis is one thing that a plan may depend on, and what it may be. To add a value is
-// to add it here, and to make it so in world; to add an axis likewise. The axes of what limits a
-// change are those of another table, in guards_test.go: all of them at once would make a table that
-// nobody reviews.
+// axis is one thing that a plan may depend on, and what it may be. To add a value is to add it
+// here, and to make it so in world; to add an axis likewise. Another table, in guards_test.go, has
+// the axes that limit a change: all of them at once would be too many to review.
 type axis struct {
 	name   string
 	values []string
@@ -48,9 +47,8 @@ var axes = []axis{
 // cell is one value of each axis, by its name.
 type cell map[string]string
 
-// world is a Deployment for which 200m and 256Mi have been decided, and whose pods have
-// half of it; but where the kubelet says something, the first pod has been asked for it
-// all. ok is false for pods that cannot be.
+// world is a Deployment for which 200m and 256Mi have been decided, and whose pods have half of it. But
+// where the kubelet answers, the first pod has been asked for it all. ok is false for pods that cannot be.
 func (c cell) world() (w world, ok bool) {
 	app := container("app")
 	switch c["QoS"] {
@@ -186,9 +184,8 @@ func stepOf(w world, p plan.Plan) string {
 	return "no step"
 }
 
-// tell tells the outcomes of all cells that agree with c, as a tree: an axis on which
-// nothing depends is left out, as is what cannot be, and values that come to the same
-// share a branch.
+// tell lists the outcomes of all cells that agree with c, as a tree. It leaves out axes without an
+// effect and impossible cells, and values with the same outcome share a branch.
 func tell(axes []axis, c cell, outcome func(cell) string, n *int) []string {
 	if len(axes) == 0 {
 		*n++

@@ -67,7 +67,7 @@ const (
 	DecidedAdopted    = model.DecidedAdopted
 )
 
-// What happens to limits when requests change.
+// The rules for limits when requests change.
 const (
 	LimitsStay   = model.LimitsStay
 	LimitsRise   = model.LimitsRise

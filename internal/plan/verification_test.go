@@ -42,8 +42,7 @@ func halved() recommend.Container {
 	return r
 }
 
-// pass plans once and does what the plan says; a status that is lost is that of an operator
-// that was killed after it had done so.
+// pass plans once and carries out the plan. If the status is lost, the operator was killed after it had done so.
 func (w *world) pass(now time.Time, lost bool) plan.Plan {
 	p := w.next(now)
 	s := &w.situation
@@ -337,7 +336,7 @@ func TestUrgentChangesDoNotWaitForAVerification(t *testing.T) {
 	}
 }
 
-// What was lowered and is not verified yet is no reason to request it again, when the other resource is urgent.
+// A lowered value that is not verified yet is not requested again when the other resource is urgent.
 func TestAnUrgentChangeLeavesTheOtherResource(t *testing.T) {
 	w := wasteful(1)
 	w.settle(t, noon)
@@ -444,10 +443,9 @@ func TestARolloutThatIsWell(t *testing.T) {
 	}
 }
 
-// FuzzVerification lets pods come to grief at random, and operators be killed between what they
-// do and what they write. The verification ends; the verdict is the same whatever the order of the
-// pods; planning twice is planning once; where all pods suffer alike nothing is reverted;
-// and what was reverted is not tried again.
+// FuzzVerification lets pods come to grief at random, and operators be killed between what they do and what
+// they write. The verification ends, and the verdict is the same in any order of the pods. Planning twice is
+// planning once, nothing is reverted where all pods suffer alike, and a reverted change is not tried again.
 func FuzzVerification(f *testing.F) {
 	for seed := 0; seed < 40; seed += stride() {
 		f.Add(uint64(seed))
@@ -502,7 +500,7 @@ func FuzzVerification(f *testing.F) {
 	})
 }
 
-// What waits for a verification follows it, without any usage or event to trigger a reconcile.
+// A change that waits for a verification follows it, without any usage or event to trigger a reconcile.
 func TestTheNextChangeFollowsAVerification(t *testing.T) {
 	w := given(decidedBefore(verifying), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
 	w.policy.Cooldown = 0
@@ -571,7 +569,8 @@ func revised(n int, changes ...func(*world)) *world {
 	return w
 }
 
-// What an older revision has used does not show that a new one needs no more: its first pods are lowered on trial.
+// The usage of an older revision is not proof that a new one needs no more: its first pods are verified after
+// they are lowered.
 func TestANewRevisionIsLoweredOnTrial(t *testing.T) {
 	w := revised(4)
 	ready := w.situation.Pods[3]

@@ -46,8 +46,8 @@ type Outcome struct {
 // Decide changes the decision where the recommendation asks for it.
 //
 // A resource changes when its request
-//   - is below the floor of an OOM kill, outside the allowed bounds, or below the lower bound: at once, but what only minAllowed
-//     demands, in steps, and CPU in the mode Rollout, which restarts pods, only by more than the tolerance;
+//   - is below the floor of an OOM kill, outside the allowed bounds, or below the lower bound: at once. A demand of minAllowed
+//     alone is met in steps. CPU in the mode Rollout, which restarts pods, changes only by more than the tolerance;
 //   - is below the target by more than the tolerance: after the cooldown, inside a window;
 //   - is above the upper bound, and above the target by more than the tolerance:
 //     after the cooldown, inside a window, and while the usage of all running pods is known.
@@ -74,7 +74,7 @@ func Decide(s model.Situation, policy model.Policy, rows row.Table, now time.Tim
 	return out
 }
 
-// onTrial is the decision with its verification on pods of a new revision. What an older revision has used does not show that a
+// onTrial is the decision with its verification on pods of a new revision. The usage of an older revision is not proof that a
 // new one needs no more. So its first pods are lowered like those of a new decision, until one has run with less than its
 // template, or old pods with less stay. A startup boost ends without that.
 func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {

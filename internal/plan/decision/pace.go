@@ -19,7 +19,7 @@ import (
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
 // and no step limit stops it before it reaches what is urgent.
 
-// directions are the directions of the reasons that can wait. What was adopted raises pods to the largest.
+// directions are the directions of the reasons that can wait. An adopted decision raises pods to the largest one.
 var directions = map[string]window.Direction{
 	model.DecidedScaleUp:   window.ScaleUp,
 	model.DecidedScaleDown: window.ScaleDown,
@@ -120,10 +120,9 @@ func deferredVerdict(list []deferral) model.Verdict {
 	return model.Waiting.Because(first.waitReason, "The next change "+strings.Join(parts, "; ")).Within(left)
 }
 
-// paced is the move as far as usage, the API server and limits demand it. What only minAllowed
-// demands beyond that is a step: at most twice the request, or what a pod has already or has
-// started with, and the next step after the cooldown. A bound with a wrong unit is thus seen before
-// all pods declare it.
+// paced is the move as far as usage, the API server and limits demand it. The part that only minAllowed
+// demands is a step: at most twice the request, or the amount that a pod has already or has started with. The
+// next step follows after the cooldown. A bound with a wrong unit is thus seen before all pods declare it.
 //
 // Only pods that run are protected. A rollout starts new pods, and its Deployment keeps the old
 // ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
@@ -144,9 +143,9 @@ func (e *evaluation) paced(q request, m move) move {
 	return m
 }
 
-// stepTo is the request after one step: all the way, or as far as the step limit of
-// its direction allows. An urgent move goes at least to the lower bound, or into the
-// allowed range; after an OOM kill it goes all the way. What only a bound demands is paced.
+// stepTo is the request after one step: all the way, or as far as the step limit of its direction
+// allows. An urgent move goes at least to the lower bound, or into the allowed range; after an OOM
+// kill it goes all the way. The part that only a bound demands is paced.
 func stepTo(policy model.Policy, q request, m move) int64 {
 	urgent := q.current
 	switch m.why {

@@ -172,10 +172,10 @@ func (q request) move() (to int64, why string) {
 	return current, ""
 }
 
-// towardsBound is where a request outside its bounds moves: to the target. But if it
-// only has to drop to the largest allowed value, and the upper bound is not below that, it
-// stops there: a bound is no evidence for a lower request. Neither is it while usage is
-// missing, or if it only has to drop below a ceiling.
+// towardsBound is the next value of a request outside its bounds: the target. But if the request only has to
+// drop to the largest allowed value, and the upper bound is not below that, it stops there. A bound is not
+// evidence for a lower request. Nor is it while usage is missing, or if the request only has to drop below
+// a ceiling.
 func (q request) towardsBound(bounded int64) int64 {
 	switch isCeiling := q.unceiled.Fit(q.current) == q.current; {
 	case isCeiling, q.lacksUsage, bounded <= q.upperBound():
@@ -214,11 +214,11 @@ func differs(current, target int64, tolerance float64) bool {
 	return math.Abs(float64(target-current)) > tolerance*float64(current)
 }
 
-// currentRequest is the current request: as decided, or else the largest among the running
-// pods (a lost status must not make a resized pod look small), or else the template's.
-// isUnsettled reports whether no decision tells it, because a status was lost: the pods disagree, or a
-// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to;
-// or because startup boosts need a decision to start from and to return to.
+// currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must
+// not make a resized pod look small), or else the template's. isUnsettled reports whether no decision has it,
+// although one is needed. After a lost status, that is so if the pods disagree or a kubelet has not applied it.
+// It is also so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a
+// decision, too: to start from and to return to.
 func (e *evaluation) currentRequest(c *row.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := e.Decision.Request(c.Name, r); v > 0 {
 		return v, false

@@ -13,9 +13,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 )
 
-// The operator's ceilings bound a pod, also as a share of the largest node, and the raise limit each container. What they leave is shared out to its
-// containers by size of the demand, the smallest first, so that one container whose demand cannot be met does not take it
-// from the others. With room for 10:
+// The operator's ceilings bound a pod, also as a share of the largest node, and the raise limit each container. The room
+// that they leave is shared out to its containers by size of the demand, the smallest first. So one container whose demand
+// cannot be met does not take it from the others. With room for 10:
 //
 //	has     wants   left
 //	1       12      10
@@ -95,7 +95,7 @@ func (q request) ceilingName(pod row.Ceiling) string {
 	return fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(pod.Most))
 }
 
-// keptBelow is why a request does not get what is wanted, and the message of that.
+// keptBelow is the reason why a request does not get the wanted amount, and the message of it.
 func (q request) keptBelow(pod row.Ceiling) (reason, message string) {
 	wanted := q.Resource.Format(q.wanted)
 	if q.sum != "" {

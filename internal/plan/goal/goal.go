@@ -159,8 +159,8 @@ func doubled(v, most int64) int64 {
 	return 2 * v
 }
 
-// Rescued are the sizes of a pod that is about to be replaced: what it has, but memory up to the decided
-// size where it has less than the floor of an OOM kill.
+// Rescued are the sizes of a pod that is about to be replaced. They are its current sizes, but with
+// memory up to the decided size where it has less than the floor of an OOM kill.
 func (g Goals) Rescued(pod workload.Pod) Changes {
 	out, _ := g.For(pod)
 	for i, size := range out {

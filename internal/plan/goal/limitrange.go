@@ -65,8 +65,8 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 // isAbove reports whether an amount is above a bound that is set.
 func isAbove(v, most int64) bool { return v > model.BoundOf(most) }
 
-// brokenByPod applies the API server's rules to the pod's sum: a value that is not set counts for nothing,
-// but a pod without any request or limit breaks a bound on it. The sum includes init containers.
+// brokenByPod applies the API server's rules to the pod's sum. A value that is not set counts for
+// nothing, but a pod without any request or limit breaks a bound on it. The sum includes init containers.
 func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bounds) string {
 	sum := pod.Sum()
 	requests, limits := r.Request(sum), r.Limit(sum)

@@ -82,8 +82,8 @@ func (goal Goal) inNewPod(g Goals) (size workload.Resources) {
 	return size
 }
 
-// OutOfBounds is the rule of a LimitRange that a new pod of these sizes breaks. What is injected into pods is known from
-// those that run only: a new pod may come without it.
+// OutOfBounds is the rule of a LimitRange that a new pod of these sizes breaks. Injected containers are known only from
+// running pods, and a new pod may come without them.
 func (g Goals) OutOfBounds(sizes []model.Size) (o model.Obstacle) {
 	for _, made := range []workload.Footprint{g.NewPod(), g.Deployment.NewPod(nil)} {
 		o = cmp.Or(o, OutOfBounds(resized(made, sizes).With(g.Bounds.Defaulted), sizes, g.Bounds))
@@ -129,9 +129,9 @@ func LacksNode(pod workload.Pod) bool {
 	return pod.Current && !pod.NoNodeSince.IsZero() && !pod.IsOver()
 }
 
-// AsInTemplate are the containers that get the template's request for a resource of which no node has enough: only if
-// it is less, and nothing if the template requests none, which a resize may not remove. Limits stay, since memory that
-// was raised after an OOM kill may be needed, unless the pod is Guaranteed.
+// AsInTemplate are the containers that get the template's request for a resource of which no node has enough. They
+// get it only if it is less, and nothing if the template requests none: a resize may not remove a request. Limits
+// stay, since memory that was raised after an OOM kill may be needed, unless the pod is Guaranteed.
 func (g Goals) AsInTemplate(pod workload.Pod) (sizes Changes) {
 	made := g.newPod()
 	for _, c := range g.Changes(pod) {

@@ -18,7 +18,7 @@ import (
 // the pod-level request covers the requests of all containers, and the pod-level limit each of their
 // limits. So both follow the containers, in the same resize:
 //
-//   - What the pod-level request has beyond the containers' requests is for containers without a request,
+//   - The part of the pod-level request beyond the containers' requests is for containers without a request,
 //     or for all. A first request of a container is taken from it. Otherwise it stays, because usage of
 //     containers does not tell what it is for: the pod-level request rises and falls with the containers.
 //   - The pod-level limit keeps its proportion to the pod-level request if limits change with requests. It never
@@ -27,7 +27,7 @@ import (
 // The values depend only on what the pod declares and on the sizes, so nothing is remembered. A pod that
 // is raised and lowered again ends with the pod-level request that it had.
 
-// PodLevel has the pod-level resources that follow the sizes. What is not set stays so.
+// PodLevel has the pod-level resources that follow the sizes. Amounts that are not set stay unset.
 func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 	if !pod.PodLevelResources {
 		return out

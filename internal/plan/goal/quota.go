@@ -15,13 +15,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// QuotaRetry is when to look again at a quota that has no room. Its own events arrive
+// QuotaRetry is the time until the next look at a quota that has no room. Its own events arrive
 // sooner, as far as they may change that.
 const QuotaRetry = time.Minute
 
-// A quota bounds a raise, and does not drop it whole: each container gets the most that fits, those that were OOM-killed first. If a
-// rollout of the Deployment creates its first new pod before it removes an old one, a raise leaves the quota room for that
-// pod: otherwise the next rollout would wait for ever. A container that was OOM-killed does not wait for that.
+// A quota bounds a raise, and does not drop it whole: each container gets the most that fits, those that were OOM-killed
+// first. A rollout of the Deployment may create its first new pod before it removes an old one. Then a raise leaves the
+// quota room for that pod: otherwise the next rollout would wait for ever. A container that was OOM-killed does not wait
+// for that.
 
 // WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
 func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacle) {
@@ -81,8 +82,8 @@ func (c Change) isKilled(r model.Resource) bool {
 	return r.IsMemory() && c.Has.Requests.MemoryBytes < c.Goal.Recommendation.OOMFloor
 }
 
-// surgeIn is what the first new pod of a rollout needs of a quota: with the larger one of its template and the decided size that
-// still fits. It is 0 if the rollout removes an old pod first, or would not fit anyway.
+// surgeIn is the amount of a quota that the first new pod of a rollout needs: with the larger one of its template and
+// the decided size that still fits. It is 0 if the rollout removes an old pod first, or would not fit anyway.
 func (g Goals) surgeIn(q workload.Quota) int64 {
 	if g.Deployment.Unavailable > 0 || g.Deployment.Replicas == 0 {
 		return 0
@@ -158,8 +159,8 @@ func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 	return o
 }
 
-// growth is the amount that quotas count for the sizes beyond that of now, or once the kubelet has
-// applied what is declared now: it may do so at any time.
+// growth is the amount that quotas count for the sizes beyond the current amount. The kubelet may
+// apply the declared sizes at any time, so the growth after that counts if it is larger.
 func (cs Changes) growth(pod workload.Pod) (more workload.Resources) {
 	declared, next := pod.Footprint(), cs.Resized(pod)
 	now, after := pod.Counted(), pod.CountedWith(next)

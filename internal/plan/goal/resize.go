@@ -15,10 +15,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Admissible is as much of the sizes as the API server accepts: all of them, or else the
-// first of these parts that changes the pod: its memory, its CPU, or what is lowered. A pod
-// is resized as a whole. But if there is no room for its CPU, it can still get its memory,
-// and a boost can still end.
+// Admissible are the sizes that the API server accepts. They are all of them, or else the first of
+// these parts that changes the pod: its memory, its CPU, or the lowered amounts. A pod is resized as a
+// whole. But if there is no room for its CPU, it can still get its memory, and a boost can still end.
 func (g Goals) Admissible(pod workload.Pod, sizes Changes) (Changes, model.Obstacle) {
 	if !sizes.Differ() {
 		return sizes, model.Obstacle{} // the pod declares them already
@@ -52,8 +51,8 @@ func (g Goals) IsPossibleChange(pod workload.Pod, sizes Changes) bool {
 	return sizes.Differ() && g.IsPossible(pod, sizes)
 }
 
-// RefusalOf reports whether the API server has refused the sizes, or would because of a quota or of a pod-level
-// limit, or that the kubelet has not granted them, nor less.
+// RefusalOf is the API server's refusal of the sizes, or an expected one because of a quota or of a pod-level
+// limit. It is also set if the kubelet has granted neither them nor less.
 func (g Goals) RefusalOf(pod workload.Pod, sizes Changes) model.Obstacle {
 	for _, rejected := range g.RejectedResizes[pod.UID] {
 		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: true}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// clockSkew is how far the clock of a node, which says when a container has started, may
-	// differ from that of the API server, which says when a pod was resized.
+	// clockSkew is the largest assumed difference between the clocks of a node and of the API server.
+	// The node's clock has the start of a container, and the API server's clock the resize of a pod.
 	clockSkew = 5 * time.Second
 	// StuckAfter is the time to apply a resize, after which the pod no longer
 	// delays others.
@@ -29,7 +29,7 @@ type boostable struct {
 
 	// base is its decided CPU request, and most that with the boost.
 	base, most int64
-	// until is when its boost will be over; zero if it is not starting, or has had the boost of this start. If clocks
+	// until is the end of its boost; zero if it is not starting, or has had the boost of this start. If clocks
 	// differ, that may be overlooked: better than to mistake a resize just before the start for a boost.
 	until time.Time
 	// raisedAtStart is true if the pod was last resized while it started, if clocks may differ, or was created with the boost.
@@ -81,8 +81,8 @@ func boostedRequest(b model.Boost, request int64) int64 {
 	return max(b.LeastMillis, min(row.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis)+b.MoreMillis)
 }
 
-// shareNode keeps the boosts within the CPU that the largest node and the node of the pod can give, and that a pod may have: each
-// gets an equal part. What a container has begun with is not lowered while it starts.
+// shareNode keeps the boosts within the CPU that the largest node and the node of the pod can give, and that a pod may have:
+// each gets an equal part. CPU that a container has begun with is not lowered while it starts.
 func (g Goals) shareNode(pod workload.Pod, plain Changes, list []boostable) {
 	node := g.mostBoosted(pod)
 	if node == model.Any {
@@ -170,7 +170,7 @@ func (g Goals) KeepsBoost(pod workload.Pod) bool {
 	})
 }
 
-// BoostedBy is why starting pods have more CPU.
+// BoostedBy is the reason why starting pods have more CPU.
 func (g Goals) BoostedBy() string {
 	for _, c := range g.Rows.Containers {
 		if c.Policy.Boost != nil && c.Policy.Boost.LeastMillis == 0 {

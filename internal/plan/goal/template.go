@@ -51,8 +51,8 @@ func (g Goals) Template() (t Template) {
 
 // add adds a container.
 //
-// A value once taken over stays ours until it is restored. So what is no longer decided is
-// written with its original value.
+// A value once taken over stays ours until it is restored. So values that are no longer decided
+// are written with their original value.
 func (t *Template) add(g Goals, of Goal) {
 	c := Change{Goal: &of, Has: of.Container.Container, Size: of.Create(of.Resources, of.Requests)}
 	original := of.Original
@@ -103,10 +103,10 @@ func (g Goals) DecidedTemplate() Template {
 	return g.Template()
 }
 
-// OverQuota is the quota that has no room for the first new pod of a rollout. If the
-// strategy removes old pods first, what they have is available: the largest are assumed to
-// be removed first, so that only a rollout that can never begin is delayed. If a quota has no
-// room later in the rollout, the Deployment waits until more old pods are removed.
+// OverQuota is the quota that has no room for the first new pod of a rollout. If the strategy
+// removes old pods first, their resources are available. The largest are assumed to be removed
+// first, so that only a rollout that can never begin is delayed. If a quota has no room later in
+// the rollout, the Deployment waits until more old pods are removed.
 func (g Goals) OverQuota(t Template) model.Obstacle {
 	if g.Deployment.Replicas == 0 {
 		return model.Obstacle{}
@@ -132,7 +132,7 @@ func (g Goals) freed(of func(workload.Resources) int64) (sum int64) {
 	return sum
 }
 
-// PodsAt counts the pods that carry all sizes. What is not set in a size may differ.
+// PodsAt counts the pods that carry all sizes. Amounts that are not set in a size may differ.
 func (g Goals) PodsAt(sizes []model.Size) int {
 	return g.Count(func(pod workload.Pod) bool {
 		return model.IsAlive(pod) && !slices.ContainsFunc(sizes, func(size model.Size) bool { return !carries(pod, size) })
@@ -147,9 +147,9 @@ func carries(pod workload.Pod, size model.Size) bool {
 
 // HasSizes reports whether the pod has the sizes: a new pod would gain nothing.
 //
-// What a pod declares is applied, except after a resize, which may be Infeasible. Only then
-// does the report of the kubelet count: a pod whose kubelet always reports something else
-// would be evicted again and again.
+// The declared resources of a pod are applied, except after a resize, which may be Infeasible.
+// Only then does the report of the kubelet count: a pod whose kubelet always reports something
+// else would be evicted again and again.
 func HasSizes(pod workload.Pod, sizes []model.Size) bool {
 	isResized := model.WasResized(pod)
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool {

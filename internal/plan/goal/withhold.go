@@ -12,9 +12,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// While usage of running pods is missing, nothing is lowered: neither by a new decision nor by
-// one that was made before. What a decision raises is applied meanwhile. These are lowered all
-// the same, because usage is not the reason:
+// While usage of running pods is missing, nothing is lowered: neither by a new decision nor by one
+// that was made before. Raises of a decision are applied meanwhile. These are lowered all the
+// same, because usage is not the reason:
 //
 //   - a request outside of its bounds, as far as the bound;
 //   - the CPU of a startup boost that ends;

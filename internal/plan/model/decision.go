@@ -61,17 +61,16 @@ type Decision struct {
 
 // Verification is the progress of verifying a decision.
 type Verification struct {
-	// Began is when the operator decided to leave the values in Good.
+	// Began is the time at which the operator decided to leave the values in Good.
 	Began time.Time
 	// Good holds the requests before the change that is verified, by container.
 	Good Requests
 	// UnhealthyPods are the pods that were unhealthy before.
 	UnhealthyPods []types.UID
-	// ObservedSince is when the last of the pods to change, as far as they may change now,
-	// was found changed; zero before.
+	// ObservedSince is the time at which the last of the pods to change, as far as they may change
+	// now, was found changed; zero before.
 	ObservedSince time.Time
-	// FirstPodsVerified is when the first pods were verified, so that the others may follow;
-	// zero before.
+	// FirstPodsVerified is the time at which the first pods were verified, so that the others may follow; zero before.
 	FirstPodsVerified time.Time
 }
 

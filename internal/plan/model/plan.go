@@ -97,8 +97,7 @@ type (
 		ResourceVersion string
 		Node            string
 	}
-	// Restore restores the original values of the pod template: nothing of what was taken
-	// over is managed any longer.
+	// Restore restores the original values of the pod template: none of the values taken over is managed any longer.
 	Restore struct{}
 	// Record records the plan before any other step. The values before a decision, or what
 	// is known of new pods, would otherwise be lost if the operator restarts.
@@ -118,7 +117,7 @@ type Verdict struct {
 	// and is the same for the same situation.
 	Reason, Message string
 	State           State
-	// RequeueAfter is when to reconcile again if no event does; 0 for never.
+	// RequeueAfter is the time until the next reconcile if no event triggers one; 0 for never.
 	RequeueAfter time.Duration
 }
 

@@ -41,7 +41,7 @@ type Policy struct {
 	Cooldown time.Duration
 	// ScaleUp and ScaleDown are for requests that go up, or down.
 	ScaleUp, ScaleDown Direction
-	// Windows are when requests may change.
+	// Windows are the times in which requests may change.
 	Windows window.Windows
 	// InvalidWindow says which window never opens because it cannot be parsed; empty for
 	// none.
@@ -69,7 +69,7 @@ type Direction struct {
 // ContainerPolicy says what may be changed on one container.
 type ContainerPolicy struct {
 	CPU, Memory bool
-	// Limits is whether limits change with their requests, and LimitPolicy how.
+	// Limits is the rule for limits when requests change, and LimitPolicy its details.
 	Limits      LimitRule
 	LimitPolicy LimitPolicy
 	// StartCPU is the least CPU request that usage lowers it to, in millicores, because starts were seen to need it; 0 for any.
@@ -80,7 +80,7 @@ type ContainerPolicy struct {
 	Boost *Boost
 }
 
-// LimitRule is whether a limit changes with its request.
+// LimitRule is the rule for a limit when its request changes.
 type LimitRule int
 
 const (
@@ -98,7 +98,7 @@ type LimitPolicy struct {
 	// HeadroomCPU and HeadroomMemory are the part of a limit above its request, in percent
 	// of the request; nil keeps the template's proportion.
 	HeadroomCPU, HeadroomMemory *int64
-	// MinAllowed and MaxAllowed bound the limits; 0 is no bound.
+	// MinAllowed and MaxAllowed bound the limits; 0 means no bound.
 	MinAllowed, MaxAllowed quantity.Amounts
 }
 

@@ -141,5 +141,5 @@ func AfterObserving(enough time.Duration) string {
 // Any is the bound that allows any amount: the largest amount, so that min and max need no special case.
 const Any int64 = math.MaxInt64
 
-// BoundOf is a bound as the API has it, where 0 is no bound.
+// BoundOf is a bound as the API has it, where 0 means no bound.
 func BoundOf(v int64) int64 { return cmp.Or(v, Any) }

@@ -40,17 +40,17 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
-	// Unable is why nothing can be planned: the usage history cannot be read, or the original values of a
-	// former target cannot be restored. No obstacle if neither is the case.
+	// Unable is the reason why nothing can be planned: the usage history cannot be read, or the original
+	// values of a former target cannot be restored. No obstacle if neither is the case.
 	Unable Obstacle
 	// IsUnclaimed is true until the scaler's claim of the Deployment is recorded.
 	IsUnclaimed bool
-	// Unsaved is why the usage history cannot be saved, so that a restart would not know what a decision is
-	// based on. Only urgent changes are made meanwhile, and they lower no other request.
+	// Unsaved is the reason why the usage history cannot be saved, so that a restart would lose the basis
+	// of a decision. Only urgent changes are made meanwhile, and they lower no other request.
 	Unsaved Obstacle
-	// Frozen is why all changes are frozen.
+	// Frozen is the reason why all changes are frozen.
 	Frozen Obstacle
-	// Unsized is why the API server does not size new pods, although the policy wants it.
+	// Unsized is the reason why the API server does not size new pods, although the policy wants it.
 	Unsized Obstacle
 	// Decision is the current decision; nil before the first.
 	Decision *Decision
@@ -78,13 +78,13 @@ type Situation struct {
 // pods have. The zero value bounds nothing.
 type Ceilings struct {
 	// Container is the most that one container requests, and Pod the most that all containers of a
-	// pod request together. 0 is no ceiling.
+	// pod request together. 0 means no ceiling.
 	Container, Pod quantity.Amounts
 	// NodePercent is the most that a pod requests if it is resized in place, in percent of
-	// LargestNode: 1 to 100. 0 is no ceiling.
+	// LargestNode: 1 to 100. 0 means no ceiling.
 	NodePercent int64
-	// RaiseFactor is the multiple of the template's size that a request or limit is raised to without
-	// maxAllowed, and the highest ratio of a limit to its request that is kept. 0 is no bound.
+	// RaiseFactor bounds raises without maxAllowed, as a multiple of the template's request or
+	// limit. It is also the highest ratio of a limit to its request that is kept. 0 means no bound.
 	RaiseFactor int64
 }
 
@@ -129,7 +129,7 @@ type RejectedResize struct {
 type RejectedEviction struct {
 	Reason, Message string
 	Stalled         bool
-	// Until is when to try again.
+	// Until is the time of the next attempt.
 	Until time.Time
 }
 
@@ -139,21 +139,21 @@ type NewPods struct {
 	Sizes []Size
 	// Starts has the CPU with which containers with a startup boost start, instead of that in Sizes.
 	Starts []Size
-	// AskedSince is since when both the sizes and the binding exist, as far as we have
-	// seen; zero if they do not.
+	// AskedSince is the time since which both the sizes and the binding are known to exist; zero if they do not.
 	AskedSince time.Time
 	// EffectiveSince is the creation time of the newest pod at the moment when the API server
 	// had had enough time since AskedSince; zero before. Pods created later get the sizes.
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
-	// ReplicaSet is the one whose pods have been healthy with the sizes: its new pods get exactly these, and those
-	// of any other one the larger of these and their template's. Empty for none.
+	// ReplicaSet is the one whose pods have been healthy with the sizes. Its new pods get exactly these sizes,
+	// and pods of any other one get the larger of these and their template's. Empty for none.
 	ReplicaSet types.UID
-	// FailedAt is when the API server refused to create pods with the sizes, and Failure is its message; zero for never.
+	// FailedAt is the time at which the API server refused to create pods with the sizes, and Failure is its message;
+	// zero for never.
 	FailedAt time.Time
 	Failure  string
-	// Obstacle is why new pods get nothing, although something is decided; none if they get it.
+	// Obstacle is the reason why new pods get nothing, although something is decided; none if they get it.
 	Obstacle Obstacle
 }
 

@@ -24,8 +24,8 @@ const (
 	pauses                       // a user pauses or resumes the Deployment
 )
 
-// disturbances are what may happen at most as often as the bound allows. Lost requests and
-// replies count, too: see take and statusWrites.
+// disturbances are the events that may happen at most as often as the bound allows. Lost requests
+// and replies count, too: see take and statusWrites.
 func (m *machine) disturbances(s state, kinds kind) (out []edge) {
 	if s.left == 0 {
 		return nil

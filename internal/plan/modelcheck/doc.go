@@ -4,13 +4,13 @@
 // Package modelcheck checks the planner in every state of a small world, not in some of them. It has
 // only tests.
 //
-// The world has one Deployment of two pods, a scaler, and up to two processes of the
-// operator, of which one was deposed. The test explores all states breadth-first. In each state it
-// tries everything that may happen next: a reconcile, the write of a status, a
-// kubelet's answer, a step of the Deployment controller, a delivery of a watch, an hour that passes,
-// and the disturbances: a crash, another leader, a watch that lags, a write or a reply that is lost,
-// an OOM kill, usage that rises or falls, a silent pod, a full node, and users that edit the template,
-// pause the Deployment, resize a pod, wipe a status, or recreate the Deployment.
+// The world has one Deployment of two pods, a scaler, and up to two processes of the operator, of
+// which one was deposed. The test explores all states breadth-first. In each state it tries every
+// possible next event. Events are a reconcile, the write of a status, a kubelet's answer, a step of the
+// Deployment controller, a delivery of a watch, an hour that passes, and disturbances. These are a crash,
+// another leader, a watch that lags, a write or a reply that is lost, and an OOM kill. Further ones
+// are usage that rises or falls, a silent pod and a full node. Users may edit the template, pause the
+// Deployment, resize a pod, wipe a status, or recreate the Deployment.
 //
 // # What is checked
 //
@@ -27,7 +27,7 @@
 //     size than decided, whatever its template;
 //   - a resize is withdrawn only after its kubelet has not granted it for long, or if it never will, and
 //     then to what the kubelet applies;
-//   - a revert is counted only if somebody else has changed the value;
+//   - a revert is counted only if another writer has changed the value;
 //   - the recorded original value is the user's.
 //
 // On every path without further disturbances (liveness), each step that stays possible happens at
@@ -49,10 +49,10 @@
 //   - Resizes, evictions and rewrites carry the UID and the resource version. Here, an object is the
 //     same version if all of its values are the same: the model lets more writes through than the
 //     API server does.
-//   - Each process remembers its own writes, and waits until its cache shows them, for a minute. If a
-//     cache lags for longer, or behind the last write of a process that was deposed, a write of the
-//     operator may be taken for a revert by somebody else. This counts one revert, and is not reported
-//     as a violation: before a contest stops anything, the managed fields are read.
+//   - Each process remembers its own writes, and waits until its cache shows them, for a minute. A cache
+//     may lag for longer, or behind the last write of a process that was deposed. Then a write of the
+//     operator may be taken for a revert by another controller. This counts one revert, and is not
+//     reported as a violation: before a contest stops anything, the managed fields are read.
 //   - A process that was deposed sends no new write, because it can no longer renew its lease
 //     (cmd/operator/app). But one reconcile may be under way: its step and its status arrive
 //     late, and are planned by what was known then.
@@ -70,10 +70,10 @@
 //
 // # What is not covered
 //
-// CPU, boosts, windows, step limits, quotas, LimitRanges, limits that differ from twice the request,
-// limits that the kubelet cannot lower, PodDisruptionBudgets, crash loops, rollouts that get stuck, and
-// the verification of rollouts. The order of two fresh moments is not known. A process sees all objects
-// of one kind at the same moment.
+// The model lacks CPU, boosts, windows, step limits, quotas, LimitRanges, limits that differ from
+// twice the request, and limits that the kubelet cannot lower. It also lacks PodDisruptionBudgets,
+// crash loops, rollouts that get stuck, and the verification of rollouts. The order of two fresh
+// moments is not known. A process sees all objects of one kind at the same moment.
 //
 // # The bound
 //

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// result is what an exploration has found.
+// result is the result of an exploration.
 type result struct {
 	states, transitions, rests int
 	// counterexample is the path to a violation, step by step; empty if there is none.
@@ -97,7 +97,7 @@ func (e *explorer) expand(at int32) string {
 	return ""
 }
 
-// path is how a state is reached, one step per line.
+// path lists the steps to a state, one per line.
 func (e *explorer) path(at int32) string {
 	if e.parent[at] < 0 {
 		return "start: " + describe(e.states[at]) + "\n"

@@ -64,13 +64,13 @@ func plain(s *state) { s.world.admitsPlain = true }
 // twice: two disturbances instead of one.
 func twice(s *state) { s.left = 2 }
 
-// on is how the nodes of the two pods answer a resize.
+// on sets the answers of the nodes of the two pods to a resize.
 func on(a, b nature) func(*state) { return func(s *state) { s.world.node = [pods]nature{a, b} } }
 
 // everything is all kinds of disturbances but those that need another start.
 const everything = crashes | takeovers | lags | kills | edits | resizes | usage | nodes | mutes | recreations | strangers | wipes
 
-// failures are what happens to the operator and its requests.
+// failures are the disturbances of the operator and its requests.
 const failures = crashes | takeovers | lags | wipes
 
 // demand: usage is above what the scaler allows.
@@ -91,9 +91,9 @@ func deposed(s *state) {
 	s.ghost.need = large
 }
 
-// explorations are what make test-long explores. The bound is one disturbance out of all kinds, because each
-// one more multiplies the states by about twenty, or two where the faults that matter come in pairs: a
-// lagging watch and an edit, or a crash after an OOM kill.
+// explorations are the explorations of make test-long. The bound is one disturbance out of all kinds,
+// because each one more multiplies the states by about twenty. It is two where the faults that matter come
+// in pairs: a lagging watch and an edit, or a crash after an OOM kill.
 var explorations = map[string]exploration{
 	"in place": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
@@ -161,7 +161,7 @@ var explorations = map[string]exploration{
 	},
 }
 
-// exploration is what one exploration starts from.
+// exploration is the start of one exploration.
 type exploration struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback

@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// noon is the time of every reconcile. What is remembered has an age instead of a time.
+// noon is the time of every reconcile. Remembered events have an age instead of a time.
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 const container = "app"
@@ -31,7 +31,7 @@ const container = "app"
 // observed is how long usage has been observed: as long as counts.
 const observed = 8 * 24 * time.Hour
 
-// ago is when something of that age was.
+// ago is the time of an event of that age.
 func ago(a age) (at time.Time) {
 	switch a {
 	case fresh:
@@ -52,7 +52,7 @@ func ageOf(at time.Time) age {
 	return old
 }
 
-// creation is when the pod with that UID was created.
+// creation is the creation time of the pod with that UID.
 func creation(id identity) (at time.Time) {
 	if id == 0 {
 		return at
@@ -184,7 +184,7 @@ func (m *machine) policyOf(most level) plan.Policy {
 }
 
 // recommendationOf is the recommendation for what is known of usage. Nothing below the peak or the
-// floor is enough, so both bounds are the target: raising is urgent, and lowering needs no more
+// floor is enough, so both bounds are the target. Raising is urgent, and lowering needs no more
 // evidence than that the window has forgotten the peak.
 func recommendationOf(h history) recommend.Container {
 	of := func(l level) quantity.Amounts { return quantity.Amounts{MemoryBytes: bytesOf(l)} }
@@ -277,7 +277,7 @@ func originalsOf(st status, d deployment) []plan.Original {
 	}}}
 }
 
-// newPodsOf is what a status records of new pods.
+// newPodsOf is the record of new pods in a status.
 func newPodsOf(st status, asked age) plan.NewPods {
 	out := plan.NewPods{AskedSince: ago(asked), EffectiveSince: creation(st.effective)}
 	if st.newPods > 0 {

@@ -39,7 +39,7 @@ type sight struct {
 	writers    writers
 }
 
-// writers is what the API server says about who owns contested values.
+// writers is the API server's answer about the owners of contested values.
 type writers uint8
 
 const (
@@ -277,7 +277,7 @@ func (s *state) isMissing(seen [pods]pod) bool {
 	return false
 }
 
-// writersOf is what the API server says about the contested values.
+// writersOf is the API server's answer about the owners of contested values.
 func (s *state) writersOf() writers {
 	if s.world.deployment.ours {
 		return oursAlone

@@ -6,11 +6,11 @@ package modelcheck
 import "math/bits"
 
 // level is a memory request: 128Mi, 256Mi, 512Mi, or 1Gi. 0 is none. Neighbors are further apart
-// than the tolerance, and one level is what an OOM kill adds.
+// than the tolerance, and an OOM kill adds one level.
 type level uint8
 
 const (
-	// small is what a new Deployment requests, and large what the scaler allows at most.
+	// small is the request of a new Deployment, and large the most that the scaler allows.
 	small, medium, large, beyond level = 1, 2, 3, 4
 )
 
@@ -36,7 +36,7 @@ const (
 	terminating
 )
 
-// answer is what the kubelet reports about the resize of the latest spec.
+// answer is the kubelet's report about the resize of the latest spec.
 type answer uint8
 
 const (
@@ -45,14 +45,14 @@ const (
 	infeasible
 )
 
-// pod is a pod as the API server stores it. The zero value is no pod.
+// pod is a pod as the API server stores it. The zero value means that there is no pod.
 type pod struct {
 	uid   identity
 	owner identity // the Deployment; 0 for a pod of another owner
 	phase phase
 	// born is the size in the template that the pod was created from.
 	born level
-	// spec is what the pod declares, and actual what the kubelet reports as applied.
+	// spec is the size in the pod's spec, and actual the size that the kubelet reports as applied.
 	spec, actual level
 	answer       answer
 	answered     age
@@ -74,7 +74,7 @@ type deployment struct {
 	paused bool
 }
 
-// status is what a scaler's status records.
+// status is the record in a scaler's status.
 type status struct {
 	target     identity
 	decided    level // 0 for no decision
@@ -97,7 +97,7 @@ type status struct {
 	failed, failedGood level
 	failedAt           age
 
-	// What new pods get, with the fallback Recreate.
+	// The sizes of new pods, with the fallback Recreate.
 	sizesNew    bool
 	newPods     level
 	effective   identity // the newest pod when it became effective
@@ -107,7 +107,7 @@ type status struct {
 	verdict word
 }
 
-// history is what is known of usage: the peak in the window, and the floor of an OOM kill.
+// history is the known usage: the peak in the window, and the floor of an OOM kill.
 type history struct{ peak, floor level }
 
 // with adds what another history knows.
@@ -117,7 +117,7 @@ func (h history) with(other history) history {
 
 func (h history) need() level { return max(h.peak, h.floor, small) }
 
-// nature is how the node of a pod answers a resize that asks for more.
+// nature is the kind of answer of a pod's node to a resize that asks for more.
 type nature uint8
 
 const (
@@ -131,7 +131,7 @@ var natures = []string{"actuates", "defers", "refuses", "ignores"}
 
 const pods = 2
 
-// view is what a process may see.
+// view is the part of the world that a process may see.
 type view struct {
 	deployment deployment
 	pods       [pods]pod
@@ -183,11 +183,11 @@ type process struct {
 	history history
 	saved   history // the checkpoint when it was last read or written
 
-	// resized is what the process remembers of its last resize of each pod.
+	// resized is the process's memory of its last resize of each pod.
 	resized [pods]resize
-	// withdrawn is what the process remembers of the last resize of each pod that it withdrew.
+	// withdrawn is the process's memory of the last resize of each pod that it withdrew.
 	withdrawn [pods]withdrawal
-	// asked is since when the API server is asked for a size of new pods.
+	// asked is the age of the request to the API server for a size of new pods.
 	asked    age
 	askedFor level
 
@@ -214,7 +214,7 @@ type pending struct {
 	undone     [pods]bool
 }
 
-// ghost is what the checker remembers to judge. Nothing depends on it.
+// ghost is the checker's own memory for its verdict. Nothing depends on it.
 type ghost struct {
 	// need is the most that the operator has acted on and that is still in the window.
 	need level
@@ -311,7 +311,7 @@ func (v *view) take(w watch, from view) {
 	}
 }
 
-// seenBy is what a process sees.
+// seenBy is the part of the world that a process sees.
 func (s *state) seenBy(p *process) view {
 	sees := s.world.view
 	for w := range watches {
@@ -371,7 +371,7 @@ type edge struct {
 // harsher than a ReplicaSet.
 var podNames = [pods]string{"web-0", "web-1"}
 
-// course is what happens by itself: kubelets, the Deployment controller, watches and time.
+// course returns the steps that happen without a disturbance: of kubelets, the Deployment controller, watches and time.
 func (m *machine) course(s state) (out []edge) {
 	add := func(name string, change func(next *state)) {
 		next := s

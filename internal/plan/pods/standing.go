@@ -96,8 +96,8 @@ func Of(g goal.Goals, pod workload.Pod) Standing {
 // SubjectOf is the pod as the subject of an obstacle.
 func SubjectOf(pod workload.Pod) string { return "pod " + pod.Name }
 
-// classifyRequest is the standing of a pod that has not been asked for its sizes yet. refusal is why they are not all that it
-// should have.
+// classifyRequest is the standing of a pod that has not been asked for its sizes yet. refusal is the reason why they are not
+// all that it should have.
 func classifyRequest(g goal.Goals, pod workload.Pod, s Standing, refusal model.Obstacle) Standing {
 	blocker, frees := g.BlockerOf(pod, s.Sizes), s.Sizes.RaiseNothing()
 	switch {
@@ -261,8 +261,8 @@ func stuckIn(g goal.Goals, pod workload.Pod) time.Duration {
 	return min(askedAt(g, pod).Add(goal.StuckAfter).Sub(g.Now), goal.StuckAfter)
 }
 
-// askedAt is when the pod was asked to have its size. If that is unknown: not before the
-// decision, nor before the pod started.
+// askedAt is the time at which the pod was asked to have its size. If that is unknown: not before
+// the decision, nor before the pod started.
 func askedAt(g goal.Goals, pod workload.Pod) time.Time {
 	return model.Latest(g.Decision.Time, pod.Started, pod.Resized)
 }

@@ -14,20 +14,20 @@ import (
 )
 
 // A rollout leaves pods of an older template behind until it has replaced them. While it is paused or
-// stuck they stay, and are resized in place like all others. While it makes progress they are about to
-// be replaced: they only get the memory that an OOM kill has shown to be necessary, because a rollout
-// may take hours. What such a pod cannot have is no reason to replace it.
+// stuck they stay, and are resized in place like all others. While it makes progress they are about
+// to be replaced: they only get the memory that an OOM kill has shown to be necessary, because a
+// rollout may take hours. A resource that such a pod cannot have is not a reason to replace it.
 
-// roomRetry is when to look again at a node that has no room. Other pods of the node trigger no reconcile.
+// roomRetry is the time until the next look at a node that has no room. Other pods of the node trigger no reconcile.
 const roomRetry = time.Minute
 
 // target is the size that a pod should have now.
 type target struct {
 	sizes   goal.Changes
 	dropped model.Obstacles
-	// until is when the first boost of the pod ends; zero if there is none.
+	// until is the end of the first boost of the pod; zero if there is none.
 	until time.Time
-	// retry is when to look again at the room of its node; 0 if there is enough.
+	// retry is the time until the next look at the room of its node; 0 if there is enough.
 	retry time.Duration
 }
 

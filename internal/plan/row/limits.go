@@ -66,9 +66,9 @@ func (c *Container) Create(template workload.Resources, requests quantity.Amount
 	return c.Resize(template, requests)
 }
 
-// limitFor is the limit beside a request: in the template's proportion, or with the headroom that the policy gives it, within
-// the policy's bounds for limits, and then within the LimitRange, which the API server enforces. It is never below the request
-// if the LimitRange allows the request itself. A limit that only rises stays where it is above that.
+// limitFor is the limit for a request: in the template's proportion, or with the headroom of the policy. It is within the
+// policy's bounds for limits, and then within the LimitRange, which the API server enforces. It is never below the request if
+// the LimitRange allows the request itself. A limit that only rises stays where it is above that.
 func (l *limitRules) limitFor(request, current int64, r model.Resource) int64 {
 	limit := l.withinReason(proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most()), request, r)
 	if headroom := r.Headroom(l.policy); headroom != nil {
@@ -86,8 +86,8 @@ func (l *limitRules) limitFor(request, current int64, r model.Resource) int64 {
 	return limit
 }
 
-// withinReason is a limit in the template's proportion, unless that makes it absurd: a ratio above mostRatio
-// raises no limit above the template's, and no limit is raised above the raise limit.
+// withinReason is a limit in the template's proportion, unless that makes it absurd. A ratio above
+// mostRatio raises no limit above the template's, and no limit is raised above the raise limit.
 //
 //	mostRatio 8, shape 100m/4: request 50m → 2   200m → 4   1 → 8      shape 1 B/512Mi: request 140Mi → 1120Mi
 func (l *limitRules) withinReason(limit, request int64, r model.Resource) int64 {

@@ -11,11 +11,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// proportional keeps the limit's proportion to the request, rounded up so that it never
-// falls below. A shape without a request counts as one whose request equals its limit,
-// which is what the API server makes of it. A shape without a limit gives no proportion:
-// the current limit stays, but never below the request. So does the limit of a shape that requests nothing, or next to
-// nothing: such a proportion would be absurd.
+// proportional keeps the limit's proportion to the request, rounded up so that it never falls below. A shape without
+// a request counts as one whose request equals its limit, as in the API server. A shape without a limit gives no
+// proportion: the current limit stays, but never below the request. So does the limit of a shape that requests
+// nothing, or next to nothing: such a proportion would be absurd.
 //
 //	request 300, shape 100/200 → 600    request 300, shape -/200 → 300    request 300, shape 0/200 → 300    request 100, shape 0/200 → 200
 func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 {
@@ -31,7 +30,7 @@ func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 
 	return max(request, min(MulDiv(request, shapeLimit, shapeRequest, true), most))
 }
 
-// mostLimit is the highest limit that a limit:request ratio allows a request. 0 is no ratio.
+// mostLimit is the highest limit that a limit:request ratio allows a request. 0 means no ratio.
 func mostLimit(request, ratio int64) int64 {
 	if ratio == 0 {
 		return math.MaxInt64
@@ -56,7 +55,7 @@ func leastRequest(limit, ratio int64) int64 {
 	return request
 }
 
-// Exceeds is the API server's own rule for a ratio, with its own rounding. 0 is no ratio.
+// Exceeds is the API server's own rule for a ratio, with its own rounding. 0 means no ratio.
 func Exceeds(limit, request, ratio int64) bool {
 	return float64(limit)/float64(request)*1000 > cmp.Or(float64(ratio), math.Inf(1))
 }

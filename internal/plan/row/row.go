@@ -35,7 +35,7 @@ type Container struct {
 	Recommendation recommend.Container
 	IsKnown        bool
 	Heap           workload.Heap
-	// KnownMemory is the memory that it has used, or was OOM-killed with. 0 is no memory.
+	// KnownMemory is the memory that it has used, or was OOM-killed with. 0 means none.
 	KnownMemory int64
 	// IsGuaranteed is true if its limits rise with its requests, and its pods are Guaranteed. Then a limit is the request: the
 	// memory of a running container is only raised, and its CPU is lowered to the amount that its starts have needed.
@@ -156,8 +156,8 @@ func (t Table) Find(name string) *Container {
 	return &Container{}
 }
 
-// Granted is the request that a container declares, as far as its kubelet reports it as applied. A raise
-// may wait for room on the node, and what is being lowered is not to be raised again.
+// Granted is the request that a container declares, as far as its kubelet reports it as applied. A
+// raise may wait for room on the node, and an amount that is being lowered must not be raised again.
 func (i Instance) Granted(r model.Resource) int64 {
 	actual, isReported := i.Pod.Actual[i.Name]
 	declared := workload.Resources{Requests: i.Requests}
@@ -202,8 +202,8 @@ var leastRaiseLimit = quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}
 //
 //	RaiseFactor * what the user has set, but at least 1 CPU and 1Gi, minAllowed, and the least of a LimitRange
 //
-// What the user has set is the larger one of request and limit in the template, before it was rewritten, or else the
-// default of a LimitRange. Without either, there is nothing to compare with, and only the ceilings bound a request.
+// The amount that the user has set is the larger one of request and limit in the template, before it was rewritten, or else
+// the default of a LimitRange. Without either, there is nothing to compare with, and only the ceilings bound a request.
 func (of collector) raiseLimit(c *Container, r model.Resource) int64 {
 	base := cmp.Or(max(r.Request(c.Written), r.Limit(c.Written)), r.Of(of.Bounds.ContainerDefault))
 	if min(base, of.Ceilings.RaiseFactor) == 0 || r.Of(c.Policy.MaxAllowed) > 0 {

@@ -18,7 +18,7 @@ func (s Span) Within(least, most int64) Span {
 	return Span{fit(s.Least), fit(s.Most)}
 }
 
-// Fit is the amount nearest to v in the range. 0 is no amount and stays.
+// Fit is the amount nearest to v in the range. 0 means no amount and stays.
 func (s Span) Fit(v int64) int64 {
 	if v == 0 {
 		return 0

@@ -21,9 +21,9 @@ import (
 // contested: nothing is written, whatever is recommended, until the scaler is edited or no
 // other field manager owns the values any longer.
 
-// revertCounts is the time for which a revert counts. It is longer than the longest usual
-// period of tools that sync a cluster with a repository, and short enough that two
-// releases of a chart, weeks apart, are no contest.
+// revertCounts is the time for which a revert counts. It is longer than the longest usual period of
+// tools that sync a cluster with a repository. It is short enough that two releases of a chart,
+// weeks apart, are not a contest.
 const revertCounts = 24 * time.Hour
 
 // NoteReverts is the decision with one more revert, if another controller has undone it

@@ -205,7 +205,7 @@ func (e evictions) waits() model.Verdict {
 	return model.Verdict{}
 }
 
-// stopped is why no pod is evicted, whatever the state of the pods.
+// stopped is the reason why no pod is evicted, regardless of the state of the pods.
 func (e evictions) stopped() model.Verdict {
 	switch {
 	case e.newPods.IneffectiveOnPod != "":

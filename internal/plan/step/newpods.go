@@ -117,8 +117,8 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	})
 }
 
-// newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective; without a name for
-// none, or if it was resized, so that it does not tell what it was created with.
+// newestAfter is the newest pod of the ReplicaSet with sizes that was created when they were effective. It has no name if
+// there is none, or if it was resized, so that its size at its creation is not known.
 func newestAfter(pods []workload.Pod, n model.NewPods) (newest workload.Pod) {
 	for _, pod := range pods {
 		switch {

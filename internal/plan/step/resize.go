@@ -16,12 +16,11 @@ import (
 
 // resize plans the next in-place resize.
 //
-// It resizes one pod at a time, starting with pods that are lowered. At most a quarter of
-// the pods, but at least one, may be in progress at once, so that a wrong number is seen
-// before it is everywhere. A Deferred resize counts, unless the decision follows an OOM kill or
-// is a revert: its number has been proven. A boost cannot be wrong everywhere, and cannot wait: it waits
-// for no other resize, and no resize waits for it. What cannot be done in place is left to
-// the fallback, once there is nothing more to do in place.
+// It resizes one pod at a time, starting with pods that are lowered. At most a quarter of the pods, but at
+// least one, may be in progress at once, so that a wrong number is seen before it is everywhere. A Deferred
+// resize counts, unless the decision follows an OOM kill or is a revert: its number has been proven. A boost
+// cannot be wrong everywhere, and cannot wait: it waits for no other resize, and no resize waits for it.
+// Sizes that cannot be applied in place are left to the fallback, once there is nothing more to do in place.
 func (p planner) resize() model.Plan {
 	standings := make([]pods.Standing, 0, len(p.Pods))
 	for _, pod := range p.Pods {
@@ -112,8 +111,8 @@ func (p planner) choose(t tally) model.Plan {
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
 }
 
-// underWay counts the resizes that the next one waits for. What frees capacity, or replaces a resize that is Deferred, does
-// not wait for those that are Deferred, nor does what has been proven.
+// underWay counts the resizes that the next one waits for. A resize that frees capacity, replaces a Deferred one, or has
+// been proven does not wait for Deferred resizes.
 func (p planner) underWay(t tally, next *pods.Standing) int {
 	switch {
 	case next == t.first[pods.AsksFreeing], next == t.first[pods.AsksInstead], p.Decision.IsUrgentRestart():

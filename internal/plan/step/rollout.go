@@ -52,9 +52,9 @@ func (p planner) rollOut() model.Plan {
 
 // rolloutObstacle says what keeps the template from being changed.
 //
-// OOM-killed pods never become available, pods that the API server refuses are never created (which reverts the decision), and
-// pods that are larger than what any node has left never start. A rollout that waits for them may
-// never end: it must not block what helps them.
+// OOM-killed pods never become available, and pods that the API server refuses are never created, which reverts the decision.
+// Pods that are larger than the free room on any node never start. A rollout that waits for them may never end: it must not
+// block what helps them.
 func (p planner) rolloutObstacle(t goal.Template) model.Obstacle {
 	switch {
 	case t.Obstacle.Exists():

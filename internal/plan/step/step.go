@@ -18,7 +18,7 @@ import (
 type planner struct {
 	goal.Goals
 
-	// What is known of the plan so far.
+	// The parts of the plan that are known so far.
 	newPods      model.NewPods
 	progress     model.Progress
 	requeueAfter time.Duration

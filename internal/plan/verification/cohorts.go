@@ -95,7 +95,7 @@ func (c comparison) add(h *cohortHealth, pod workload.Pod) {
 	}
 }
 
-// changedAt is when the pod got what it has: when it was last resized, or created.
+// changedAt is the time at which the pod got its size: by its last resize, or its creation.
 func changedAt(pod workload.Pod) time.Time {
 	if isResized(pod) {
 		return pod.Resized
@@ -128,8 +128,8 @@ func (c comparison) hasChanged(pod workload.Pod) bool {
 	return false
 }
 
-// byItsNode is the time since which the node of a pod, whose clock may be behind, may have reported a failure
-// of it. What a pod had that was unhealthy before is from before.
+// byItsNode is the time since which the node of a pod, whose clock may be behind, may have reported a
+// failure of it. An earlier failure of a pod that was unhealthy before does not count.
 func (c comparison) byItsNode(pod workload.Pod, since time.Time) time.Time {
 	if slices.Contains(c.UnhealthyPods, pod.UID) {
 		return since

@@ -40,7 +40,7 @@ func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (ou
 	return out[:min(len(out), maxUnhealthy)]
 }
 
-// isStarting reports whether a pod has not been Ready with any of its processes. That is no sign of harm.
+// isStarting reports whether a pod has not been Ready with any of its processes. That is not a sign of harm.
 func isStarting(pod workload.Pod) bool {
 	return len(pod.Runs) > 0 && !slices.ContainsFunc(pod.Runs, func(run workload.Run) bool { return wasReady(pod, run) })
 }

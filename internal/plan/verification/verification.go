@@ -10,10 +10,9 @@
 // If all pods are unhealthy, the change is not the cause. In place, pods are compared only with pods of
 // their own template, or of an older one as they are.
 //
-// In place, the first pods that are lowered are verified for the others. Raising a request
-// in place takes nothing from a pod and is not verified. What happened to pods is read from
-// their status, and the rest is recorded with the decision: a repeated reconcile, by a new
-// process or not, reaches the same verdict.
+// In place, the first pods that are lowered are verified for the others. Raising a request in place takes
+// nothing from a pod and is not verified. Past events of pods are read from their status, and the rest is
+// recorded with the decision. So a repeated reconcile, by a new process or not, reaches the same verdict.
 package verification
 
 import (
@@ -92,7 +91,7 @@ type Finding struct {
 	Evidence string
 	// Starting describes a container that has not started yet with less than its template has; else empty.
 	Starting string
-	// RequeueAfter is when there may be a finding; 0 for never.
+	// RequeueAfter is the time until a finding is possible; 0 for never.
 	RequeueAfter time.Duration
 }
 
@@ -160,7 +159,7 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 	return &next, reverted
 }
 
-// remember adds what was reverted to what is known, the newest first.
+// remember adds the reverted changes to the known ones, the newest first.
 func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	out := slices.Clone(reverted)
 	for _, old := range known {
