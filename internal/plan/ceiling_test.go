@@ -225,7 +225,7 @@ func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
 			if most := r.Of(s.Ceilings.Container); most > 0 && then > max(most, has) {
 				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r, has, most)
 			}
-			if unbounded == nil || w.policy.Verifies() || r.Of(unbounded.Requests[c.Name]) == 0 {
+			if unbounded == nil || w.policy.Verifies() || r.Of(unbounded.Requests[c.Name]) == 0 || r.Of(s.Bounds.PodMax) > 0 { // which leaves others more
 				continue
 			}
 			unbound := r.Of(unbounded.Requests[c.Name])

@@ -609,6 +609,12 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 	if p.Decided && p.Decision != nil && s.Decision != nil && p.Reverted == "" && s.Ceilings == (plan.Ceilings{}) {
 		for name, before := range s.Decision.Requests {
+			for _, r := range both {
+				if r.Of(s.Bounds.PodMax) > 0 { // a decision that no pod has may be more than the sum allows
+					c, _ := s.Deployment.Container(name)
+					r.Set(&before, min(r.Of(before), r.Of(w.grantedTo(c))))
+				}
+			}
 			w.checkNotLower("the decision of "+name, name, before, p.Decision.Requests[name], fail)
 		}
 	}
