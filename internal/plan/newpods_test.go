@@ -107,6 +107,7 @@ func TestPodsThatTheAPIServerRefuses(t *testing.T) {
 	before := func(ago time.Duration) func(*world) {
 		return admission(func(a *plan.NewPods) { a.FailedAt, a.Failure = noon.Add(-ago), "cap" })
 	}
+	ofQuota := admission(func(a *plan.NewPods) { a.Failure = "exceeded quota: team" })
 	base := []func(*world){sizesNewPods, decidedBefore(), pods(pod("web-1", large()))}
 	for name, tc := range map[string]struct {
 		change  []func(*world)
@@ -118,6 +119,8 @@ func TestPodsThatTheAPIServerRefuses(t *testing.T) {
 		"refused without them":     {[]func(*world){refused}, true, true},
 		"a while ago":              {[]func(*world){before(time.Hour)}, false, false},
 		"a day ago":                {[]func(*world){before(24 * time.Hour)}, true, false},
+		"by a quota a moment ago":  {[]func(*world){before(time.Minute), ofQuota}, false, false},
+		"by a quota a while ago":   {[]func(*world){before(10 * time.Minute), ofQuota}, true, false},
 		"until the spec is edited": {[]func(*world){before(time.Hour), func(w *world) { w.policy.Edited = true }}, true, false},
 	} {
 		w := given(append(slices.Clone(base), tc.change...)...)
@@ -175,6 +178,11 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 			w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: small().Resources}}
 			w.situation.Deployment.CreateFailure = "too small"
 		}, pods()}, "Reverted app 100m 128Mi"},
+		"a quota refuses no pod for being smaller": {[]func(*world){rollout, template(half()), ours, refusedByQuota(time.Hour), pods()}, "ScaleUp app 50m 64Mi"},
+		"a quota may refuse a larger one":          {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Hour), decidedBefore(), nearlyAsRecommended, pods()}, "Reverted app 190m 250Mi"},
+		"but not for a moment":                     {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Minute), decidedBefore(), nearlyAsRecommended, pods()}, "ScaleUp app 200m 256Mi"},
+		"nor while a pod that ends uses it": {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Hour), decidedBefore(), nearlyAsRecommended,
+			pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating, p.Current = true, false }))}, "ScaleUp app 200m 256Mi"},
 	} {
 		w := given(append(slices.Clone(lower), tc.change...)...)
 		p := w.next(noon)
@@ -188,6 +196,19 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 		if (p.Reverted != "") != strings.HasPrefix(tc.want, "Reverted") {
 			t.Errorf("%s: reverted because %q", name, p.Reverted)
 		}
+	}
+}
+
+// ours is a template that we have written.
+func ours(w *world) {
+	w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: small().Resources}}
+}
+
+// refusedByQuota creates no pods for so long.
+func refusedByQuota(since time.Duration) func(*world) {
+	return func(w *world) {
+		w.situation.Deployment.CreateFailure = "pods \"web-2\" is forbidden: exceeded quota: team, requested: memory=256Mi, used: memory=256Mi, limited: memory=300Mi"
+		w.situation.Deployment.CreateFailureSince = noon.Add(-since)
 	}
 }
 

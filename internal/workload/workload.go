@@ -68,6 +68,8 @@ type Deployment struct {
 	Stuck bool
 	// CreateFailure is the reason why the ReplicaSet controller cannot create pods (ReplicaFailure), if any.
 	CreateFailure string
+	// CreateFailureSince is the time since which they cannot be created.
+	CreateFailureSince time.Time
 	// Unavailable is the number of old pods that a rollout may terminate before the first new pod
 	// is ready: all of them with the strategy Recreate.
 	Unavailable int32
@@ -282,11 +284,18 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 	for _, c := range d.Status.Conditions {
 		out.Stuck = out.Stuck || IsDeadlineExceeded(c) && d.Status.ObservedGeneration >= d.Generation
 		if IsReplicaFailure(c) {
-			out.CreateFailure = cmp.Or(c.Message, c.Reason)
+			out.CreateFailure, out.CreateFailureSince = cmp.Or(c.Message, c.Reason), c.LastTransitionTime.Time
 		}
 	}
 	return out
 }
+
+// LacksQuota reports whether the API server creates no pods because of a ResourceQuota. That may end by itself: pods that end
+// still count.
+func (d Deployment) LacksQuota() bool { return IsQuotaRefusal(d.CreateFailure) }
+
+// IsQuotaRefusal reports whether the API server has refused an object because of a ResourceQuota.
+func IsQuotaRefusal(message string) bool { return strings.Contains(message, "exceeded quota") }
 
 // IsDeadlineExceeded reports whether a condition of a Deployment reports a rollout without progress.
 func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {

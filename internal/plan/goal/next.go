@@ -317,18 +317,25 @@ func (n next) mayStartWith(starts []model.Size) bool {
 	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all, nil)).Exists()
 }
 
-// failureMemory is the time for which new pods start as in the template after the API server has refused to create pods with
-// other sizes.
-const failureMemory = 24 * time.Hour
+const (
+	// failureMemory is the time for which new pods start as in the template after the API server has refused to create pods with
+	// other sizes. A quota has room again sooner, and tells.
+	failureMemory      = 24 * time.Hour
+	quotaFailureMemory = 10 * time.Minute
+)
 
-// WithFailure leaves out the sizes of new pods for a day after the API server
+// WithFailure leaves out the sizes of new pods for a while after the API server
 // has refused pods with sizes, whatever the cause. It may be an admission policy, a quota or a LimitRange.
 func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPods {
 	at, message := s.NewPods.FailedAt, s.NewPods.Failure
+	memory := failureMemory
+	if workload.IsQuotaRefusal(message) {
+		memory = quotaFailureMemory
+	}
 	switch {
 	case s.Deployment.CreateFailure != "" && len(s.NewPods.Sizes) > 0:
 		at, message = now, s.Deployment.CreateFailure
-	case at.IsZero(), !now.Before(at.Add(failureMemory)):
+	case at.IsZero(), !now.Before(at.Add(memory)):
 		return n
 	}
 	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{

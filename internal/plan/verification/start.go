@@ -43,7 +43,11 @@ func checkStarts(f Finding, s model.Situation, now time.Time) Finding {
 			}
 		}
 	}
-	if s.Deployment.CreateFailure != "" {
+	switch left := quotaGrace(s, now); {
+	case s.Deployment.CreateFailure == "":
+	case left > 0:
+		f.RequeueAfter = model.Sooner(f.RequeueAfter, left)
+	default:
 		evidence = "pods cannot be created: " + s.Deployment.CreateFailure
 		restoreOriginals(good, s)
 	}
@@ -60,11 +64,29 @@ func checkStarts(f Finding, s model.Situation, now time.Time) Finding {
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: evidence}
 }
 
-// restoreOriginals sets the requests of containers to those of the template before we rewrote it.
+// quotaGrace is the time until a refusal because of a quota counts: pods that end use the quota until they are gone.
+func quotaGrace(s model.Situation, now time.Time) time.Duration {
+	if !s.Deployment.LacksQuota() {
+		return 0
+	}
+	if slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool { return pod.Terminating }) {
+		return quotaPatience
+	}
+	return s.Deployment.CreateFailureSince.Add(quotaPatience).Sub(now)
+}
+
+// quotaPatience is the time in which a quota and the ReplicaSet controller notice that pods are gone.
+const quotaPatience = 2 * time.Minute
+
+// restoreOriginals sets the requests of containers to those of the template before we rewrote it. A smaller request is no
+// reason for a quota.
 func restoreOriginals(requests model.Requests, s model.Situation) {
 	for _, o := range s.Originals {
 		for _, r := range model.Resources {
-			model.SetRequest(requests, o.Container, r, originalRequest(s, o.Container, r))
+			before := originalRequest(s, o.Container, r)
+			if !s.Deployment.LacksQuota() || s.Decision.Request(o.Container, r) > before {
+				model.SetRequest(requests, o.Container, r, before)
+			}
 		}
 	}
 }
