@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -630,6 +631,38 @@ func TestWhatIsNotOnTrial(t *testing.T) {
 		w.settle(t, noon)
 		if got := len(w.lowered()) - 1; got != tc.lowered || w.situation.Decision.Verification != nil {
 			t.Errorf("%s: %d pods are lowered, verifying %+v", name, got, w.situation.Decision.Verification)
+		}
+	}
+}
+
+// A pod that cannot be lowered verifies nothing, and the others do not wait for it.
+func TestARefusedPodIsNotVerified(t *testing.T) {
+	refused := func(w *world, pod string) {
+		for _, size := range []workload.Resources{half().Resources, resources(amounts(100, 64), amounts(200, 128)), resources(amounts(50, 128), amounts(100, 256))} {
+			w.reject(types.UID("uid-"+pod), plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Unsupported", Message: "pod resize is only supported on linux nodes"})
+		}
+	}
+	w := wasteful(2, orRollout)
+	now := noon
+	for i, want := range []string{"web-00", "web-01", ""} {
+		var p plan.Plan
+		for range 5 {
+			now = now.Add(time.Minute)
+			p = w.next(now)
+			w.situation.Decision = p.Decision
+			if is[plan.Resize](p) {
+				break
+			}
+		}
+		step := as[plan.Resize](p)
+		switch {
+		case want == "" && !is[plan.TakeOver](p) && !is[plan.Rewrite](p):
+			t.Fatalf("no rollout follows: %s", say(p))
+		case want == "":
+		case step == nil || step.Pod != want:
+			t.Fatalf("step %d: pod %s is not asked: %s", i, want, say(p))
+		default:
+			refused(w, want)
 		}
 	}
 }

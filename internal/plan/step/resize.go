@@ -28,8 +28,11 @@ func (p planner) resize() model.Plan {
 			standings = append(standings, pods.Of(p.Goals, pod))
 		}
 	}
-	return p.choose(fold(standings))
+	return p.choose(p.fold(standings))
 }
+
+// clockSkew is how far the clock that says when a pod was resized may be behind ours.
+const clockSkew = 30 * time.Second
 
 // tally is the sum of the pods' standings.
 type tally struct {
@@ -37,13 +40,14 @@ type tally struct {
 	leaving      int                  // pods that a rollout is about to replace
 	count        [pods.Activities]int // of the pods, by where they stand
 	first        [pods.Activities]*pods.Standing
+	lowered      int // pods that have the decided size, or a part of it since it was decided
 	boosts       []pods.Standing
 	isBoosted    bool // a boost is applied
 	obstacles    model.Obstacles
 	requeueAfter time.Duration
 }
 
-func fold(standings []pods.Standing) tally {
+func (p planner) fold(standings []pods.Standing) tally {
 	t := tally{pods: len(standings)}
 	for i := range standings {
 		s := &standings[i]
@@ -53,6 +57,9 @@ func fold(standings []pods.Standing) tally {
 		t.first[s.Activity] = cmp.Or(t.first[s.Activity], s)
 		if s.IsLeaving {
 			t.leaving++
+		}
+		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Pod.Resized.After(p.Decision.Time.Add(-clockSkew)) {
+			t.lowered++
 		}
 		switch {
 		case s.Activity == pods.AsksBoost:
@@ -138,7 +145,7 @@ func (p planner) nextReduction(t tally) (planner, *pods.Standing) {
 	switch {
 	case v == nil, p.mayLowerMore(*v, t):
 		return p, reduction
-	case t.count[pods.InFlight] > 0, t.settled() == 0:
+	case t.count[pods.InFlight] > 0, t.lowered == 0:
 		return p, nil
 	case t.count[pods.Withheld] > 0 && !v.FirstPodsVerified.IsZero():
 		return p, nil // the others follow later
@@ -162,7 +169,7 @@ func (p planner) mayLowerMore(v model.Verification, t tally) bool {
 	case !v.FirstPodsVerified.IsZero():
 		return true
 	}
-	return t.count[pods.InFlight]+t.settled() < concurrency(t.pods-t.leaving)
+	return t.count[pods.InFlight]+t.lowered < concurrency(t.pods-t.leaving)
 }
 
 // nextBoost is the next boost; nil for none. If as many pods as allowed are being resized,
