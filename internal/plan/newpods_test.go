@@ -181,8 +181,10 @@ func TestAContainerThatDoesNotStartWithLessGetsItsTemplate(t *testing.T) {
 		"a quota refuses no pod for being smaller": {[]func(*world){rollout, template(half()), ours, refusedByQuota(time.Hour), pods()}, "ScaleUp app 50m 64Mi"},
 		"a quota may refuse a larger one":          {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Hour), decidedBefore(), nearlyAsRecommended, pods()}, "Reverted app 190m 250Mi"},
 		"but not for a moment":                     {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Minute), decidedBefore(), nearlyAsRecommended, pods()}, "ScaleUp app 200m 256Mi"},
-		"nor while a pod that ends uses it": {[]func(*world){rollout, template(large()), ours, refusedByQuota(time.Hour), decidedBefore(), nearlyAsRecommended,
-			pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating, p.Current = true, false }))}, "ScaleUp app 200m 256Mi"},
+		"nor while a pod that ends uses it": {[]func(*world){
+			rollout, template(large()), ours, refusedByQuota(time.Hour), decidedBefore(), nearlyAsRecommended,
+			pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating, p.Current = true, false })),
+		}, "ScaleUp app 200m 256Mi"},
 	} {
 		w := given(append(slices.Clone(lower), tc.change...)...)
 		p := w.next(noon)

@@ -158,6 +158,28 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 	}
 }
 
+// Without its CRD, all ScaledDeployments are deleted, and their Deployments with them. So no tool prunes a CRD.
+func TestToolsDoNotPruneCRDs(t *testing.T) {
+	want := map[string]string{
+		"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "kustomize.toolkit.fluxcd.io/prune": "disabled", "helm.sh/resource-policy": "keep",
+	}
+	for _, crd := range bundleOf(t).V1CRDs {
+		for name, value := range want {
+			if got := crd.Annotations[name]; got != value {
+				t.Errorf("the bundle's CRD %s: annotation %s is %q", crd.Name, name, got)
+			}
+		}
+	}
+	data, err := os.ReadFile(inTree("dist", "install.yaml"))
+	must.Succeed(t, err)
+	crds := strings.Count(string(data), "\nkind: CustomResourceDefinition\n")
+	for name, value := range want {
+		if got := strings.Count(string(data), "\n    "+name+": "+value+"\n"); got != crds || crds == 0 {
+			t.Errorf("%d of %d CRDs of dist/install.yaml have the annotation %s", got, crds, name)
+		}
+	}
+}
+
 // A scaler is limited to its own namespace, so it has no field for another one.
 func TestAScalerNamesNoNamespace(t *testing.T) {
 	data, err := os.ReadFile(inTree("config", "crd", "bases", "autoscaling.verticalscaler.io_verticalscalers.yaml"))
