@@ -166,7 +166,7 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 			says          string // "" if it is accepted
 		}{
 			"creating one":                             {nil, s(), ""},
-			"creating one for its group":               {nil, s(func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "autoscaling.verticalscaler.io/v1" }), ""},
+			"creating one of a version not served":     {nil, s(func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "autoscaling.verticalscaler.io/v9" }), createsOnly},
 			"creating one that a webhook has labelled": {nil, s(labelledBy("cost-center", "7"), noted("webhook", "was here")), ""},
 			"creating one for another Deployment":      {nil, s(targeting("api")), name},
 			"creating one with another label":          {nil, s(labelledBy(v1beta1.PolicyLabel, "other")), label},
@@ -426,9 +426,6 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"creating one": {after: controlled(), passes: true},
 		"changing one": {before: controlled(), after: replaced(controlled()), passes: true},
 		"deleting one": {before: controlled(), passes: true},
-		"when the owner's API has another version": {
-			before: controlled(), after: replaced(controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io/v1" })), passes: true,
-		},
 		"when it no longer blocks the owner's deletion": {
 			before: controlled(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }), after: controlled(), passes: true,
 		},
@@ -444,6 +441,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"but not one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
 		"but not one of another API group":                   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
 		"but not one of an API group with the same prefix":   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
+		"but not one of a version that is not served":        {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io/v9" })},
 		"but not one of another kind":                        {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
 		"but not scaling one":                                {before: controlled(), after: controlled(), subresource: "scale"},
 	} {
