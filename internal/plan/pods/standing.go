@@ -181,8 +181,8 @@ func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 	return s
 }
 
-// holdsBackOther reports whether the kubelet will never grant the resize, and the pod lacks both resources: a kubelet grants all of
-// a resize or nothing, and may grant one of them. A fallback replaces the pod instead.
+// holdsBackOther reports whether the kubelet will never grant the resize, and the pod lacks both resources. A kubelet grants all
+// of a resize or nothing, and may grant one resource alone. A fallback replaces the pod instead.
 func holdsBackOther(g goal.Goals, pod workload.Pod) bool {
 	if !pod.Resize.Infeasible || g.Policy.MayEvict() || g.Policy.MayRollOut() {
 		return false
