@@ -27,7 +27,7 @@ const QuotaRetry = time.Minute
 // WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
 func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacle) {
 	sizes = wanted
-	if len(g.Quotas) == 0 {
+	if len(g.Quotas) == 0 || sizes.RaiseNothing() {
 		return sizes, missing
 	}
 	for _, r := range memoryFirst {
