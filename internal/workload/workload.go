@@ -503,7 +503,7 @@ func readResize(p *corev1.Pod) (r Resize) {
 			}
 		}
 	}
-	r.Message = cmp.Or(pending, failed)
+	r.Message = strings.TrimSuffix(cmp.Or(pending, failed), ".") // our messages go on
 	if r.Since = since; !since.IsZero() && resizedAt(p).After(since) {
 		r.Since = resizedAt(p)
 	}

@@ -53,14 +53,14 @@ func trimDeployment(d *appsv1.Deployment) {
 }
 
 // trimDeploymentConditions keeps only an exceeded progress deadline, without the times and messages that change,
-// and why pods cannot be created.
+// and why and since when pods cannot be created.
 func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
 	for _, c := range conditions {
 		if workload.IsDeadlineExceeded(c) {
 			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
 		if workload.IsReplicaFailure(c) {
-			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
 		}
 	}
 	return out

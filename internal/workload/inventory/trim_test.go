@@ -211,7 +211,7 @@ var wordsOf = map[reflect.Type][]string{
 	reflect.TypeFor[corev1.ConditionStatus]():  {"True", "True", "False"},
 	reflect.TypeFor[corev1.PodPhase]():         {"Running", "Pending"},
 
-	reflect.TypeFor[appsv1.DeploymentConditionType](): {"Progressing", "Available"},
+	reflect.TypeFor[appsv1.DeploymentConditionType](): {"Progressing", "Available", "ReplicaFailure"},
 }
 
 // fill sets every field of a value to a random value, recursively.
