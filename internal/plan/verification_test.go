@@ -642,27 +642,30 @@ func TestARefusedPodIsNotVerified(t *testing.T) {
 			w.reject(types.UID("uid-"+pod), plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: size}}, Reason: "Unsupported", Message: "pod resize is only supported on linux nodes"})
 		}
 	}
-	w := wasteful(2, orRollout)
-	now := noon
-	for i, want := range []string{"web-00", "web-01", ""} {
-		var p plan.Plan
-		for range 5 {
-			now = now.Add(time.Minute)
-			p = w.next(now)
-			w.situation.Decision = p.Decision
-			if is[plan.Resize](p) {
-				break
+	for fallback, or := range map[string]func(*world){"Rollout": orRollout, "Recreate": orRecreate} {
+		w := wasteful(2, or)
+		now := noon
+		for i, want := range []string{"web-00", "web-01", ""} {
+			var p plan.Plan
+			for range 5 {
+				now = now.Add(time.Minute)
+				p = w.next(now)
+				w.situation.Decision, w.situation.NewPods = p.Decision, p.NewPods
+				w.situation.NewPods.AskedSince, w.situation.NewPods.EffectiveSince = noon, noon
+				if is[plan.Resize](p) || is[plan.Evict](p) || is[plan.TakeOver](p) {
+					break
+				}
 			}
-		}
-		step := as[plan.Resize](p)
-		switch {
-		case want == "" && !is[plan.TakeOver](p) && !is[plan.Rewrite](p):
-			t.Fatalf("no rollout follows: %s", say(p))
-		case want == "":
-		case step == nil || step.Pod != want:
-			t.Fatalf("step %d: pod %s is not asked: %s", i, want, say(p))
-		default:
-			refused(w, want)
+			step := as[plan.Resize](p)
+			switch {
+			case want == "" && !is[plan.TakeOver](p) && !is[plan.Evict](p):
+				t.Fatalf("%s does not follow: %s", fallback, say(p))
+			case want == "":
+			case step == nil || step.Pod != want:
+				t.Fatalf("%s, step %d: pod %s is not asked: %s", fallback, i, want, say(p))
+			default:
+				refused(w, want)
+			}
 		}
 	}
 }

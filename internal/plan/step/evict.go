@@ -37,7 +37,7 @@ type evictions struct {
 
 	blocked model.Verdict
 	reasons model.Obstacles
-	settled int // pods that have all of the decided size that they can get
+	lowered int // pods that have the decided size, or a part of it since it was decided
 }
 
 // next plans the next eviction.
@@ -194,7 +194,7 @@ func (e evictions) waits() model.Verdict {
 	switch {
 	case !open:
 		return model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods").Within(in)
-	case e.Decision.Verification != nil && e.settled > 0:
+	case e.Decision.Verification != nil && e.lowered > 0:
 		return model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others")
 	case rejected != nil && rejected.Until.After(e.Now):
 		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}

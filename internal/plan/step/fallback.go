@@ -20,7 +20,7 @@ func (p planner) fallBack(t tally) model.Plan {
 	case p.Policy.MayRollOut():
 		return p.rollOutInstead(verdict, reasons)
 	case p.Policy.MayEvict():
-		return evictions{p, verdict, reasons, t.settled()}.next()
+		return evictions{p, verdict, reasons, t.lowered}.next()
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))
 }

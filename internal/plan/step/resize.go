@@ -71,9 +71,6 @@ func (p planner) fold(standings []pods.Standing) tally {
 	return t
 }
 
-// settled counts the pods that have all of the decided size that they can get.
-func (t tally) settled() int { return t.count[pods.Complete] + t.count[pods.Settled] }
-
 // choose picks the next step.
 func (p planner) choose(t tally) model.Plan {
 	const resizing = "Pods are being resized in place"
