@@ -82,20 +82,27 @@ func (c Change) isKilled(r model.Resource) bool {
 	return r.IsMemory() && c.Has.Requests.MemoryBytes < c.Goal.Recommendation.OOMFloor
 }
 
-// surgeIn is the amount of a quota that the first new pod of a rollout needs: with the larger one of its template and
-// the decided size that still fits. It is 0 if the rollout removes an old pod first, or would not fit anyway.
+// surgeIn is the room of a quota that rollouts need.
+//
+// Before a rollout, it is the first new pod: with the larger one of its template and the decided size that still fits. It is 0 if the
+// rollout removes an old pod first, or would not fit anyway. During a rollout, it is all pods that are still to be created,
+// and another one: an old pod that goes may be smaller than the new one.
 func (g Goals) surgeIn(q workload.Quota) int64 {
-	if g.Deployment.Unavailable > 0 || g.Deployment.Replicas == 0 {
+	d := g.Deployment
+	if d.Unavailable > 0 || d.Replicas == 0 {
 		return 0
 	}
 	made := g.newPod()
+	_, inTemplate := amountFor(q.Key, made.Counted())
+	if d.RollingOut {
+		return int64(max(0, d.Replicas-d.UpdatedReplicas)+1) * inTemplate
+	}
 	decided := made.With(func(c workload.Container) workload.Resources {
 		if goal := g.of(c); goal != nil {
 			return goal.Create(c.Resources, goal.Requests)
 		}
 		return c.Resources
 	})
-	_, inTemplate := amountFor(q.Key, made.Counted())
 	_, asDecided := amountFor(q.Key, decided.Counted())
 	for _, surge := range []int64{max(inTemplate, asDecided), inTemplate} {
 		if q.Used+surge <= q.Hard {
@@ -121,7 +128,7 @@ func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(wo
 			reserved = reserve(q)
 		}
 		if reserved > 0 && q.Used+added <= q.Hard {
-			beside = fmt.Sprintf(", and %s for the first new pod of a rollout", r.Format(reserved))
+			beside = fmt.Sprintf(", and %s for new pods of a rollout", r.Format(reserved))
 		}
 		if q.Used+added+reserved > q.Hard {
 			return model.Obstacle{
