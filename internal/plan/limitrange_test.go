@@ -90,7 +90,7 @@ func TestSumsBoundARaise(t *testing.T) {
 	rule("One that was not killed leaves the template's to the other", given(both(lowered, b), rises, most, recommends(wants("a", 171, 0), wants("b", 600, 0))), "decides b - 400Mi (LowerBound) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/1 changing")
 	rule("Killed ones come first", given(both(a, b), rises, most, recommends(wants("a", 400, 0), wants("b", 400, 400))), "decides b - 400Mi (OOMKill) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/1 changing")
 	rule("All of it where it fits", given(both(lowered, b), rises, bounds(workload.Bounds{PodMax: amounts(0, 1100)}), recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 513Mi (OOMKill) · resizes web-1 to a 100m 513Mi of 200m 806879232 · Resizing · 0/1 changing")
-	rule("Then it is said what stands in the way", given(both(sized("a", amounts(100, 266), amounts(200, 399)), b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "no decision · LimitRange: a memory: 513Mi is recommended or required by minAllowed, but LimitRange limits allows a pod at most 700Mi of memory · 0/1")
+	rule("Then it is said what stands in the way", given(both(sized("a", amounts(100, 266), amounts(200, 399)), b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "no decision · LimitRange: a memory: 513Mi is recommended or required by minAllowed, but LimitRange limits allows all containers of a pod together 700Mi of memory, limits included · 0/1")
 	rule("In a rollout", given(rollout, both(a, b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 266Mi (OOMKill) · holds a - 200Mi of - 300Mi cpu=false memory=true · RollingOut · 0/1 changing")
 }
 

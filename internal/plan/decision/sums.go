@@ -61,7 +61,7 @@ func (e *evaluation) withinSums(r model.Resource, requests []request) {
 		})
 		if given[i] += int64(more); given[i] < wants[i] {
 			given[i] = max(has[i], given[i]/q.grain(given[i])*q.grain(given[i]))
-			q.ceiling, q.sum = given[i], fmt.Sprintf("LimitRange %s allows a pod at most %s of %s", e.Bounds.Name, r.Format(most), r)
+			q.ceiling, q.sum = given[i], fmt.Sprintf("LimitRange %s allows all containers of a pod together %s of %s, limits included", e.Bounds.Name, r.Format(most), r)
 		}
 	}
 }
