@@ -50,7 +50,7 @@ func FuzzNext(f *testing.F) {
 	for seed := 0; seed < 1000; seed += stride() {
 		f.Add(uint64(seed))
 	}
-	for _, seed := range slices.Concat(foundSeeds, troubledSeeds) {
+	for _, seed := range slices.Concat(foundSeeds, troubledSeeds, fullSeeds) {
 		f.Add(seed)
 	}
 	if from, err := strconv.ParseUint(os.Getenv("SEEDS_FROM"), 10, 64); err == nil {
@@ -99,6 +99,12 @@ var foundSeeds = []uint64{
 var troubledSeeds = []uint64{
 	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
 	9999333, 13004553, 17010583, 17051795, 18019035,
+}
+
+// fullSeeds have failed on full nodes, with full quotas, or with bound sums. A raise lost its reduction after it was fitted, a first
+// request counted late, and memory was doubled beyond the largest quantity.
+var fullSeeds = []uint64{
+	31000560, 31000613, 31000986, 31001379, 31012180, 31023058, 31046787, 31055048, 31080059, 31096495, 61008074, 61020187, 61071137, 61092982,
 }
 
 // raiseLimits gives all containers whose limits follow the default: limits that are only raised.
