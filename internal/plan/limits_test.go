@@ -76,6 +76,9 @@ func TestGuaranteedPodsKeepTheirMemory(t *testing.T) {
 	rule("A raise keeps the QoS class", given(recommends(rec(amounts(600, 700), amounts(550, 650), amounts(700, 800)))), "decides app 600m 700Mi (LowerBound) · resizes web-1 to app 600m 700Mi of 600m 700Mi · Resizing · 0/1 changing")
 	rule("With an injected container, pods are Burstable, and the request falls",
 		given(pods(with(pod("web-1", c), func(p *workload.Pod) { p.QoS = corev1.PodQOSBurstable }))), "decides app 50m 64Mi (ScaleDown) · resizes web-1 to app 50m 64Mi of 400m 512Mi · Resizing · 0/1 changing")
+	restarting := c
+	restarting.RestartOnCPU = true
+	rule("A container that restarts for CPU keeps it: a new pod would start with it, too", given(orRecreate, template(restarting), pods(pod("web-1", restarting))), "no decision · WithinBounds: app cpu: 400m stays beside a target of 50m, because the pods are Guaranteed, and the container restarts when its cpu changes (resizePolicy); app memory: 512Mi stays beside a target of 64Mi, because the pods are Guaranteed, and the limit of a running container is not lowered; controlledValues RequestsAndLimits lowers it · 1/1 applied")
 	rule("Without RequestsAndLimits, a rollout lowers nothing", given(rollout), "no decision · WithinBounds: app cpu: 400m stays beside a target of 50m, because the pods are Guaranteed, and the limit of a running container is not lowered; controlledValues RequestsAndLimits lowers it; app memory: 512Mi stays beside a target of 64Mi, because the pods are Guaranteed, and the limit of a running container is not lowered; controlledValues RequestsAndLimits lowers it · 1/1 applied")
 	rule("RequestsAndLimits lowers it", given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsFollow })), "decides app 50m 64Mi (ScaleDown) · resizes web-1 to app 50m 64Mi of 50m 64Mi · Resizing · 0/1 changing")
 }

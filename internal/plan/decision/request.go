@@ -112,6 +112,8 @@ func (e *evaluation) floorOf(c *row.Container, r model.Resource, current int64) 
 	switch isGuaranteed := c.IsGuaranteed && r.Limit(c.Written) > 0; {
 	case e.policy.IsRaiseOnly(r):
 		return has, ", because scaleDown.controlledResources does not include " + r.String()
+	case isGuaranteed && r.Restarts(c.Container): // new pods start with the template's CPU, so an eviction lowers nothing either
+		return has, ", because the pods are Guaranteed, and the container restarts when its " + r.String() + " changes (resizePolicy)"
 	case isGuaranteed && (r.IsMemory() || !e.policy.InPlace()):
 		return has, ", because the pods are Guaranteed, and the limit of a running container is not lowered; controlledValues RequestsAndLimits lowers it"
 	case isGuaranteed && c.Policy.StartCPU > 0:
