@@ -86,7 +86,7 @@ type scope struct {
 
 	// waiting names the deletion that the reconcile waits for, if any.
 	waiting string
-	// rejection tells a user how to act. Its reason is empty if no action is required.
+	// rejection needs a user's action; its reason is empty for none.
 	rejection apierror.Rejection
 	// changes are the writes of this reconcile, for events.
 	changes []change

@@ -159,7 +159,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 				key := pod.Name + "/" + c.Name
 				switch step := as[plan.Resize](p); {
 				case step != nil && isWithdrawal && step.UID == pod.UID:
-					seen[key], undecided[key] = nil, c.Resources // it has what it had before, which is not decided
+					seen[key], undecided[key] = nil, c.Resources // its size is not the decided one
 				case step != nil && step.UID == pod.UID && p.Decision.IsUrgentRestart() && c.Requests.CPUMillis < p.Decision.Request(c.Name, plan.CPU):
 					seen[key], undecided[key] = nil, c.Resources // it still has its CPU, which follows the memory
 				case p.Decided && (isFirst(before, p.Decision, c.Name) || isRestored(before, p.Decision, c.Name) || len(pod.Kills) > 0): // which end what only this pod has

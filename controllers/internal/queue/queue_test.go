@@ -167,7 +167,7 @@ func TestResyncsAreSpreadOverThePeriod(t *testing.T) {
 	}
 }
 
-// A queue that stops leaves its requests in the metric of its depth: docs/runbook.md says how to read it after a restart of the manager.
+// A stopped queue keeps its depth in the metric: see docs/runbook.md.
 func TestAStoppedQueueKeepsItsDepth(t *testing.T) {
 	q := queue.Options(1).NewQueue(t.Name(), queue.Options(1).RateLimiter)
 	q.Add(request("a"))

@@ -146,8 +146,7 @@ type NewPods struct {
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
-	// ReplicaSet is the one whose pods have been healthy with the sizes. Its new pods get exactly these sizes,
-	// and pods of any other one get the larger of these and their template's. Empty for none.
+	// ReplicaSet has had healthy pods with exactly these sizes; empty for none. Pods of others get at least their template's.
 	ReplicaSet types.UID
 	// FailedAt is the time at which the API server refused to create pods with the sizes, and Failure is its message;
 	// zero for never.

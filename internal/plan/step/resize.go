@@ -31,9 +31,6 @@ func (p planner) resize() model.Plan {
 	return p.choose(p.fold(standings))
 }
 
-// clockSkew is how far the clock that says when a pod was resized may be behind ours.
-const clockSkew = 30 * time.Second
-
 // tally is the sum of the pods' standings.
 type tally struct {
 	pods         int
@@ -58,7 +55,7 @@ func (p planner) fold(standings []pods.Standing) tally {
 		if s.IsLeaving {
 			t.leaving++
 		}
-		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Pod.Resized.After(p.Decision.Time.Add(-clockSkew)) {
+		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Pod.Resized.After(p.Decision.Time.Add(-verification.ClockSkew)) {
 			t.lowered++
 		}
 		switch {

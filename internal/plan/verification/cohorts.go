@@ -134,7 +134,7 @@ func (c comparison) byItsNode(pod workload.Pod, since time.Time) time.Time {
 	if slices.Contains(c.UnhealthyPods, pod.UID) {
 		return since
 	}
-	return since.Add(-clockSkew)
+	return since.Add(-ClockSkew)
 }
 
 // killsOf names the containers of the pod that were OOM-killed with less memory than before.

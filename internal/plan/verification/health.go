@@ -20,18 +20,17 @@ const (
 	unreadyFor = 30 * time.Second
 	// maxUnhealthy limits the unhealthy pods that are recorded.
 	maxUnhealthy = 32
-	// clockSkew is how far the clock of a node, which says when a container failed, may be behind that of
-	// the API server, which says when its pod was resized.
-	clockSkew = 30 * time.Second
+	// ClockSkew is the largest assumed difference between two clocks of the cluster.
+	ClockSkew = 30 * time.Second
 )
 
-// unhealthyPods are the pods that are unhealthy, or have been within the time before now, or of clockSkew.
+// unhealthyPods are the pods that are unhealthy, or have been within the time before now, or of ClockSkew.
 func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (out []types.UID) {
 	for _, pod := range pods {
 		if !model.IsAlive(pod) {
 			continue
 		}
-		failure := failureOf(pod, now.Add(-max(within, clockSkew)), now)
+		failure := failureOf(pod, now.Add(-max(within, ClockSkew)), now)
 		if failure.count() > 0 || !pod.Unready.IsZero() && !isStarting(pod) {
 			out = append(out, pod.UID)
 		}

@@ -35,7 +35,7 @@ type Record struct {
 	points map[series][]Point
 }
 
-// Add adds what was read, and drops what is too old. Usage that is not newer than the last point is left out.
+// Add adds newer usage, and drops old points.
 func (r *Record) Add(s Scaler) {
 	for _, c := range s.Containers {
 		for _, of := range c.Resources {

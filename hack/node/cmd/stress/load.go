@@ -38,8 +38,7 @@ func (b *burner) set(millicores int64) {
 // share is the load of worker number i: 2300 millicores are 1000, 1000, 300.
 func share(millicores, i int64) int64 { return min(1000, max(0, millicores-1000*i)) }
 
-// beat is how often a worker burns its share. Load that a limit prevents in one beat is not made up for in later ones: a higher
-// limit would show the debt of the past.
+// beat is the period of a worker's load. Later beats do not make up for load that a limit has prevented.
 const beat = 10 * time.Millisecond
 
 func (b *burner) work(i int64) {
