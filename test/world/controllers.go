@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -365,13 +366,14 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	}
 	for i := range budgets.Items {
 		b := &budgets.Items[i]
-		expected, healthy, err := podsOf(b, pods)
+		disrupted, expected, healthy, err := podsOf(b, pods, c.world.Clock.Now())
 		if err != nil {
 			return err
 		}
 		need := max(0, expected-b.Spec.MaxUnavailable.IntVal) // It is a number of pods.
 		s := policyv1.PodDisruptionBudgetStatus{
 			ExpectedPods: expected, CurrentHealthy: healthy, DesiredHealthy: need, DisruptionsAllowed: max(0, healthy-need), ObservedGeneration: b.Generation,
+			DisruptedPods: disrupted,
 		}
 		if apiequality.Semantic.DeepEqual(s, b.Status) {
 			continue
@@ -384,20 +386,30 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	return nil
 }
 
-// podsOf is how many pods a budget selects, and how many of them are ready.
-func podsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (expected, healthy int32, err error) {
+// deletionTimeout is the time for which a pod that was to be evicted counts as lost, although it is not deleted.
+const deletionTimeout = 2 * time.Minute
+
+// podsOf are the pods of a budget that an eviction has spent it for, and how many pods it selects and are healthy.
+func podsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod, now time.Time) (disrupted map[string]metav1.Time, expected, healthy int32, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
-		return 0, 0, err
+		return nil, 0, 0, err
 	}
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		expected++
-		if isReady(&pod) {
+		at, isDisrupted := b.Status.DisruptedPods[pod.Name]
+		switch {
+		case isDisrupted && now.Before(at.Add(deletionTimeout)):
+			if disrupted == nil {
+				disrupted = map[string]metav1.Time{}
+			}
+			disrupted[pod.Name] = at
+		case isReady(&pod):
 			healthy++
 		}
 	}
-	return expected, healthy, nil
+	return disrupted, expected, healthy, nil
 }

@@ -215,6 +215,10 @@ func (a *API) evict(w write, pod *corev1.Pod, how metav1.DeleteOptions) error {
 			return refused
 		}
 		budget.Status.DisruptionsAllowed--
+		if budget.Status.DisruptedPods == nil {
+			budget.Status.DisruptedPods = map[string]metav1.Time{}
+		}
+		budget.Status.DisruptedPods[pod.Name] = a.time()
 		a.store(budgets, watch.Modified, budget)
 	}
 	// The budget is spent, whatever the preconditions say.
