@@ -6,6 +6,8 @@
 package stepped
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -152,6 +155,80 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(owner, w.Owner("rollout")); diff != "" {
 		t.Errorf("the owner (-before +now):\n%s", diff)
+	}
+}
+
+// The API server keeps the spelling of an amount. Equal amounts are equal, however they are spelled: of the template, of the pods, and
+// beside another manager of the same Deployment.
+func TestTheSpellingOfAnAmountIsNoChange(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	spelled := func(c *corev1.Container) {
+		c.Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("0210m"), "memory": resource.MustParse("0128Mi")},
+			Limits:   corev1.ResourceList{"cpu": resource.MustParse("+1"), "memory": resource.MustParse("0.5Gi")},
+		}
+	}
+	amounts := &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("0.21")), Memory: ptr.To(resource.MustParse("134217728"))}
+	fixed := v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: "app", MinAllowed: amounts, MaxAllowed: amounts}}}
+	for _, mode := range []v1beta1.UpdateMode{v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout} {
+		name := strings.ToLower(string(mode))
+		w.Uses(name, "app", 300, 240)
+		w.deploy(name, func(d *appsv1.Deployment) { spelled(&d.Spec.Template.Spec.Containers[0]) })
+		w.Scale(name, world.InMode(mode), func(s *v1beta1.VerticalScaler) { s.Spec.ResourcePolicy = &fixed })
+		w.Reports(name, "Applied", "True", "Applied")
+	}
+	w.Own("owned", func(o *v1beta1.ScaledDeployment) { spelled(&o.Spec.Template.Spec.Containers[0]) })
+	if got := w.Deployment("inplace").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "0210m" {
+		t.Errorf("the API server stores %s", got)
+	}
+	w.Change("owned", "ci", func(d *appsv1.Deployment) { spelled(&d.Spec.Template.Spec.Containers[0]) })
+	w.Restart()
+	w.Minutes(10)
+	for _, write := range w.Writes() {
+		if write.Resource == "pods/resize" || write.Resource == "deployments" && write.Name != "owned" {
+			t.Errorf("written: %s", write)
+		}
+	}
+	if n := count(accepted(w.Writes()), "deployments")["owned"]; n > 2 { // the second removes a label of the first
+		t.Errorf("the Deployment was written %d times", n)
+	}
+}
+
+// A plain fraction is no amount in the schema of a ScaledDeployment: docs/owned.md says to quote it.
+func TestAPlainFractionMustBeQuoted(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	for amount, isRefused := range map[string]bool{"1": false, "0.5": true, `"0.5"`: false} {
+		owner := fmt.Sprintf(`{"apiVersion":"autoscaling.verticalscaler.io/v1beta1","kind":"ScaledDeployment","metadata":{"name":"web"},
+			"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app","resources":{"requests":{"cpu":%s}}}]}}}}`, amount)
+		out, err := w.pipe([]byte(owner), "apply", "--server-side", "--dry-run=server", "-f", "-")
+		if (err != nil) != isRefused || isRefused && !strings.Contains(out, "requests.cpu") {
+			t.Errorf("cpu: %s: %v\n%s", amount, err, out)
+		}
+	}
+}
+
+// By its managed fields, the operator manages nothing of a pod but the resources of its containers.
+func TestTheOperatorManagesOnlyTheResourcesOfPods(t *testing.T) {
+	t.Parallel()
+	w := newServed(t)
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.Scale("web")
+	w.Sized("web")
+	for _, pod := range w.Pods("web") {
+		at := slices.IndexFunc(pod.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "verticalscaler" })
+		entry := pod.ManagedFields[at]
+		fields := map[string]any{}
+		must.Succeed(t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields))
+		want := map[string]any{"f:spec": map[string]any{"f:containers": map[string]any{`k:{"name":"app"}`: map[string]any{"f:resources": map[string]any{
+			"f:limits":   map[string]any{"f:cpu": map[string]any{}, "f:memory": map[string]any{}},
+			"f:requests": map[string]any{"f:cpu": map[string]any{}, "f:memory": map[string]any{}},
+		}}}}}
+		if diff := cmp.Diff(want, fields); diff != "" || entry.Subresource != "resize" {
+			t.Errorf("subresource %q (-want +got):\n%s", entry.Subresource, diff)
+		}
 	}
 }
 
