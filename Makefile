@@ -334,8 +334,9 @@ undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the
 	! kubectl get crd scalingpolicies.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete clusterscalingpolicies,scalingpolicies --all --all-namespaces
 	@# Without their CRD, ScaledDeployments would take their Deployments with them: they go alone.
-	! kubectl get crd scaleddeployments.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
-		kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan
+	! kubectl get crd scaleddeployments.autoscaling.verticalscaler.io >/dev/null 2>&1 || { \
+		kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan && \
+		kubectl annotate --overwrite crd scaleddeployments.autoscaling.verticalscaler.io autoscaling.verticalscaler.io/allow-deletion=true; }
 	@# Scalers then, while the operator can restore the original values.
 	! kubectl get crd verticalscalers.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete verticalscalers --all --all-namespaces

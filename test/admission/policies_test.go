@@ -334,3 +334,38 @@ func TestTheLargestPoliciesAreWithinTheBudget(t *testing.T) {
 	r.may = may{"create verticalscalers everywhere", "update verticalscalers everywhere", "delete verticalscalers everywhere", "patch deployments everywhere"}
 	judge(t, compiled(t, "users_policies.yaml"), r, `cannot patch resource "pods/resize" in API group "" at the cluster scope`)
 }
+
+// Nobody deletes the CRD of ScaledDeployments before an annotation on it allows that. A deletion of all CRDs begins without
+// an object.
+func TestDeletingTheCRDNeedsAnAnnotation(t *testing.T) {
+	t.Parallel()
+	const owners = "scaleddeployments.autoscaling.verticalscaler.io"
+	allowing := func(value string) map[string]string {
+		return map[string]string{"autoscaling.verticalscaler.io/allow-deletion": value}
+	}
+	for name, c := range map[string]struct {
+		crd         string
+		annotations map[string]string
+		refused     bool
+	}{
+		"without annotations":     {owners, nil, true},
+		"with another annotation": {owners, map[string]string{"helm.sh/resource-policy": "keep"}, true},
+		"not allowed":             {owners, allowing("false"), true},
+		"allowed":                 {owners, allowing("true"), false},
+		"another CRD of ours":     {"verticalscalers.autoscaling.verticalscaler.io", nil, false},
+		"a CRD of others":         {"scaleddeployments.example.com", nil, false},
+		"all CRDs":                {"", nil, false},
+	} {
+		var crd runtime.Object
+		if c.crd != "" {
+			crd = mapsOf(t, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: c.crd, Annotations: c.annotations}})
+		}
+		for _, user := range []string{"admin", operator, "system:serviceaccount:argocd:argocd-application-controller"} {
+			r := request{user: user, resource: "customresourcedefinitions", before: crd, isDeletion: true}
+			_, refuses, says := compiled(t, "crd_deletion.yaml").answers(t, r)
+			if refused := len(refuses) > 0; refused != c.refused || refused && !strings.Contains(says[0], "--cascade=orphan") {
+				t.Errorf("%s: %s is refused by %q", name, user, says)
+			}
+		}
+	}
+}

@@ -148,6 +148,7 @@ func compile(t testing.TB, file string) *policy {
 type request struct {
 	user, resource, subresource string
 	before, after               runtime.Object    // nil for none
+	isDeletion                  bool              // also without an object, as the deletion of a collection begins
 	params                      runtime.Object    // the policy's parameter; nil for none
 	namespace                   string            // "shop" if empty, and none for ClusterScalingPolicies
 	labels                      map[string]string // of the namespace
@@ -196,6 +197,8 @@ func (p *policy) evaluates(t testing.TB, r request) (looks bool, refuses []int, 
 	t.Helper()
 	operation := admission.Update
 	switch {
+	case r.isDeletion:
+		operation = admission.Delete
 	case r.before == nil:
 		operation = admission.Create
 	case r.after == nil:

@@ -68,6 +68,34 @@ func TestInstallUseUninstall(t *testing.T) {
 	}
 }
 
+// TestRemovingTheOperatorKeepsDeployments removes the operator without a look at docs/install.md. The Deployments of
+// ScaledDeployments stay, though the garbage collector is at work.
+func TestRemovingTheOperatorKeepsDeployments(t *testing.T) {
+	w, pods := ownedAfterInstall(t)
+	const crds = "config/crd/bases/autoscaling.verticalscaler.io_"
+	prune := "KUBECTL_APPLYSET=true kubectl apply --server-side --force-conflicts --prune -n " + w.Namespace + " --applyset=crds -f " + crds
+	mustRun(t, prune+"scaleddeployments.yaml -f "+crds+"newpodsizes.yaml")
+	for _, tc := range []struct {
+		command   string
+		isRefused bool
+	}{
+		{"kubectl delete crd scaleddeployments.autoscaling.verticalscaler.io", true},
+		{"kubectl delete crd --all", true},
+		{prune + "newpodsizes.yaml", true},
+		{"kubectl delete namespace " + system, false},
+		{"kubectl delete --ignore-not-found -f dist/install.yaml", true}, // deletes the policy, too
+	} {
+		out, err := run(t, tc.command)
+		if isRefused := strings.Contains(out, "This would delete all ScaledDeployments and their Deployments"); isRefused != tc.isRefused || (err != nil) != tc.isRefused {
+			t.Errorf("%s: %v\n%s", tc.command, err, out)
+		}
+	}
+	env.AwaitGarbageCollector(t, soon, probe())
+	if now := w.pods(); !slices.Equal(now, pods) || w.Deployment(w.name).DeletionTimestamp != nil {
+		t.Errorf("pods are %v, not %v", now, pods)
+	}
+}
+
 // TestDeletingTheCRDDeletesDeployments shows the data loss that docs/install.md
 // warns of, and that "make undeploy" avoids it.
 func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
@@ -75,24 +103,11 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 		command string
 		stays   bool
 	}{
-		"without the first command": {command: "kubectl delete -f dist/install.yaml"},
-		"with make undeploy":        {command: "make undeploy", stays: true},
+		"without the second command": {command: allow + " && kubectl delete -f dist/install.yaml"},
+		"with make undeploy":         {command: "make undeploy", stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bare(t)
-			mustRun(t, commandsOf(t, "## Install")[0])
-			running(t)
-			w := func() workload {
-				o := operator(t)
-				defer o.Stop(t)
-				w := owned(newNamespace(t), "ours", v1beta1.UpdateModeRecommend)
-				w.Settled(w.name)
-				return w
-			}()
-			env.AwaitGarbageCollector(t, soon, &v1beta1.ScaledDeployment{
-				Spec: v1beta1.ScaledDeploymentSpec{Template: testkit.Deployment("", "probe").Spec.Template},
-			})
-			pods := w.pods()
+			w, pods := ownedAfterInstall(t)
 			listed(t)
 			mustRun(t, tc.command)
 			forgotten(t)
@@ -108,6 +123,26 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			gone(t, testkit.Deployment(w.Namespace, w.name))
 		})
 	}
+}
+
+// ownedAfterInstall is a workload of a ScaledDeployment, with its pods, once the garbage collector knows the kind. The operator
+// has stopped.
+func ownedAfterInstall(t *testing.T) (w workload, pods []string) {
+	t.Helper()
+	bare(t)
+	mustRun(t, commandsOf(t, "## Install")[0])
+	running(t)
+	o := operator(t)
+	w = owned(newNamespace(t), "ours", v1beta1.UpdateModeRecommend)
+	w.Settled(w.name)
+	o.Stop(t)
+	env.AwaitGarbageCollector(t, soon, probe())
+	return w, w.pods()
+}
+
+// probe is an owner with which the garbage collector is tried.
+func probe() *v1beta1.ScaledDeployment {
+	return &v1beta1.ScaledDeployment{Spec: v1beta1.ScaledDeploymentSpec{Template: testkit.Deployment("", "probe").Spec.Template}}
 }
 
 // TestUninstallInTheWrongOrder removes the operator while a scaler has taken over a
@@ -128,6 +163,7 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 			w := scaled(newNamespace(t), v1beta1.UpdateModeRollout)
 			pods := w.pods()
 			o.Stop(t)
+			allowDeletion(t)
 			mustRun(t, "kubectl delete --wait=false -f dist/install.yaml")
 			testkit.Eventually(t, soon, func() string {
 				if s := w.Scaler(w.name); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
@@ -158,6 +194,7 @@ func installAgain(t *testing.T, w workload) {
 	o.Stop(t)
 	w.isRestored()
 	listed(t)
+	allowDeletion(t)
 	mustRun(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 

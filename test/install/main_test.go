@@ -105,7 +105,19 @@ func commandsOf(t *testing.T, heading string) (commands []string) {
 func bare(t *testing.T) {
 	t.Helper()
 	listed(t)
+	allowDeletion(t)
 	mustRun(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml -f dist/policies.yaml")
+}
+
+// allow lets the CRD of ScaledDeployments be deleted.
+const allow = "kubectl annotate --overwrite crd scaleddeployments.autoscaling.verticalscaler.io autoscaling.verticalscaler.io/allow-deletion=true"
+
+// allowDeletion lets the CRD be deleted if it exists.
+func allowDeletion(t *testing.T) {
+	t.Helper()
+	if out, err := run(t, allow); err != nil && !strings.Contains(out, "(NotFound)") {
+		t.Fatalf("%s: %v\n%s", allow, err, out)
+	}
 }
 
 // kinds are the resources of the API.
