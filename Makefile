@@ -29,8 +29,10 @@ SOURCE_DATE_EPOCH := $(shell date -u -d $(CREATED) +%s 2>/dev/null || date -u -j
 endif
 export PLATFORMS IMAGE_ARCHIVE SOURCE_DATE_EPOCH CYCLONEDX_GOMOD
 
-# The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
-export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
+# The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary. With the same -trimpath
+# and CGO_ENABLED as in hack/cluster/build.sh, Go compiles each dependency once for the cluster, the tests, and all programs.
+export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=% -trimpath%,$(shell go env GOFLAGS)) -buildvcs=false -trimpath)
+export CGO_ENABLED := 0
 export GOWORK := off
 
 # The modules of this repository, and those of them that have tests of their own.
@@ -86,7 +88,7 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 	cd api && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml $(ARGS)
 	cd api && $(CURDIR)/$(KUBE_API_LINTER) run --config $(CURDIR)/.golangci-kal.yml ./v1beta1/...
 	go vet -tags $(TEST_TAGS) ./...
-	@for module in $(TESTED_MODULES); do (cd $$module && CGO_ENABLED=0 go vet -trimpath ./...); done
+	@for module in $(TESTED_MODULES); do (cd $$module && go vet ./...); done
 	@hack/vale/check.sh $(VALE)
 	@rm -rf bin/vale
 	@go run ./hack/prose -out bin/vale $(PROSE_SOURCES)
@@ -95,14 +97,14 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 
 .PHONY: build
 build: ## Build the manager for this machine: bin/manager.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o bin/manager ./cmd/operator
+	go build -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o bin/manager ./cmd/operator
 
 # A folder of the PATH makes "kubectl vscaler" work, and its completion: make plugin PLUGIN_DIR=~/.local/bin
 PLUGIN_DIR ?= bin
 
 .PHONY: plugin
 plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o $(PLUGIN_DIR)/kubectl-vscaler ./cmd/kubectl-vscaler
+	go build -ldflags '-s -w -X main.version=v$(VERSION)-dev' -o $(PLUGIN_DIR)/kubectl-vscaler ./cmd/kubectl-vscaler
 	install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler $(PLUGIN_DIR)/
 
 .PHONY: run
@@ -225,14 +227,14 @@ SCALERS ?= 1000
 bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA after it, on real API servers: start, idle, OOM kills, a wave. SCALERS=5000
 	@hack/cluster/build.sh >/dev/null
 	@mkdir -p bin/bench
-	CGO_ENABLED=0 go build -trimpath -o bin/bench/ ./cmd/operator
-	CGO_ENABLED=0 go -C bench build -trimpath -o ../bin/bench/bench .
+	go build -o bin/bench/ ./cmd/operator
+	go -C bench build -o ../bin/bench/bench .
 	@bin/bench/bench -scalers $(SCALERS) -operator bin/bench/operator \
 		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
 
 .PHONY: bench
 bench: ## Test the benchmarks, and compare our rule of VPA and the import with VPA's own packages.
-	cd bench && CGO_ENABLED=0 go test -trimpath -timeout $(TEST_TIMEOUT) $(ARGS) ./...
+	cd bench && go test -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.

@@ -15,7 +15,7 @@ module=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$module/../.." && pwd)/bin/cluster
 cd "$module"
 
-kubernetes=v1.37.1 # the version of k8s.io/kubernetes in go.mod
+kubernetes=v1.37.2 # the version of k8s.io/kubernetes in go.mod
 
 # Flags from the caller's environment must not decide what is built. An empty GOFLAGS would let "go env -w" decide.
 export GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0
