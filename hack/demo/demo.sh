@@ -24,9 +24,9 @@ show() {
 	printf '$ %s\n' "$*"
 	"$@"
 }
-# await <what> <command>...: waits until the command succeeds.
+# await <what> <command>...: waits until the command succeeds, and says for what.
 await() {
-	local what=$1 end=$((SECONDS + patience)) reported=$SECONDS
+	local what=$1 end=$((SECONDS + patience)) reported=$((SECONDS - 10))
 	shift
 	until "$@"; do
 		[[ -z $operator ]] || kill -0 "$operator" || fail "the operator has ended: $(tail -n 5 "$work/operator.log")"
@@ -96,7 +96,6 @@ kubectl config --kubeconfig="$OPERATOR_KUBECONFIG" set-context --current --user=
 env -i KUBECONFIG="$OPERATOR_KUBECONFIG" "$bin/manager" -config=hack/demo/operator.yaml -zap-encoder=console -zap-log-level=debug \
 	>"$work/operator.log" 2>&1 &
 operator=$!
-echo "To use the cluster: export KUBECONFIG=$KUBECONFIG PATH=$programs:$bin:\$PATH"
 
 # requests lists the operator's requests, oldest first: code, verb, resource/subresource.
 requests() {
@@ -154,19 +153,22 @@ last=$(kubectl get pods -l app=web --sort-by=.metadata.name -o 'jsonpath={.items
 say "4. All pods use more than they request, one less than the others. The operator scales them up without delay."
 use 180 200
 await "requests that cover the usage" areSized 'cpu >= 168 && memory > 200' # the mean CPU usage, and all of the memory
-show kubectl vscaler status
+echo "Look at REQUEST, which covers USAGE again in all pods, and at USED."
+show kubectl vscaler top web --once
 
 say "5. All pods use much less. The operator scales them down when the memory peaks are older than the history."
 read -r cpu memory _ < <(sizes)
 use 40 60
 await "requests that cover the usage and are a third lower" areSized "cpu >= 38 && memory > 60 && cpu * 3 <= $cpu * 2 && memory * 3 <= $memory * 2"
-show kubectl vscaler status
+echo "Look at REQUEST, which has followed USAGE down, and at LIMIT, which stays."
+show kubectl vscaler top web --once
 
 say "6. One pod is OOM-killed. The operator raises the memory of all pods above the limit of that pod."
 read -r _ _ limit < <(sizes | tail -n 1)
 show kubectl annotate pod "$last" kwok.verticalscaler.io/oom=demo
 await "requests above the memory limit of the OOM-killed pod" areSized "memory > $limit"
-show kubectl vscaler status
+echo "Look at the memory's REQUEST in all pods, and at OOM-KILLS."
+show kubectl vscaler top web --once
 
 say "7. An administrator freezes all changes, and ends the freeze. The VerticalScaler shows it, although it is idle."
 show kubectl create configmap verticalscaler-freeze -n verticalscaler-system --from-literal=reason='incident 42'
@@ -231,7 +233,19 @@ restarts=$(pods restartCount | awk '{ n += $1 } END { print n }')
 expected='^[0-9]+ (patch pods/resize|create pods/eviction|(create|update|delete) newpodsizes|update verticalscalers/status|(create|update) verticalscalercheckpoints|(create|patch) events)$'
 unexpected=$({ requests | grep -E '^40[13] '; writes | grep -vE "$expected"; } | sort | uniq -c || true)
 [[ -z $unexpected ]] || fail "unexpected requests of the operator:"$'\n'"$unexpected"
+read -r cpu memory < <(sizes | awk '{ cpu += $1; memory += $2 } END { print cpu, memory }')
 say "All checks passed: pods are resized in place, or moved if that hurts less, and the operator sends only the requests that it needs."
+echo "The three containers app request ${cpu}m and ${memory%.*}Mi. In the template, they request 300m and 384Mi."
 [[ ${1:-} != -once ]] || exit 0
-echo "The cluster keeps running until Ctrl-C."
+cat <<END
+
+The cluster keeps running until Ctrl-C. To go on in another terminal:
+
+  export KUBECONFIG=$KUBECONFIG PATH=$programs:$bin:\$PATH
+  kubectl vscaler top web                     # live
+  kubectl annotate pod -l app=web --overwrite usage.verticalscaler.io/cpu=400m usage.verticalscaler.io/memory=500Mi
+  kubectl vscaler explain web
+
+What to read next: docs/modes.md, and the quick start in README.md for a cluster of your own.
+END
 wait
