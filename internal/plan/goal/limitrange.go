@@ -26,7 +26,7 @@ func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bou
 
 func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) string {
 	isChecked := func(c workload.Container) bool {
-		return !pod.IsTemplate || slices.ContainsFunc(sizes, func(size model.Size) bool { return size.Container == c.Name })
+		return !pod.IsTemplate || indexOf(sizes, c.Name) >= 0
 	}
 	containers := slices.SortedFunc(slices.Values(slices.Concat(pod.Running, pod.Init)), func(a, b workload.Container) int { return cmp.Compare(a.Name, b.Name) })
 	for _, r := range model.Resources {
@@ -96,15 +96,15 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 // resized. It is not replaced for that either: the next pod would have the same limits from its start.
 
 // LimitRangeObstacle reports that the LimitRanges of the namespace refuse a resize of the pod, or would add to it.
-func (g Goals) LimitRangeObstacle(pod workload.Pod, sizes Changes) model.Obstacle {
+func (p Pod) LimitRangeObstacle(sizes Changes) model.Obstacle {
 	if !sizes.Differ() {
 		return model.Obstacle{} // no resize is sent
 	}
-	after := sizes.Resized(pod)
-	o := cmp.Or(g.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), g.Bounds))
+	after := sizes.Resized(p.Pod)
+	o := cmp.Or(p.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), p.Bounds))
 	for _, c := range after.Running {
-		limit, most := g.Bounds.Defaulted(c).Limits.MemoryBytes, g.Bounds.ContainerMax.MemoryBytes
-		if need := g.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
+		limit, most := p.Bounds.Defaulted(c).Limits.MemoryBytes, p.Bounds.ContainerMax.MemoryBytes
+		if need := p.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
 			o.Message += fmt.Sprintf("; container %s is known to need %s of memory", c.Name, model.Memory.Format(need))
 		}
 	}

@@ -33,7 +33,7 @@ func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 		return out
 	}
 	after := pod
-	after.Containers = cs.appliedTo(pod.Containers)
+	after.Containers = resized(pod.Footprint(), cs.Sizes()).Running
 	for _, r := range model.Resources {
 		request := podLevelRequest(pod, after, r)
 		limit := cs.podLevelLimit(pod, after, request, r)

@@ -25,19 +25,19 @@ const QuotaRetry = time.Minute
 // for that.
 
 // WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
-func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacle) {
+func (p Pod) WithinQuotas(wanted Changes) (sizes Changes, missing model.Obstacle) {
 	sizes = wanted
-	if len(g.Quotas) == 0 || sizes.RaiseNothing() {
+	if len(p.Quotas) == 0 || sizes.RaiseNothing() {
 		return sizes, missing
 	}
 	for _, r := range memoryFirst {
 		over := func(changed Changes, c Change) model.Obstacle {
 			var more workload.Resources
-			r.Copy(&more, changed.growth(pod))
+			r.Copy(&more, changed.growth(p.Pod))
 			if c.isKilled(r) {
-				return overQuota(g.Quotas, more, nil)
+				return overQuota(p.Quotas, more, nil)
 			}
-			return overQuota(g.Quotas, more, g.surgeIn)
+			return overQuota(p.Quotas, more, p.surgeIn)
 		}
 		given := sizes.part(func(other model.Resource, has, size workload.Resources) bool {
 			return other != r || !r.Raises(has, size)
@@ -62,7 +62,7 @@ func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, mi
 		}
 		sizes = given
 	}
-	return sizes.KeepingBurstable(pod), missing
+	return sizes.KeepingBurstable(p.Pod), missing
 }
 
 // urgentFirst is the order in which containers are raised: OOM-killed ones first.

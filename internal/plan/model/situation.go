@@ -5,7 +5,6 @@ package model
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -273,34 +272,14 @@ func (s Situation) Count(is func(workload.Pod) bool) (n int) {
 func AppliedTo(pod workload.Pod) []workload.Container {
 	out := slices.Clone(pod.Containers)
 	for i, c := range out {
-		out[i].Resources = AppliedIn(pod, c)
+		out[i].Resources = pod.Applied(c.Name)
 	}
 	return out
-}
-
-// AppliedIn are a container's resources that the kubelet reports, or else what it declares.
-func AppliedIn(pod workload.Pod, c workload.Container) workload.Resources {
-	if actual, ok := pod.Actual[c.Name]; ok {
-		return actual
-	}
-	return c.Resources
 }
 
 // WasResized reports whether a resize of the pod was asked for, by anyone.
 func WasResized(pod workload.Pod) bool {
 	return !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
-}
-
-// Active are the active pods that have the container, and the container in them.
-func (s Situation) Active(policy Policy, container string) iter.Seq2[workload.Pod, workload.Container] {
-	return func(yield func(workload.Pod, workload.Container) bool) {
-		for _, pod := range s.Pods {
-			c, ok := pod.Readable(container)
-			if isIncluded := ok && s.IsActive(policy, pod); isIncluded && !yield(pod, c) {
-				return
-			}
-		}
-	}
 }
 
 // Injected names the containers of current pods that the template does not have, sorted: admission has

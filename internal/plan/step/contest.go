@@ -100,7 +100,7 @@ func (p planner) contestedPods() map[string][]model.Size {
 		if !model.IsAlive(pod) {
 			continue
 		}
-		if sizes := pods.SizesOf(p.Goals, pod); sizes.Differ() {
+		if sizes := pods.SizesOf(p.In(pod)); sizes.Differ() {
 			contested[pod.Name] = sizes.Sizes()
 		}
 	}

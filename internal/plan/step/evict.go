@@ -99,7 +99,7 @@ func (e evictions) harmOf(pod workload.Pod) harm {
 		return certain
 	case lacksCPU:
 		return onBusyNode
-	case !e.HasBoost(pod) && slices.ContainsFunc(e.reasons, func(o model.Obstacle) bool { return isOf(pod)(o) && neverEnds(o.Reason) }):
+	case !e.In(pod).HasBoost() && slices.ContainsFunc(e.reasons, func(o model.Obstacle) bool { return isOf(pod)(o) && neverEnds(o.Reason) }):
 		return certain
 	}
 	return none
@@ -113,8 +113,7 @@ func neverEnds(reason string) bool {
 // isThrottled reports whether the CPU limit of a container is below the decided request.
 func (e evictions) isThrottled(pod workload.Pod) bool {
 	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
-		c, _ := pod.Container(size.Container)
-		return model.IsBelow(model.AppliedIn(pod, c).Limits.CPUMillis, size.Requests.CPUMillis)
+		return model.IsBelow(pod.Applied(size.Container).Limits.CPUMillis, size.Requests.CPUMillis)
 	})
 }
 
@@ -126,9 +125,8 @@ func (e evictions) lacks(r model.Resource, pod workload.Pod) bool {
 // compares compares the requests of a pod with those of its replacement.
 func (e evictions) compares(pod workload.Pod, r model.Resource, is func(has, size int64) bool) bool {
 	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
-		c, _ := pod.Container(size.Container)
 		request := r.Request(size.Resources)
-		return request > 0 && is(r.Request(model.AppliedIn(pod, c)), request)
+		return request > 0 && is(r.Request(pod.Applied(size.Container)), request)
 	})
 }
 
@@ -232,7 +230,7 @@ func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
 		case !pod.Current:
 			return nil, anotherRollout()
 		case e.IsAvailable(pod):
-		case goal.HasSizes(pod, e.newPods.Sizes), e.StartedBoosted(pod):
+		case goal.HasSizes(pod, e.newPods.Sizes), e.In(pod).StartedBoosted():
 			starting++
 		case pod.Running && e.Decision.IsUrgentRestart():
 			unavailable = append(unavailable, pod)

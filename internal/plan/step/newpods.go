@@ -76,7 +76,7 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {
 	case pod.Name == "", len(sizes) == 0:
-	case !goal.HasSizes(pod, sizes) && !p.StartedBoosted(pod):
+	case !goal.HasSizes(pod, sizes) && !p.In(pod).StartedBoosted():
 		n.IneffectiveOnPod = pod.Name
 	case isKnownIneffective:
 		n.IneffectiveOnPod = ""

@@ -25,7 +25,7 @@ func (p planner) resize() model.Plan {
 	standings := make([]pods.Standing, 0, len(p.Pods))
 	for _, pod := range p.Pods {
 		if model.IsAlive(pod) {
-			standings = append(standings, pods.Of(p.Goals, pod))
+			standings = append(standings, pods.Of(p.In(pod)))
 		}
 	}
 	return p.choose(p.fold(standings))
@@ -55,7 +55,7 @@ func (p planner) fold(standings []pods.Standing) tally {
 		if s.IsLeaving {
 			t.leaving++
 		}
-		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Pod.Resized.After(p.Decision.Time.Add(-verification.ClockSkew)) {
+		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Resized.After(p.Decision.Time.Add(-verification.ClockSkew)) {
 			t.lowered++
 		}
 		switch {
@@ -125,8 +125,8 @@ func (p planner) underWay(t tally, next *pods.Standing) int {
 // resizeTo is the resize of a pod to its sizes, with the pod-level resources that follow.
 func resizeTo(s *pods.Standing) model.Resize {
 	return model.Resize{
-		Pod: s.Pod.Name, UID: s.Pod.UID, ResourceVersion: s.Pod.ResourceVersion,
-		Sizes: s.Sizes.Sizes(), PodLevel: s.Sizes.PodLevel(s.Pod), Boost: s.IsBoosted, Withdraws: s.Withdraws,
+		Pod: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+		Sizes: s.Sizes.Sizes(), PodLevel: s.Sizes.PodLevel(s.Pod.Pod), Boost: s.IsBoosted, Withdraws: s.Withdraws,
 	}
 }
 
@@ -174,7 +174,7 @@ func (p planner) nextBoost(t tally) *pods.Standing {
 			return &boost
 		}
 		boost.Sizes = boost.Sizes.Only(model.CPU)
-		if p.IsPossibleChange(boost.Pod, boost.Sizes) {
+		if boost.IsPossibleChange(boost.Sizes) {
 			return &boost
 		}
 	}
