@@ -6,7 +6,6 @@
 package goal
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -109,10 +108,8 @@ func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	requests.MemoryBytes = p.memoryOf(of)
 	of.Size = of.Goal.Resize(c.Resources, requests)
 	if requests.MemoryBytes > of.Goal.Requests.MemoryBytes {
-		dropped = append(dropped, model.Obstacle{
-			Reason:  v1beta1.ReasonOutlierPod,
-			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
-		})
+		dropped = append(dropped, model.Wait(v1beta1.ReasonOutlierPod,
+			"container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name))
 		if of.Size.Requests.MemoryBytes == c.Requests.MemoryBytes && of.Size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
 			of.Size.Limits.MemoryBytes = c.Limits.MemoryBytes // the smallest amount above the request keeps the QoS class
 		}
@@ -120,11 +117,9 @@ func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	for _, r := range model.Resources {
 		if r.Restarts(c) && r.Differs(c.Resources, of.Size) {
 			r.Copy(&of.Size, c.Resources)
-			dropped = append(dropped, model.Obstacle{
-				Reason:  v1beta1.ReasonRestartRequired,
-				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.String()),
-				Stalled: true, NeedsNewPod: true,
-			})
+			restarts := model.Stall(v1beta1.ReasonRestartRequired, "container %s restarts when its %s changes (resizePolicy)", c.Name, r)
+			restarts.NeedsNewPod = true
+			dropped = append(dropped, restarts)
 		}
 	}
 	return dropped

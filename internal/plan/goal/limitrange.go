@@ -17,14 +17,7 @@ import (
 // OutOfBounds reports which rule of a LimitRange a pod breaks. The sizes are already set on its
 // containers. The API server checks all containers. But a webhook may complete those of new pods, so only those with a size
 // are checked in a template; the others count for the sum.
-func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
-	if message := brokenRule(pod, sizes, bounds); message != "" {
-		return model.Obstacle{Reason: v1beta1.ReasonLimitRange, Message: message, Stalled: true}
-	}
-	return model.Obstacle{}
-}
-
-func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) string {
+func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) (o model.Obstacle) {
 	isChecked := func(c workload.Container) bool {
 		return !pod.IsTemplate || indexOf(sizes, c.Name) >= 0
 	}
@@ -32,14 +25,14 @@ func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Boun
 	for _, r := range model.Resources {
 		for _, c := range containers {
 			if what := brokenByContainer(c.Resources, r, bounds); what != "" && isChecked(c) {
-				return fmt.Sprintf("LimitRange %s allows container %s %s", bounds.Name, c.Name, what)
+				return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s allows container %s %s", bounds.Name, c.Name, what)
 			}
 		}
 		if what := brokenByPod(pod, r, bounds); what != "" {
-			return fmt.Sprintf("LimitRange %s allows a pod %s", bounds.Name, what)
+			return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s allows a pod %s", bounds.Name, what)
 		}
 	}
-	return ""
+	return o
 }
 
 func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.Bounds) string {
@@ -135,9 +128,6 @@ func (g Goals) addedByLimitRange(after workload.Footprint) model.Obstacle {
 	if len(added) == 0 {
 		return model.Obstacle{}
 	}
-	return model.Obstacle{
-		Reason: v1beta1.ReasonLimitRange, Stalled: true,
-		Message: fmt.Sprintf("LimitRange %s would add %s when the pod is resized: set %s",
-			g.Bounds.DefaultName, model.Listed(added, ", "), model.Listed(lines, ", ")),
-	}
+	return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s would add %s when the pod is resized: set %s",
+		g.Bounds.DefaultName, model.Listed(added, ", "), model.Listed(lines, ", "))
 }

@@ -5,7 +5,6 @@ package goal
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -118,9 +117,9 @@ func (n next) unschedulable() model.Obstacle {
 		switch {
 		case request <= r.Request(plain):
 		case model.IsBelow(node, request):
-			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
+			return model.Wait(v1beta1.ReasonNodeCapacity, "no node could hold a new pod with %s of %s", r.Format(request), r)
 		case n.IsSetBack, slices.ContainsFunc(n.Pods, waits):
-			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
+			return model.Wait(v1beta1.ReasonNodeCapacity, "the scheduler finds no node for a new pod that has it")
 		}
 	}
 	return model.Obstacle{}
@@ -337,15 +336,12 @@ func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPod
 	case at.IsZero(), !now.Before(at.Add(memory)):
 		return n
 	}
-	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{
-		Reason: v1beta1.ReasonReplicaFailure, Message: "the API server refused to create pods with other sizes: " + message,
-	}}
+	refused := model.Wait(v1beta1.ReasonReplicaFailure, "the API server refused to create pods with other sizes: %s", message)
+	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: refused}
 }
 
 func podLevelResources() model.Obstacle {
-	return model.Obstacle{
-		Reason: v1beta1.ReasonUnsupported, Message: "The Deployment declares pod-level resources, which are not managed", Stalled: true,
-	}
+	return model.Stall(v1beta1.ReasonUnsupported, "The Deployment declares pod-level resources, which are not managed")
 }
 
 // IsSame reports whether these are the same sizes, in any order.

@@ -131,12 +131,8 @@ func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(wo
 			beside = fmt.Sprintf(", and %s for new pods of a rollout", r.Format(reserved))
 		}
 		if q.Used+added+reserved > q.Hard {
-			return model.Obstacle{
-				Reason: v1beta1.ReasonQuotaExceeded,
-				Message: fmt.Sprintf("ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed%s",
-					q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added), beside),
-				Stalled: true,
-			}
+			return model.Stall(v1beta1.ReasonQuotaExceeded, "ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed%s",
+				q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added), beside)
 		}
 	}
 	return model.Obstacle{}

@@ -87,11 +87,9 @@ func asksFor(sizes, others []model.Size) bool {
 // BlockerOf is the obstacle that keeps the pod from being resized to these sizes in place.
 func (p Pod) BlockerOf(sizes Changes) model.Obstacle {
 	if slices.ContainsFunc(sizes, func(c Change) bool { return !c.IsReported }) {
-		return model.Obstacle{
-			Reason:      v1beta1.ReasonUnsupported,
-			Message:     "its node has not reported the applied resources, which a resize in place requires",
-			NeedsNewPod: !p.Now.Before(p.Started.Add(StuckAfter)),
-		}
+		o := model.Wait(v1beta1.ReasonUnsupported, "its node has not reported the applied resources, which a resize in place requires")
+		o.NeedsNewPod = !p.Now.Before(p.Started.Add(StuckAfter))
+		return o
 	}
 	return cmp.Or(sizes.qosObstacle(p.Pod), p.LimitRangeObstacle(sizes))
 }

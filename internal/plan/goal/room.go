@@ -4,7 +4,6 @@
 package goal
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -39,11 +38,8 @@ func (p Pod) WithinRoom(wanted Changes) (sizes Changes, missing model.Obstacles)
 	for i, c := range sizes {
 		for _, r := range memoryFirst {
 			if whole := r.Request(wanted[i].Size); r.Request(c.Size) < whole {
-				missing = append(missing, model.Obstacle{
-					Reason: v1beta1.ReasonDeferred,
-					Message: fmt.Sprintf("container %s has %s of %s of %s; its node has no more",
-						c.Has.Name, r.Format(r.Request(c.Has.Resources)), r.Format(whole), r),
-				})
+				missing = append(missing, model.Wait(v1beta1.ReasonDeferred, "container %s has %s of %s of %s; its node has no more",
+					c.Has.Name, r.Format(r.Request(c.Has.Resources)), r.Format(whole), r))
 			}
 		}
 	}

@@ -5,7 +5,6 @@ package goal
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -29,11 +28,7 @@ func (g Goals) Template() (t Template) {
 		c := &g.Rows.Containers[i]
 		if c.Unreadable && c.Original != (model.Original{}) {
 			// A rewrite without what we own of it would remove that.
-			t.Obstacle = model.Obstacle{
-				Reason:  v1beta1.ReasonRejected,
-				Message: fmt.Sprintf("Container %s has resources outside the supported range: correct them in the Deployment", c.Name),
-				Stalled: true,
-			}
+			t.Obstacle = model.Stall(v1beta1.ReasonRejected, "Container %s has resources outside the supported range: correct them in the Deployment", c.Name)
 		}
 		if !c.Unreadable {
 			t.add(g, Goal{Container: c, Requests: g.Decision.Requests[c.Name]})

@@ -21,6 +21,18 @@ type Obstacle struct {
 	NeedsNewPod bool
 }
 
+// Wait is an obstacle that ends without a user.
+func Wait(reason, format string, args ...any) Obstacle {
+	return Obstacle{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Stall is an obstacle that a user must remove.
+func Stall(reason, format string, args ...any) Obstacle {
+	o := Wait(reason, format, args...)
+	o.Stalled = true
+	return o
+}
+
 // Exists reports whether there is an obstacle.
 func (o Obstacle) Exists() bool { return o.Reason != "" }
 

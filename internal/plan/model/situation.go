@@ -4,7 +4,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -204,16 +203,10 @@ func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 // changed.
 func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	if hpa := r.scaledBy(s.Scaled); hpa != "" {
-		return Obstacle{
-			Reason: v1beta1.ReasonHPAConflict, Subject: r.String(),
-			Message: fmt.Sprintf("not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa),
-		}
+		return Wait(v1beta1.ReasonHPAConflict, "not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa).On(r.String())
 	}
 	if vpa := r.scaledBy(s.Sized[container]); vpa != "" {
-		return Obstacle{
-			Reason: v1beta1.ReasonVPAConflict, Subject: container + " " + r.String(),
-			Message: fmt.Sprintf("not managed, because VerticalPodAutoscaler %s sizes it", vpa),
-		}
+		return Wait(v1beta1.ReasonVPAConflict, "not managed, because VerticalPodAutoscaler %s sizes it", vpa).On(container + " " + r.String())
 	}
 	return Obstacle{}
 }
@@ -229,10 +222,7 @@ func (s Situation) WaitsForUsage() Obstacle {
 	if s.MissingUsage == "" {
 		return Obstacle{}
 	}
-	return Obstacle{
-		Reason:  v1beta1.ReasonMetricsIncomplete,
-		Message: fmt.Sprintf("waits until all running pods report usage (%s)", s.MissingUsage),
-	}
+	return Wait(v1beta1.ReasonMetricsIncomplete, "waits until all running pods report usage (%s)", s.MissingUsage)
 }
 
 // IsAlive reports whether the pod runs and is not about to end.

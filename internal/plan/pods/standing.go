@@ -109,7 +109,7 @@ func (s Standing) classifyRequest(refusal model.Obstacle) Standing {
 	case s.IsBoosted:
 		return s.as(AsksBoost)
 	case frees && isStarting(s.Pod.Pod) && !s.StartedBoosted():
-		return s.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
+		return s.blockedBy(model.Wait(v1beta1.ReasonPodsUnavailable, "is lowered once it is Ready"))
 	case s.Decision.Verification != nil && s.Sizes.LowerRequest():
 		if raised, _ := s.WithinRoom(s.Sizes.Raised()); s.IsPossibleChange(raised) { // which does not wait for the verification
 			s.Sizes = raised
@@ -198,10 +198,7 @@ func (s Standing) holdsBackOther() bool {
 // classifyFailed is the standing of a pod whose kubelet could not apply the resize. It tries again by itself. A memory limit that
 // it cannot lower is restored: otherwise it would be lowered in a moment of less usage, and the pod might be OOM-killed in the next.
 func (s Standing) classifyFailed() Standing {
-	failed := model.Obstacle{
-		Reason:  v1beta1.ReasonResizeError,
-		Message: cmp.Or(s.Resize.Message, "the kubelet could not actuate the resize and tries again"),
-	}
+	failed := model.Wait(v1beta1.ReasonResizeError, "%s", cmp.Or(s.Resize.Message, "the kubelet could not actuate the resize and tries again"))
 	isShrinking := func(c workload.Container) bool {
 		return model.IsBelow(c.Limits.MemoryBytes, s.Actual[c.Name].Limits.MemoryBytes)
 	}
@@ -233,9 +230,9 @@ func (s Standing) classifyInProgress() Standing {
 	left := s.stuckIn()
 	switch {
 	case left <= 0:
-		return s.blockedBy(model.Obstacle{
-			Reason: v1beta1.ReasonResizeError, Message: "the kubelet has not applied the new size for " + goal.StuckAfter.String(), NeedsNewPod: !s.IsBoosted,
-		})
+		stuck := model.Wait(v1beta1.ReasonResizeError, "the kubelet has not applied the new size for %s", goal.StuckAfter)
+		stuck.NeedsNewPod = !s.IsBoosted
+		return s.blockedBy(stuck)
 	case !s.IsBoosted, slices.ContainsFunc(s.Sizes, func(c goal.Change) bool { return model.Memory.Differs(c.Actual, c.Size) }):
 		return s.as(InFlight).within(left)
 	}

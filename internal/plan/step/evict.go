@@ -242,7 +242,7 @@ func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
 	switch {
 	case isAnyUnavailable:
 	case max(starting, replicas) > 0:
-		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
+		return nil, model.Wait(v1beta1.ReasonRecreating, "Waiting for the replacement pod to become ready")
 	case !e.Deployment.RollingOut, len(unavailable) > 0:
 		return unavailable, model.Obstacle{}
 	}
@@ -250,5 +250,5 @@ func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
 }
 
 func podsUnavailable() model.Obstacle {
-	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
+	return model.Wait(v1beta1.ReasonPodsUnavailable, "Not all replicas are available: no pod is evicted until they are")
 }

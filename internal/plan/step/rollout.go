@@ -60,7 +60,7 @@ func (p planner) rolloutObstacle(t goal.Template) model.Obstacle {
 	case t.Obstacle.Exists():
 		return t.Obstacle
 	case p.Deployment.Paused:
-		return model.Obstacle{Reason: v1beta1.ReasonRolloutPaused, Message: "The Deployment is paused: its pod template is not changed until it is resumed"}
+		return model.Wait(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pod template is not changed until it is resumed")
 	case p.Deployment.RollingOut && !p.endsRollout(t):
 		return anotherRollout()
 	}
@@ -91,7 +91,7 @@ func (p planner) onlyLowers(t goal.Template) bool {
 }
 
 func anotherRollout() model.Obstacle {
-	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
+	return model.Wait(v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress")
 }
 
 // rolledOut says how far the Deployment is with a template that is as decided.
