@@ -101,7 +101,7 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 		NewPods: NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod}, Progress: Progress{Pods: s.AlivePods()},
 	}
 	switch {
-	case step.MustRestore(s, policy):
+	case step.MustRestore(o.goals):
 		p.Step = Restore{}
 		p.Verdict = Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer")
 		return p

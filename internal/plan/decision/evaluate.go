@@ -78,7 +78,7 @@ func (e *evaluation) evaluate(q request) {
 		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.Resource, From: q.allowed.Fit(q.Template)})
 	}
 	if q.ceiling > 0 {
-		model.SetRequest(e.stays, q.container.Name, q.Resource, e.Decision.Request(q.container.Name, q.Resource))
+		model.SetRequest(e.stays, q.container.Name, q.Resource, q.decided)
 	}
 	if differs(q.target, q.wanted, q.tolerance) {
 		e.kept = append(e.kept, q.keptBelow(e.rows.Ceilings[q.Resource]).On(q.subject()))
@@ -167,7 +167,7 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 // set the request that it follows.
 func (e *evaluation) limitsAreOff(q request) bool {
 	r, c := q.Resource, q.container
-	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || e.Decision.Request(c.Name, r) > 0 {
+	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || q.decided > 0 {
 		return false
 	}
 	var requests quantity.Amounts

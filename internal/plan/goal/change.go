@@ -52,6 +52,12 @@ func (cs Changes) LowerRequest() bool {
 	return cs.anyResource(func(r model.Resource, has, size workload.Resources) bool { return r.Request(size) < r.Request(has) })
 }
 
+// OnlyLowerRequests reports whether the sizes lower a request, and raise none.
+func (cs Changes) OnlyLowerRequests() bool {
+	raises := func(r model.Resource, has, size workload.Resources) bool { return r.Request(size) > r.Request(has) }
+	return cs.LowerRequest() && !cs.anyResource(raises)
+}
+
 // LowerMemoryLimit reports whether the sizes lower a memory limit of the pod.
 func (cs Changes) LowerMemoryLimit() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Size.Limits.MemoryBytes < c.Has.Limits.MemoryBytes })

@@ -15,7 +15,7 @@ import (
 // Template is the Deployment's pod template by the decision.
 type Template struct {
 	Owned     []model.Size     // the values that we own, by container
-	Wanted    []model.Size     // all resources of the containers in Owned
+	Wanted    Changes          // all resources of the containers in Owned
 	Originals []model.Original // the original values to record first
 	IsChanged bool
 	Obstacle  model.Obstacle
@@ -39,7 +39,7 @@ func (g Goals) Template() (t Template) {
 	case g.Deployment.PodLevelResources:
 		t.Obstacle = podLevelResources()
 	default:
-		t.Obstacle = g.OutOfBounds(t.Wanted)
+		t.Obstacle = g.OutOfBounds(t.Wanted.Sizes())
 	}
 	return t
 }
@@ -75,7 +75,7 @@ func (t *Template) add(g Goals, of Goal) {
 	}
 	if own != (workload.Resources{}) {
 		t.Owned = append(t.Owned, model.Size{Container: of.Name, Resources: own})
-		t.Wanted = append(t.Wanted, model.Size{Container: of.Name, Resources: c.Size})
+		t.Wanted = append(t.Wanted, c)
 	}
 	t.IsChanged = t.IsChanged || c.Size != of.Resources
 	if original != of.Original {
@@ -106,7 +106,7 @@ func (g Goals) OverQuota(t Template) model.Obstacle {
 	if g.Deployment.Replicas == 0 {
 		return model.Obstacle{}
 	}
-	more := resized(g.NewPod(), t.Wanted).With(g.Bounds.Defaulted).Counted()
+	more := resized(g.NewPod(), t.Wanted.Sizes()).With(g.Bounds.Defaulted).Counted()
 	for _, r := range model.Resources {
 		r.Put(&more, r.Request(more)-g.freed(r.Request), r.Limit(more)-g.freed(r.Limit))
 	}

@@ -69,7 +69,8 @@ func (r Resource) IsInsufficientFor(pod workload.Pod) bool {
 	return pick(r, pod.InsufficientCPU, pod.InsufficientMemory)
 }
 
-func (r Resource) controls(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
+// IsControlledBy reports whether a policy includes the resource.
+func (r Resource) IsControlledBy(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
 
 func (r Resource) scaledBy(s workload.Scaled) string { return pick(r, s.CPU, s.Memory) }
 

@@ -211,11 +211,6 @@ func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	return Obstacle{}
 }
 
-// IsManaged reports whether the policy and the other autoscalers leave a resource to us.
-func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
-	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
-}
-
 // WaitsForUsage blocks lower requests while usage is missing; no
 // obstacle if the usage is complete.
 func (s Situation) WaitsForUsage() Obstacle {

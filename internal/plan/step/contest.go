@@ -59,7 +59,7 @@ func (p planner) arePodsUndone() bool {
 	managed := model.Requests{}
 	for _, c := range p.Rows.Containers {
 		for _, q := range c.Rows {
-			if q.IsControlled && !q.TakenBy.Exists() {
+			if q.IsOurs {
 				model.SetRequest(managed, c.Name, q.Resource, p.Decision.Request(c.Name, q.Resource))
 			}
 		}
@@ -85,7 +85,7 @@ func (p planner) isReleased(c model.Contest) bool {
 func (p planner) contested() (c model.Contest) {
 	t := p.Template()
 	if p.Policy.RollsOut() || p.ownValuesDiffer(t) {
-		c.Template = t.Wanted
+		c.Template = t.Wanted.Sizes()
 	}
 	if p.Policy.InPlace() {
 		c.Pods = p.contestedPods()

@@ -73,21 +73,7 @@ func (p planner) endsRollout(t goal.Template) bool {
 	if p.Decision.IsUrgentRestart() && !wasApplied {
 		return true
 	}
-	return slices.ContainsFunc(p.Pods, goal.LacksNode) && p.onlyLowers(t)
-}
-
-// onlyLowers reports whether the changed template requests less than the current one, and of no resource
-// more.
-func (p planner) onlyLowers(t goal.Template) bool {
-	least, most := int64(0), int64(0) // of the differences
-	for _, size := range t.Wanted {
-		c, _ := p.Deployment.Container(size.Container)
-		for _, r := range model.Resources {
-			more := r.Request(size.Resources) - r.Request(c.Resources)
-			least, most = min(least, more), max(most, more)
-		}
-	}
-	return most == 0 && least < 0
+	return slices.ContainsFunc(p.Pods, goal.LacksNode) && t.Wanted.OnlyLowerRequests()
 }
 
 func anotherRollout() model.Obstacle {
@@ -115,13 +101,13 @@ func (p planner) rolledOut() model.Plan {
 
 // MustRestore reports whether we own something of the template, but nothing that is still
 // managed.
-func MustRestore(s model.Situation, policy model.Policy) bool {
-	if !policy.MayRollOut() || len(s.Originals) == 0 {
+func MustRestore(g goal.Goals) bool {
+	if !g.Policy.MayRollOut() || len(g.Originals) == 0 {
 		return false
 	}
-	for _, original := range s.Originals {
-		for _, r := range model.Resources {
-			if original.Has(r) && s.IsManaged(policy, original.Container, r) {
+	for _, c := range g.Rows.Containers {
+		for _, q := range c.Rows {
+			if q.IsOurs && c.Original.Has(q.Resource) {
 				return false
 			}
 		}

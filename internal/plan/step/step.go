@@ -41,10 +41,13 @@ func Next(g goal.Goals) model.Plan {
 	if p.IsTemplateAsDecided() {
 		p = p.with(p.Decision.Applied()) // by a rewrite whose status may have been lost
 	}
-	p.newPods = p.learnNewPods()
+	p.newPods = model.NewPods{}
+	if p.Policy.MayEvict() {
+		p.newPods = p.learnNewPods()
+	}
 	next := p.resize()
-	if !p.Policy.MayEvict() {
-		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
+	if p.Policy.SizesNewPods && !p.Policy.MayEvict() {
+		next.NewPods = p.with(next.Decision).Goals.Next() // A verification may just have ended.
 	}
 	switch next.Step.(type) {
 	case model.Resize, model.Evict: // a step that changes the template checks for a contest by itself
