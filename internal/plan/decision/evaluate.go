@@ -9,8 +9,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -23,11 +21,11 @@ type evaluation struct {
 	rows      row.Table
 	stays     model.Requests // decided before and still managed
 	moves     []move
-	starts    []verification.Change // from what new pods of the template request, as far as it is allowed
-	unmanaged model.Obstacles       // resources left alone although the policy controls them
-	kept      model.Obstacles       // requests that stay although the target differs
-	isKnown   bool                  // there is a recommendation
-	controls  bool                  // there is something to manage
+	starts    []request       // those that start in new pods as in the template
+	unmanaged model.Obstacles // resources left alone although the policy controls them
+	kept      model.Obstacles // requests that stay although the target differs
+	isKnown   bool            // there is a recommendation
+	controls  bool            // there is something to manage
 }
 
 func evaluate(s model.Situation, policy model.Policy, rows row.Table) *evaluation {
@@ -63,7 +61,6 @@ func (e *evaluation) noteContainer(c *row.Container) {
 	}
 }
 
-// leave notes why a container is left alone until a user acts.
 func (e *evaluation) leave(c *row.Container, format string, args ...any) {
 	e.unmanaged = append(e.unmanaged, model.Stall(v1beta1.ReasonRejected, format, args...).On("container "+c.Name))
 }
@@ -75,7 +72,7 @@ func (e *evaluation) evaluate(q request) {
 		return
 	}
 	if q.Resource.Boost(q.container.Policy) == nil {
-		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.Resource, From: q.allowed.Fit(q.Template)})
+		e.starts = append(e.starts, q)
 	}
 	if q.ceiling > 0 {
 		model.SetRequest(e.stays, q.container.Name, q.Resource, q.decided)
@@ -137,12 +134,10 @@ func (e *evaluation) moveOrKeep(q request) {
 	}
 }
 
-// keep notes why a request does not get its target.
 func (e *evaluation) keep(q request, reason, format string, args ...any) {
 	e.kept = append(e.kept, model.Wait(reason, format, args...).On(q.subject()))
 }
 
-// remark says why nothing moves.
 func (e *evaluation) remark(isDecided bool) model.Verdict {
 	switch {
 	case len(e.unmanaged) > 0:
@@ -170,9 +165,7 @@ func (e *evaluation) limitsAreOff(q request) bool {
 	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || q.decided > 0 {
 		return false
 	}
-	var requests quantity.Amounts
-	r.Set(&requests, q.current)
-	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, requests)) != r.Limit(has) }
+	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, r.Alone(q.current))) != r.Limit(has) }
 	if !e.policy.InPlace() {
 		return isOff(c.Resources) // new pods are created from the template
 	}

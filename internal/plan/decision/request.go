@@ -145,7 +145,6 @@ func (q request) grain(v int64) int64 {
 	return 1 << 20
 }
 
-// subject names the request.
 func (q request) subject() string { return q.container.Name + " " + q.Resource.String() }
 
 // move says where a request moves if it may move all the way, and why; no reason if it
@@ -209,7 +208,6 @@ func (q request) whenLowered(maxAllowed int64) string {
 	return ""
 }
 
-// isClose reports whether an amount is within the tolerance of the current request.
 func (q request) isClose(to int64) bool { return !differs(q.current, to, q.tolerance) }
 
 // differs reports whether two requests are further apart than the tolerance, as a share of the

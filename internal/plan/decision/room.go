@@ -83,7 +83,6 @@ func (q request) raiseLimit() int64 {
 	return q.RaiseLimit
 }
 
-// ceilingName is the ceiling that keeps a request from getting more.
 func (q request) ceilingName(pod row.Ceiling) string {
 	r := q.Resource
 	switch {
@@ -95,7 +94,6 @@ func (q request) ceilingName(pod row.Ceiling) string {
 	return fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(pod.Most))
 }
 
-// keptBelow is the reason why a request does not get the wanted amount.
 func (q request) keptBelow(pod row.Ceiling) model.Obstacle {
 	wanted := q.Resource.Format(q.wanted)
 	switch {

@@ -34,7 +34,6 @@ func (cs Changes) Sizes() []model.Size {
 	return out
 }
 
-// anyResource reports whether a condition holds for a resource of a container.
 func (cs Changes) anyResource(is func(r model.Resource, has, size workload.Resources) bool) bool {
 	return slices.ContainsFunc(cs, func(c Change) bool {
 		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return is(r, c.Has.Resources, c.Size) })
@@ -68,7 +67,6 @@ func (cs Changes) AreApplied() bool {
 	return !slices.ContainsFunc(cs, func(c Change) bool { return !isApplied(c.Actual, c.Size) })
 }
 
-// isApplied reports whether the kubelet reports the resources that were asked for.
 func isApplied(actual, asked workload.Resources) bool {
 	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return !r.IsApplied(actual, asked) })
 }
@@ -123,7 +121,6 @@ func (cs Changes) withMemory() Changes {
 	return out
 }
 
-// largerOf has the larger one of each amount.
 func largerOf(a, b workload.Resources) workload.Resources {
 	for _, r := range model.Resources {
 		r.Put(&a, max(r.Request(a), r.Request(b)), max(r.Limit(a), r.Limit(b)))
@@ -131,7 +128,6 @@ func largerOf(a, b workload.Resources) workload.Resources {
 	return a
 }
 
-// resized is the footprint with these sizes.
 func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
 	return f.With(func(c workload.Container) workload.Resources {
 		if i := indexOf(sizes, c.Name); i >= 0 {
@@ -141,7 +137,6 @@ func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
 	})
 }
 
-// indexOf is the index of the size of a container; negative without one.
 func indexOf(sizes []model.Size, container string) int {
 	return slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == container })
 }

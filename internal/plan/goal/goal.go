@@ -36,8 +36,8 @@ type Goals struct {
 }
 
 // Of are the goals of the situation's decision.
-func Of(s model.Situation, policy model.Policy, rows row.Table, now time.Time) Goals {
-	return Goals{Situation: s, Policy: policy, Rows: rows, Now: now}.With(s.Decision)
+func Of(s model.Situation, policy model.Policy, now time.Time) Goals {
+	return Goals{Situation: s, Policy: policy, Rows: row.Of(s, policy), Now: now}.With(s.Decision)
 }
 
 // With are the goals of another decision.
@@ -62,7 +62,6 @@ func (g Goals) With(d *model.Decision) Goals {
 	return g
 }
 
-// of is the goal of a container of a pod that can be changed; nil for none.
 func (g Goals) of(c workload.Container) *Goal {
 	for i := range g.list {
 		if g.list[i].Name == c.Name && !c.Unreadable {
@@ -102,7 +101,6 @@ func (p Pod) Decided() (sizes Changes, dropped model.Obstacles) {
 	return sizes.KeepingBurstable(p.Pod), dropped
 }
 
-// size sets the decided size of one container.
 func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	c, requests := of.Has, of.Goal.Requests
 	requests.MemoryBytes = p.memoryOf(of)

@@ -55,7 +55,6 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 	return ""
 }
 
-// isAbove reports whether an amount is above a bound that is set.
 func isAbove(v, most int64) bool { return v > model.BoundOf(most) }
 
 // brokenByPod applies the API server's rules to the pod's sum. A value that is not set counts for

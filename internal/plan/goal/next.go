@@ -64,7 +64,6 @@ func (n next) obstacle() model.Obstacle {
 	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(n.sizes.covering().Sizes()), n.overQuota(), n.unschedulable())
 }
 
-// newPod is the next pod as the template makes it.
 func (g Goals) newPod() workload.Footprint { return g.NewPod().With(g.Bounds.Defaulted) }
 
 // inNewPod is the size of a container of a new pod, without what is not decided. A container with
@@ -287,7 +286,6 @@ func (n next) starts() (starts []model.Size) {
 	return starts
 }
 
-// starting is the pod when it starts.
 func (n *next) starting() Pod {
 	f := resized(n.made, n.started())
 	pod := workload.Pod{Current: true, ReadyChanged: n.Now, Containers: f.Running, Others: f.Init, Overhead: f.Overhead}
@@ -311,7 +309,7 @@ func (n next) mayStartWith(starts []model.Size) bool {
 		return false
 	}
 	one, replicas := pod.Footprint().Counted(), int64(max(1, n.Deployment.Replicas)) // a rollout may create as many at once
-	all := workload.Resources{Requests: cpuAlone(replicas * one.Requests.CPUMillis), Limits: cpuAlone(replicas * one.Limits.CPUMillis)}
+	all := workload.Resources{Requests: model.CPU.Alone(replicas * one.Requests.CPUMillis), Limits: model.CPU.Alone(replicas * one.Limits.CPUMillis)}
 	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all, nil)).Exists()
 }
 

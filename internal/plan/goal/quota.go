@@ -154,7 +154,6 @@ func amountFor(key string, a workload.Resources) (model.Resource, int64) {
 	return model.CPU, 0
 }
 
-// withPurpose is the obstacle with what it blocks.
 func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 	if o.Exists() {
 		o.Message += suffix

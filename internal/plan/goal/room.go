@@ -46,7 +46,6 @@ func (p Pod) WithinRoom(wanted Changes) (sizes Changes, missing model.Obstacles)
 	return sizes.KeepingBurstable(p.Pod), missing
 }
 
-// fitting is the sizes with as much of a resource as the node has room for.
 func (p Pod) fitting(r model.Resource, sizes Changes) Changes {
 	over := func(sizes Changes) int64 {
 		return r.Request(p.CountedWith(sizes.Resized(p.Pod))) - r.Request(p.Counted()) - r.Of(p.Room[p.Node])

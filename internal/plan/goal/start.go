@@ -10,7 +10,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 const (
@@ -39,7 +38,6 @@ type boostable struct {
 // mayBoost reports whether the container may have a boost: it restarts nothing.
 func (c Change) mayBoost() bool { return c.Goal.Boost != nil && !c.Has.RestartOnCPU }
 
-// isBoosted reports whether a container that may be boosted has more CPU than is decided.
 func (c Change) isBoosted() bool {
 	return c.mayBoost() && c.Has.Requests.CPUMillis > c.Goal.Requests.CPUMillis
 }
@@ -63,7 +61,7 @@ func (p Pod) boostableOf(plain Changes, index int) boostable {
 	if boost.LeastMillis > 0 {
 		b.most = min(b.most, cpu.MostRaised)
 	}
-	b.most = max(b.base, c.Goal.Resize(c.Has.Resources, cpuAlone(b.most)).Requests.CPUMillis)
+	b.most = max(b.base, c.Goal.Resize(c.Has.Resources, model.CPU.Alone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(p.Pod, c.Has.Name, p.Now)
 	began, end := boost.Start(p.Pod, c.Has.Name)
 	if p.Resized.IsZero() || began.IsZero() {
@@ -77,7 +75,6 @@ func (p Pod) boostableOf(plain Changes, index int) boostable {
 	return b
 }
 
-// boostedRequest is the request with a boost.
 func boostedRequest(b model.Boost, request int64) int64 {
 	return max(b.LeastMillis, min(row.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis)+b.MoreMillis)
 }
@@ -98,7 +95,6 @@ func (p Pod) shareNode(plain Changes, list []boostable) {
 	}
 }
 
-// mostBoosted is the most CPU that a pod may request while it starts.
 func (p Pod) mostBoosted() int64 {
 	most := p.Rows.Ceilings[model.CPU].Most
 	room, isKnown := p.Room[p.Node]
@@ -130,7 +126,7 @@ func boosted(list []boostable, plain Changes) (out Changes, until time.Time) {
 	out = slices.Clone(plain)
 	for _, b := range list {
 		if wanted := b.wanted(); !b.until.IsZero() && wanted > b.base {
-			model.CPU.Copy(&out[b.index].Size, b.Goal.Resize(b.Has.Resources, cpuAlone(wanted)))
+			model.CPU.Copy(&out[b.index].Size, b.Goal.Resize(b.Has.Resources, model.CPU.Alone(wanted)))
 			if until.IsZero() || b.until.Before(until) {
 				until = b.until
 			}
@@ -179,5 +175,3 @@ func (g Goals) BoostedBy() string {
 	}
 	return "earlier starts were throttled"
 }
-
-func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }

@@ -83,9 +83,12 @@ func (t *Template) add(g Goals, of Goal) {
 	}
 }
 
+// OwnsTemplate reports whether values of the template are ours, and may be changed.
+func (g Goals) OwnsTemplate() bool { return g.Policy.MayRollOut() && len(g.Originals) > 0 }
+
 // IsTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (g Goals) IsTemplateAsDecided() bool {
-	if !g.Policy.MayRollOut() || len(g.Originals) == 0 {
+	if !g.OwnsTemplate() {
 		return false
 	}
 	t := g.DecidedTemplate()
@@ -134,7 +137,6 @@ func (g Goals) PodsAt(sizes []model.Size) int {
 	})
 }
 
-// carries reports whether the pod declares what is set of the size.
 func carries(pod workload.Pod, size model.Size) bool {
 	c, ok := pod.Container(size.Container)
 	return ok && Cover(c.Resources, size.Resources) == c.Resources

@@ -8,7 +8,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -43,9 +42,7 @@ func (c Change) withinBounds(r model.Resource) workload.Resources {
 	if allowed >= request {
 		return c.Has.Resources
 	}
-	var requests quantity.Amounts
-	r.Set(&requests, allowed)
-	return c.Goal.Resize(c.Has.Resources, requests)
+	return c.Goal.Resize(c.Has.Resources, r.Alone(allowed))
 }
 
 // Withholding keeps what sizes would lower while usage is missing, and returns what that waits for. plain are the sizes without

@@ -76,7 +76,6 @@ func (o Obstacles) Verdict() Verdict {
 	return blockedState(sorted[0].Stalled).Because(sorted[0].Reason, Listed(messages, "; "))
 }
 
-// byUrgency sorts what needs a user first.
 func byUrgency(a, b Obstacle) int {
 	return cmp.Or(cmp.Compare(blockedState(b.Stalled), blockedState(a.Stalled)),
 		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Subject, b.Subject))

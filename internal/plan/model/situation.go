@@ -191,7 +191,6 @@ func (s Situation) Original(container string) (Original, bool) {
 	return find(s.Originals, func(o Original) bool { return o.Container == container })
 }
 
-// find is the first element that a condition holds for, if there is one.
 func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i], true
@@ -274,14 +273,20 @@ func (s Situation) Injected() (names []string) {
 		if !pod.Current || pod.Ended {
 			continue
 		}
-		for _, c := range pod.Containers {
-			if _, ok := s.Deployment.Container(c.Name); !ok {
-				names = append(names, c.Name)
-			}
+		for _, c := range s.besideTemplate(pod.Containers) {
+			names = append(names, c.Name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// besideTemplate are the containers that the template does not have.
+func (s Situation) besideTemplate(containers []workload.Container) []workload.Container {
+	return slices.DeleteFunc(slices.Clone(containers), func(c workload.Container) bool {
+		_, isInTemplate := s.Deployment.Container(c.Name)
+		return isInTemplate
+	})
 }
 
 // NewPod is the footprint that the next pod will probably have.
@@ -299,12 +304,7 @@ func (s Situation) Beside() (most quantity.Amounts) {
 		}
 	}
 	for _, pod := range pods {
-		beside := workload.Footprint{Overhead: pod.Overhead}
-		for _, c := range pod.Running {
-			if _, ok := s.Deployment.Container(c.Name); !ok {
-				beside.Running = append(beside.Running, c)
-			}
-		}
+		beside := workload.Footprint{Running: s.besideTemplate(pod.Running), Overhead: pod.Overhead}
 		counted := beside.Counted().Requests
 		most.CPUMillis, most.MemoryBytes = max(most.CPUMillis, counted.CPUMillis), max(most.MemoryBytes, counted.MemoryBytes)
 	}

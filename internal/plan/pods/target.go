@@ -103,7 +103,6 @@ func (t target) memoryFirst(pod goal.Pod) target {
 	return t
 }
 
-// classifyLeaving is the standing of a pod that is about to be replaced.
 func (s Standing) classifyLeaving() Standing {
 	s.IsLeaving = true
 	s.Obstacles = slices.DeleteFunc(s.Obstacles, func(o model.Obstacle) bool { return o.NeedsNewPod })

@@ -93,7 +93,6 @@ func (p planner) contested() (c model.Contest) {
 	return c
 }
 
-// contestedPods has the sizes of the pods that have other ones.
 func (p planner) contestedPods() map[string][]model.Size {
 	contested := map[string][]model.Size{}
 	for _, pod := range p.Pods {

@@ -68,7 +68,6 @@ func (p planner) fold(standings []pods.Standing) tally {
 	return t
 }
 
-// choose picks the next step.
 func (p planner) choose(t tally) model.Plan {
 	const resizing = "Pods are being resized in place"
 	p = p.within(t.requeueAfter)
@@ -122,7 +121,6 @@ func (p planner) underWay(t tally, next *pods.Standing) int {
 	return t.count[pods.InFlight] + t.count[pods.Deferred] + t.count[pods.AsksInstead]
 }
 
-// resizeTo is the resize of a pod to its sizes, with the pod-level resources that follow.
 func resizeTo(s *pods.Standing) model.Resize {
 	return model.Resize{
 		Pod: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,

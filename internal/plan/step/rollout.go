@@ -13,7 +13,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
 
-// rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
 	t := p.Template()
 	p.progress.PodsAtSize = p.PodsAt(p.DecidedTemplate().Owned)
@@ -102,7 +101,7 @@ func (p planner) rolledOut() model.Plan {
 // MustRestore reports whether we own something of the template, but nothing that is still
 // managed.
 func MustRestore(g goal.Goals) bool {
-	if !g.Policy.MayRollOut() || len(g.Originals) == 0 {
+	if !g.OwnsTemplate() {
 		return false
 	}
 	for _, c := range g.Rows.Containers {

@@ -70,10 +70,8 @@ func (p planner) plan(step model.Step, v model.Verdict) model.Plan {
 	return model.Plan{Decision: p.Decision, NewPods: p.newPods, Step: step, Verdict: v.Within(p.requeueAfter), Progress: p.progress}
 }
 
-// without is the plan without a step.
 func (p planner) without(v model.Verdict) model.Plan { return p.plan(nil, v) }
 
-// with is the planner with another decision.
 func (p planner) with(d *model.Decision) planner {
 	p.Goals = p.With(d)
 	return p
